@@ -1,0 +1,70 @@
+"""gilib: structured posteriors for Bayesian neural networks and deep Gaussian processes.
+
+A layer draws a function: `draw = net.draw(10)` is ten functions, `draw(x)` evaluates them, `draw.log_pq` is
+log P - log Q of what was drawn.
+"""
+
+from gilib import data, distributions, metrics, models
+from gilib.draws import Composition, Draw, LocalReparameterisation
+from gilib.layers import Layer, Linear, Pointwise, Residual, Sequential
+from gilib.likelihoods import Categorical, Gaussian, Likelihood
+from gilib.linalg import FactorisationError
+from gilib.network import Network
+from gilib.objectives import elbo, iwbo
+from gilib.persistence import CheckpointError, load, save
+from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
+from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
+from gilib.priors import NealPrior, Prior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.regression import WeightPosterior, regress
+from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
+from gilib.training import DivergenceError, History, fit
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BuildContext",
+    "Categorical",
+    "CategoricalPrediction",
+    "CheckpointError",
+    "Composition",
+    "DivergenceError",
+    "Draw",
+    "Factorised",
+    "FactorisationError",
+    "FromPrior",
+    "Gaussian",
+    "GaussianPrediction",
+    "GlobalInducing",
+    "History",
+    "Layer",
+    "Likelihood",
+    "Linear",
+    "LocalInducing",
+    "LocalReparameterisation",
+    "NealPrior",
+    "Network",
+    "Pointwise",
+    "Posterior",
+    "Prior",
+    "Residual",
+    "ScalePrior",
+    "Sequential",
+    "SpatialIWPrior",
+    "StandardPrior",
+    "Statistics",
+    "WeightPosterior",
+    "data",
+    "distributions",
+    "elbo",
+    "fit",
+    "full_statistics",
+    "iwbo",
+    "load",
+    "metrics",
+    "models",
+    "per_output_statistics",
+    "predict",
+    "regress",
+    "save",
+    "shared_statistics",
+]

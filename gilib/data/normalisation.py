@@ -1,0 +1,207 @@
+"""Scaling of inputs and targets to mean zero and standard deviation one, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+__all__ = ["Normalisation"]
+
+
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    r"""Affine maps between original units and units in which the training data have mean 0 and deviation 1.
+
+    .. math:: \tilde x = (x - m_x) / s_x, \qquad \tilde y = (y - m_y) / s_y, \qquad
+              \log p(y) = \log p(\tilde y) - \sum_o \log s_{y,o}
+
+    The statistics come from training data only. Every method returns the dtype and the device of its
+    argument, whatever the dtype of the statistics (float64 as fitted). Leading axes are free: ``[..., D]``
+    and ``[..., O]``.
+
+    Attributes:
+        x_mean: mean of each input column, ``[D]``, original units.
+        x_std: standard deviation of each input column, ``[D]``, original units, positive.
+        y_mean: mean of each target, ``[O]``, original units.
+        y_std: standard deviation of each target, ``[O]``, original units, positive.
+
+    Raises:
+        TypeError: a statistic or an argument is not a floating-point tensor.
+        ValueError: shapes do not fit, or a statistic is not finite or a deviation not positive.
+
+    Example:
+        >>> import torch
+        >>> Normalisation.fit(torch.tensor([[0.0], [2.0]]), torch.tensor([[5.0], [7.0]])).y_mean
+        tensor([6.])
+    """
+
+    x_mean: Tensor  # [D]
+    x_std: Tensor  # [D]
+    y_mean: Tensor  # [O]
+    y_std: Tensor  # [O]
+
+    def __post_init__(self) -> None:
+        """Refuse statistics with which no scaling is possible."""
+        for field in fields(self):
+            _check_statistic(field.name, getattr(self, field.name))
+        for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std")):
+            if getattr(self, mean).shape != getattr(self, std).shape:
+                raise ValueError(
+                    f"{mean} and {std} must have the same length, got {len(getattr(self, mean))} "
+                    f"and {len(getattr(self, std))}: fit both to the same columns"
+                )
+
+    @classmethod
+    def fit(cls, x: Tensor, y: Tensor) -> Normalisation:
+        """Take means and unbiased standard deviations from training data; a constant column is divided by 1.
+
+        Args:
+            x: training inputs, ``[N, D]``, original units.
+            y: training targets, ``[N, O]``, original units.
+
+        Raises:
+            TypeError: an argument is not a floating-point tensor.
+            ValueError: an argument has no rows, is not two-dimensional, is not finite, or row counts differ.
+
+        Example:
+            >>> import torch
+            >>> Normalisation.fit(torch.ones(3, 1), torch.tensor([[0.0], [2.0], [4.0]])).x_std
+            tensor([1.])
+        """
+        for name, value in (("x", x), ("y", y)):
+            _check_floating(name, value)
+            if value.dim() != 2 or len(value) == 0:
+                raise ValueError(
+                    f"{name} must be [N, columns] with at least one row, got {tuple(value.shape)}: "
+                    "reshape a vector with [:, None]"
+                )
+            if not bool(torch.isfinite(value).all()):
+                raise ValueError(f"{name} holds NaN or infinity: remove or impute those rows before fitting")
+        if len(x) != len(y):
+            raise ValueError(f"x and y must have the same number of rows, got {len(x)} and {len(y)}")
+        return cls(*_mean_and_std(x), *_mean_and_std(y))
+
+    @classmethod
+    def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
+        """Return the normalisation of ``num_inputs`` inputs and ``num_outputs`` targets that changes nothing.
+
+        Example:
+            >>> Normalisation.identity(3, 1).log_density_shift
+            0.0
+        """
+        return cls(
+            torch.zeros(num_inputs, dtype=dtype),
+            torch.ones(num_inputs, dtype=dtype),
+            torch.zeros(num_outputs, dtype=dtype),
+            torch.ones(num_outputs, dtype=dtype),
+        )
+
+    def x(self, x: Tensor) -> Tensor:
+        """Scale inputs ``[..., D]`` from original to normalised units."""
+        _check_columns("x", x, self.x_mean)
+        return (x - self.x_mean.to(x)) / self.x_std.to(x)  # [..., D]
+
+    def invert_x(self, x: Tensor) -> Tensor:
+        """Scale inputs ``[..., D]`` from normalised to original units."""
+        _check_columns("x", x, self.x_mean)
+        return x * self.x_std.to(x) + self.x_mean.to(x)  # [..., D]
+
+    def y(self, y: Tensor) -> Tensor:
+        """Scale targets ``[..., O]`` from original to normalised units."""
+        _check_columns("y", y, self.y_mean)
+        return (y - self.y_mean.to(y)) / self.y_std.to(y)  # [..., O]
+
+    def invert_y(self, y: Tensor) -> Tensor:
+        """Scale targets or predictive means ``[..., O]`` from normalised to original units."""
+        _check_columns("y", y, self.y_mean)
+        return y * self.y_std.to(y) + self.y_mean.to(y)  # [..., O]
+
+    def scale_y(self, sd: Tensor) -> Tensor:
+        """Scale standard deviations of targets ``[..., O]`` from normalised to original units (no shift)."""
+        _check_columns("sd", sd, self.y_mean)
+        return sd * self.y_std.to(sd)  # [..., O]
+
+    @property
+    def log_density_shift(self) -> float:
+        r"""What to ADD to a log density in normalised units to have it in original units, in nats per point.
+
+        .. math:: -\sum_o \log s_{y,o}
+
+        Example:
+            >>> import torch
+            >>> one = torch.ones(1)
+            >>> round(Normalisation(one, one, one, 2 * one).log_density_shift, 4)
+            -0.6931
+        """
+        return float(self.y_std.double().reciprocal().log().sum())
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Normalisation:
+        """Return the same normalisation with its statistics in another dtype or on another device."""
+        state = self.state()
+        return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the four statistics as a plain dictionary of tensors, for saving."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
+        """Rebuild a normalisation from what :meth:`state` returned.
+
+        Raises:
+            ValueError: names are missing or unknown.
+
+        Example:
+            >>> Normalisation.from_state(Normalisation.identity(1, 1).state()).x_std
+            tensor([1.], dtype=torch.float64)
+        """
+        wanted = {field.name for field in fields(cls)}
+        if set(state) != wanted:
+            raise ValueError(
+                f"a normalisation's state holds {sorted(wanted)}, got {sorted(state)}: "
+                "pass what Normalisation.state() returned"
+            )
+        return cls(**state)
+
+
+def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation.
+
+    Rounding gives a constant column a deviation that is tiny rather than zero, so constancy is tested on the
+    values.
+    """
+    low, high = value.min(0).values, value.max(0).values
+    constant = low == high  # [columns]
+    mean = torch.where(constant, low, value.mean(0))
+    variance = (value - mean).square().sum(0) / max(len(value) - 1, 1)
+    return mean, torch.where(constant, torch.ones_like(mean), variance.sqrt())
+
+
+def _check_floating(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        got = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(
+            f"{name} must be a floating-point tensor, got {got}: convert with torch.as_tensor(..., dtype=...)"
+        )
+
+
+def _check_statistic(name: str, value: Tensor) -> None:
+    _check_floating(name, value)
+    if value.dim() != 1:
+        raise ValueError(f"{name} must have one entry per column, got shape {tuple(value.shape)}")
+    positive = name.endswith("_std")
+    if not bool(torch.isfinite(value).all()) or (positive and not bool((value > 0).all())):
+        wanted = "finite and positive" if positive else "finite"
+        raise ValueError(f"{name} must be {wanted}, got {value.tolist()}: fit it to finite data")
+
+
+def _check_columns(name: str, value: Tensor, statistic: Tensor) -> None:
+    _check_floating(name, value)
+    if value.dim() == 0 or value.shape[-1] != len(statistic):
+        raise ValueError(
+            f"{name} must have {len(statistic)} columns on its last axis, as the training data had, "
+            f"got shape {tuple(value.shape)}"
+        )

@@ -1,0 +1,134 @@
+"""Where data files lie on this machine, and how one is fetched when it is not there yet."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from gilib.data.errors import DataError, DownloadError
+
+__all__ = ["data_directory", "fetch", "find_file", "user_cache"]
+
+TIMEOUT_SECONDS = 30.0
+CHUNK_BYTES = 1 << 16
+
+
+def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """Return this user's cache directory for gilib, by the custom of the platform; it need not exist.
+
+    ``$LOCALAPPDATA/gilib`` on Windows, elsewhere ``$XDG_CACHE_HOME/gilib``, by default ``~/.cache/gilib``.
+
+    Args:
+        platform: as ``sys.platform`` names it; this machine's if not given.
+        environ: the environment variables; this process's if not given.
+
+    Example:
+        >>> user_cache("linux", {"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
+        '/var/cache/me/gilib'
+    """
+    environ = os.environ if environ is None else environ
+    if (platform or sys.platform) == "win32":
+        base = environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        base = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "gilib"
+
+
+def data_directory() -> Path:
+    """Return the directory that data files are looked up in and fetched to; it need not exist.
+
+    The environment variable ``GILIB_DATA`` where it is set, else this user's cache.
+
+    Example:
+        >>> isinstance(data_directory(), Path)
+        True
+    """
+    chosen = os.environ.get("GILIB_DATA")
+    return Path(chosen).expanduser() if chosen else user_cache()
+
+
+def find_file(folder: str) -> Path | None:
+    """Return the ``data.txt`` of a publisher's folder on this machine, or None.
+
+    Looked up below ``GILIB_DATA`` and then below the user cache, as ``uci/FOLDER/data.txt``,
+    ``FOLDER/data.txt`` or ``FOLDER/data/data.txt`` (the layout of the publishers' repository).
+
+    Args:
+        folder: the publisher's name of the folder, such as ``"power-plant"``.
+    """
+    for directory in dict.fromkeys((data_directory(), user_cache())):
+        for place in (("uci", folder), (folder,), (folder, "data")):
+            path = directory.joinpath(*place, "data.txt")
+            if path.is_file():
+                return path
+    return None
+
+
+def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
+    """Fetch ``url`` to ``target`` with a progress bar; ``target`` appears whole and checked, or not at all.
+
+    Args:
+        url: the official address of the file.
+        target: where the file will lie; its folder is created.
+        check: is given the whole content and raises where that is not what it should be.
+
+    Raises:
+        DataError: the folder of ``target`` cannot be written to.
+        DownloadError: the address cannot be reached, answers with an error, or ends early.
+    """
+    part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        sink = part.open("xb")
+    except OSError as error:
+        raise DataError(
+            f"cannot write to {target.parent} ({error}): set the environment variable GILIB_DATA to a folder "
+            "that you may write to"
+        ) from error
+    try:
+        with sink:
+            _download(url, sink, target)
+        check(part.read_bytes())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _download(url: str, sink: IO[bytes], target: Path) -> None:
+    """Copy ``url`` to ``sink``, every failure turned into one that says what to do."""
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+            problem = _copy(response, sink, target.parent.name)
+    except (OSError, HTTPException) as error:
+        raise DownloadError(_advice(url, target, str(error) or repr(error))) from error
+    if problem:
+        raise DownloadError(_advice(url, target, problem))
+
+
+def _copy(response: Any, sink: IO[bytes], label: str) -> str:
+    """Copy a response to ``sink`` under a progress bar; return what is wrong with its length, or nothing."""
+    from tqdm import tqdm
+
+    length = response.headers.get("Content-Length")
+    wanted = int(length) if length else None
+    received = 0
+    with tqdm(total=wanted, unit="B", unit_scale=True, desc=f"fetching {label}") as bar:
+        while chunk := response.read(CHUNK_BYTES):
+            sink.write(chunk)
+            received += len(chunk)
+            bar.update(len(chunk))
+    return f"incomplete answer, {received} of {wanted} bytes" if wanted not in (None, received) else ""
+
+
+def _advice(url: str, target: Path, problem: str) -> str:
+    return (
+        f"could not fetch {url}: {problem}. Try again with a network, or save that file by other "
+        f"means as {target}, or set the environment variable GILIB_DATA to a folder that has it"
+    )

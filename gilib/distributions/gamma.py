@@ -1,0 +1,193 @@
+"""Gamma variables as functions of standard normals, with exact gradients in both arguments.
+
+A draw is s = F_a⁻¹(Φ(z)). Its logarithm is found by Halley's method on log F_a(s) = log Φ(z) where s is small
+and on log(1 - F_a(s)) = log Φ(-z) where it is large. Either tail is a positive, smooth integral,
+
+    F_a(s)     = s p_a(s) ∫_0^∞ exp(-a w - s (e^{-w} - 1)) dw,
+    1 - F_a(s) = s p_a(s) ∫_0^∞ exp( a w - s (e^w    - 1)) dw,
+
+taken by the double-exponential trapezoidal rule (Takahasi & Mori, 1974). The derivative in a needs the first
+moment of the same integrand, so that implicit reparameterisation (Figurnov et al., 2018) needs no finite
+difference and suffers no cancellation. `torch.special.gammainc` does not serve: for a > 20 it is right to
+1e-9 only, and it has no derivative in a. All is done in float64, without branches that depend on data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+_NODES = 112
+_FIRST_NODE, _LAST_NODE = -3.55, 3.8
+_HALLEY_STEPS = 5
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+
+
+def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
+    """Map standard normals to Gamma variables of rate 1 through the quantile function.
+
+        s = F_a⁻¹(Φ(z)),    ∂s/∂z = φ(z) / p_a(s),    ∂s/∂a = -(∂F_a(s)/∂a) / p_a(s).
+
+    For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s (1e-14 for a ≥ 1) and 1e-13 in both
+    derivatives; below, it grows as 1/a. The derivatives can be differentiated in their turn. The work inside
+    takes a few hundred float64 numbers per element. For another rate, divide by it.
+
+    Args:
+        concentration: a > 0, of any shape that broadcasts with that of `z`. Where it is not positive the
+            result is NaN: a check would stop an accelerator's queue.
+        z: standard normals, floating point, any shape.
+
+    Returns:
+        Gamma variables of the broadcast shape, in the dtype of `z`.
+
+    Raises:
+        TypeError: `z` is not a floating-point tensor.
+
+    >>> gamma_from_normal(1.0, torch.zeros(1))  # the median of an exponential variable, log 2
+    tensor([0.6931])
+    """
+    a, log_ratio = _log_ratio(concentration, z)
+    return (a * log_ratio.exp()).to(z.dtype)
+
+
+def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
+    """Map standard normals to logarithms of Gamma variables of rate 1.
+
+        log s = log F_a⁻¹(Φ(z)).
+
+    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows where its logarithm does not. The accuracy
+    is that of `gamma_from_normal`.
+
+    Args:
+        concentration: a > 0, of any shape that broadcasts with that of `z`; NaN where it is not positive.
+        z: standard normals, floating point, any shape.
+
+    Returns:
+        Logarithms of the broadcast shape, in the dtype of `z`.
+
+    Raises:
+        TypeError: `z` is not a floating-point tensor.
+
+    >>> log_gamma_from_normal(2**-10, torch.zeros(1))  # its exponential is zero in float32
+    tensor([-710.3591])
+    """
+    a, log_ratio = _log_ratio(concentration, z)
+    return (a.log() + log_ratio).to(z.dtype)
+
+
+def _log_ratio(concentration: Tensor | float, z: Tensor) -> tuple[Tensor, Tensor]:
+    """The concentration in float64 and log(s / a), both of the broadcast shape."""
+    if not isinstance(z, Tensor) or not z.is_floating_point():
+        kind = z.dtype if isinstance(z, Tensor) else type(z).__name__
+        raise TypeError(f"z must be a floating-point tensor of standard normals, got {kind}: convert it")
+    a = torch.as_tensor(concentration, dtype=torch.float64, device=z.device)
+    a, normal = torch.broadcast_tensors(a, z.double())
+    log_ratio: Tensor = _LogRatio.apply(a, normal)
+    return a, log_ratio
+
+
+class _LogRatio(torch.autograd.Function):
+    """log(s / a) of float64 tensors of one shape; the backward pass is differentiable in its turn."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a: Tensor, z: Tensor) -> Tensor:
+        return _solve(a, z)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.BackwardCFunction, grad: Tensor) -> tuple[Tensor, Tensor]:
+        a, z, log_ratio = cast(tuple[Tensor, Tensor, Tensor], ctx.saved_tensors)
+        tail = _tail(a, log_ratio)
+        log_hazard = -0.5 * z**2 - 0.5 * math.log(2 * math.pi) - torch.special.log_ndtr(-tail.sign * z)
+        in_z = tail.integral * log_hazard.exp()
+        above = log_ratio + a.log() - torch.digamma(tail.exponent)  # log s against the mean of log s
+        in_a = tail.moment + tail.sign * tail.integral * above - 1 / a
+        return grad * in_a, grad * in_z
+
+
+class _Tail(NamedTuple):
+    """One tail of the Gamma distribution function, elementwise.
+
+    The lower tail is integrated at a + 1, where the integrand has a single scale however small a is, and
+    brought back by F_a(s) = F_{a+1}(s) + s p_{a+1}(s).
+
+    Attributes:
+        sign: -1 for the lower tail, +1 for the upper.
+        exponent: a + 1 for the lower tail, a for the upper.
+        integral: the tail's probability over s p_a(s).
+        moment: what gives d log s / da = moment + sign · integral · (log s - ψ(exponent)) at fixed z.
+    """
+
+    sign: Tensor
+    exponent: Tensor
+    integral: Tensor
+    moment: Tensor
+
+
+def _tail(a: Tensor, log_ratio: Tensor) -> _Tail:
+    """Integrate the tail in which log_ratio = log(s / a) lies."""
+    s = a * log_ratio.exp()
+    lower = s <= a.clamp(min=1.0)
+    lift = lower.to(a.dtype)
+    sign = 1.0 - 2.0 * lift
+    exponent = a + lift
+    slope = sign * (a * torch.expm1(log_ratio) - lift)  # |s - exponent| without cancellation
+    width = (slope**2 + s).rsqrt()
+    step = (_LAST_NODE - _FIRST_NODE) / (_NODES - 1)
+    x = _FIRST_NODE + step * torch.arange(_NODES, dtype=a.dtype, device=a.device)  # [nodes]
+    node = torch.exp(x - torch.exp(-x))
+    weight = step * (1.0 + torch.exp(-x)) * node
+    w = width.unsqueeze(-1) * node  # [..., nodes]
+    signed = sign.unsqueeze(-1) * w
+    decay = s.unsqueeze(-1) * (torch.expm1(signed) - signed) + slope.unsqueeze(-1) * w
+    mass = weight * torch.exp(-decay)
+    integral = width * mass.sum(-1)
+    moment = width**2 * (mass * node).sum(-1)
+    ratio = s / a
+    return _Tail(
+        sign,
+        exponent,
+        torch.where(lower, 1.0 / a + ratio * integral, integral),
+        torch.where(lower, ratio * moment, moment),
+    )
+
+
+def _log_peak(a: Tensor) -> Tensor:
+    """The log density of log s at s = a, a log a - a - log Γ(a), by Stirling's series for large a."""
+    large = a.clamp(min=10.0)
+    series = torch.zeros_like(a)
+    for coefficient in reversed(_STIRLING):
+        series = coefficient + series / large**2
+    stirling = 0.5 * torch.log(large / (2.0 * math.pi)) - series / large
+    return torch.where(a < 10.0, a * a.log() - a - torch.lgamma(a), stirling)
+
+
+def _solve(a: Tensor, z: Tensor) -> Tensor:
+    """Find log(s / a) by Halley's method on the logarithm of the tail's probability.
+
+    The start is the larger of s = a (1 - 1/(9a) + z/(3√a))³ (Wilson & Hilferty, 1931; large a) and
+    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the other vanishes). Three steps reach rounding error for a ≥ 0.05
+    and five for a ≥ 1e-5, |z| ≤ 9.
+    """
+    log_lower, log_upper = torch.special.log_ndtr(z), torch.special.log_ndtr(-z)
+    cube_root = 1.0 - 1.0 / (9.0 * a) + z / (3.0 * a.sqrt())
+    power = (log_lower + torch.lgamma(a + 1.0)) / a - a.log()
+    log_ratio = torch.maximum(3.0 * cube_root.clamp(min=0.0).log(), power)
+    peak = _log_peak(a)
+    for _ in range(_HALLEY_STEPS):
+        tail = _tail(a, log_ratio)
+        target = torch.where(tail.sign < 0, log_lower, log_upper)
+        excess = a * (log_ratio - torch.expm1(log_ratio)) + peak + tail.integral.log() - target
+        newton = -tail.sign * excess * tail.integral
+        curvature = tail.sign / tail.integral - a * torch.expm1(log_ratio)  # second over first derivative
+        log_ratio = log_ratio - newton / (1.0 - 0.5 * newton * curvature).clamp(min=0.5)
+    return log_ratio

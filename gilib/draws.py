@@ -1,0 +1,78 @@
+"""What a layer draws: a function, and how much more probable it is under the prior than under the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """S functions drawn from a posterior over functions.
+
+    A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
+
+    Attributes:
+        function: maps inputs `[..., N, D]` to outputs `[S, R, ..., N, O]`.
+        log_pq: log P - log Q of everything that was drawn, `[S, R]`, nats, summed.
+
+    A draw unpacks into these two: `function, log_pq = layer.draw(u)`.
+    """
+
+    function: Function
+    log_pq: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the drawn functions at `x`."""
+        return self.function(x)
+
+    def __iter__(self) -> Iterator[Function | Tensor]:
+        """Unpack into function and log_pq."""
+        yield self.function
+        yield self.log_pq
+
+
+@dataclass(frozen=True)
+class LocalReparameterisation:
+    """A training estimator, not a draw: every evaluation samples each layer's outputs anew, point by point.
+
+    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the weights lowers
+    the variance of the gradient (Kingma, Salimans & Welling, 2015). Two points do not share a function, so `predict`
+    and `iwbo` refuse it.
+
+    Attributes:
+        function: maps `[..., N, D]` to freshly sampled `[S, R, ..., N, O]`.
+        log_pq: minus the closed-form KL(Q‖P) of the weights, plus log P - log Q of drawn prior scales, `[S, R]`.
+    """
+
+    function: Function
+    log_pq: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Sample the outputs at `x`."""
+        return self.function(x)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Functions applied one after the other."""
+
+    functions: Sequence[Function]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate all of them."""
+        for function in self.functions:
+            x = function(x)
+        return x
+
+    def activations(self, x: Tensor) -> list[Tensor]:
+        """The output of every function on the way, the last one included."""
+        outputs = []
+        for function in self.functions:
+            x = function(x)
+            outputs.append(x)
+        return outputs

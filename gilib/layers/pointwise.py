@@ -1,0 +1,92 @@
+"""Plain modules as layers: a function that needs no drawing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import Config, module_config
+from gilib.draws import Draw, LocalReparameterisation
+from gilib.layers.base import Layer, Shape
+from gilib.posteriors import BuildContext
+
+COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
+OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU)
+
+
+class Pointwise(Layer):
+    """A `torch.nn` module without parameters (ReLU, pooling, flatten) as a layer whose draw is itself.
+
+    Leading axes `[S, R, ..., N]` are merged before the module sees them and restored after: a bare `nn.Flatten` or
+    pooling would take the sample axis for the batch.
+
+    Args:
+        module: treats every point by itself and draws no noise.
+
+    >>> layer = Pointwise(nn.Flatten())
+    >>> layer.build((2, 4, 4), BuildContext())
+    (32,)
+    >>> layer.draw()(torch.zeros(5, 3, 2, 4, 4)).shape
+    torch.Size([5, 3, 32])
+    """
+
+    def __init__(self, module: nn.Module):
+        """Wrap a module, or refuse it by name."""
+        super().__init__()
+        _refuse_unsuitable(module)
+        self.module = module
+        self._point_dim: int | None = None
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Find the output shape by trying one point."""
+        self._point_dim = len(shape)
+        self.replicas = context.replicas
+        try:
+            output = self.module(torch.zeros(1, *shape, dtype=context.dtype, device=context.device))
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(f"{self.describe()} cannot take points of shape {list(shape)}: {error}") from error
+        return tuple(output.shape[1:])
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """Itself, with log_pq = 0."""
+        return Draw(self.evaluate, noise.new_zeros(noise.shape[:-1]))
+
+    def local_reparameterisation(
+        self, num_samples: int, generator: torch.Generator | None = None
+    ) -> LocalReparameterisation:
+        """Itself."""
+        return LocalReparameterisation(self.evaluate, torch.zeros(()))
+
+    def evaluate(self, x: Tensor) -> Tensor:
+        """Apply the module to `[..., *point]`."""
+        assert self._point_dim is not None
+        lead = x.shape[: x.dim() - self._point_dim]
+        output: Tensor = self.module(x.reshape(-1, *x.shape[len(lead) :]))
+        return output.reshape(*lead, *output.shape[1:])
+
+    def describe(self) -> str:
+        """The module's name."""
+        return type(self.module).__name__
+
+    def config(self) -> Config:
+        """Name and arguments of the module."""
+        return {"type": "Pointwise", "module": module_config(self.module)}
+
+
+def _refuse_unsuitable(module: nn.Module) -> None:
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"a layer must be a gilib layer or a torch.nn.Module, got {type(module).__name__}")
+    for part in module.modules():
+        name = type(part).__name__
+        if isinstance(part, COUPLES_POINTS):
+            raise ValueError(
+                f"{name} couples the points of a batch, so that no function would be drawn; "
+                "normalise the data, or choose a prior that keeps activations in scale (gilib.NealPrior)"
+            )
+        if isinstance(part, OWN_NOISE):
+            raise ValueError(f"{name} draws noise of its own, outside prior and posterior: leave it out")
+    if any(True for _ in module.parameters()):
+        raise ValueError(
+            f"{type(module).__name__} has parameters without a prior, so that ELBOs would not be comparable: "
+            "use gilib.Linear, or write a gilib.Layer"
+        )

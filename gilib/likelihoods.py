@@ -1,0 +1,133 @@
+"""Likelihoods: how outputs of a network explain targets."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax
+
+from gilib.config import Config
+from gilib.validation import positive
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Likelihood(nn.Module, ABC):
+    """P(y | f), independent over points."""
+
+    @abstractmethod
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """log P(y_n | f_n) of every point, nats.
+
+        Args:
+            outputs: f, `[S, R, N, O]`.
+            targets: y, `[N, O]` or `[R, N, O]` (class labels: `[N]` or `[R, N]`, integers).
+
+        Returns:
+            `[S, R, N]`.
+        """
+
+    @abstractmethod
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Raise a ValueError unless `targets` fit `num_points` points and a network with `outputs` outputs."""
+
+    @abstractmethod
+    def config(self) -> Config:
+        """The likelihood as plain data."""
+
+
+class Gaussian(Likelihood):
+    """y ~ N(f, σ²), the same noise variance for all outputs.
+
+    Args:
+        noise_variance: σ², in the squared units of the targets; the starting value if learned.
+        learn: whether σ² is learned, as a point estimate.
+        scale: the stored parameter is log σ² / scale; 10 in the paper's UCI experiments (Ober & Aitchison, 2021, App. K.1).
+        replicas: shape of the replica axes, if every replica has its own noise.
+
+    >>> likelihood = Gaussian(noise_variance=0.25)
+    >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(
+        self, noise_variance: float = 1.0, learn: bool = False, scale: float = 1.0, replicas: tuple[int, ...] = ()
+    ):
+        """Start from a noise variance."""
+        super().__init__()
+        positive(noise_variance, "noise_variance")
+        positive(scale, "scale")
+        self.learn, self.scale = learn, scale
+        start = torch.full(tuple(replicas), math.log(noise_variance) / scale)
+        self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
+
+    @property
+    def log_variance(self) -> Tensor:
+        """log σ², `[R]`."""
+        return self.scale * self.scaled_log_variance
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """σ², `[R]`, in squared units of the targets."""
+        return self.log_variance.exp()
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
+        log_variance = self.log_variance.to(outputs.dtype)[..., None]
+        squares = (outputs - targets).square().sum(-1)
+        return -0.5 * (squares * (-log_variance).exp() + outputs.shape[-1] * (log_variance + LOG_2PI))
+
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Targets must be `[N, O]`."""
+        if tuple(targets.shape[-2:]) != (num_points, outputs):
+            raise ValueError(
+                f"targets must have shape [{num_points}, {outputs}] (points, outputs of the network), "
+                f"got {list(targets.shape)}"
+            )
+
+    def config(self) -> Config:
+        """Settings; the noise itself is part of the state."""
+        return {"type": "Gaussian", "learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
+
+
+class Categorical(Likelihood):
+    """y ~ Categorical(softmax(f)).
+
+    >>> Categorical().log_prob(torch.zeros(3, 2, 4), torch.tensor([0, 1]))[0]
+    tensor([-1.3863, -1.3863])
+    """
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """log softmax(f)_y, `[S, R, N]` nats."""
+        index = targets.expand(outputs.shape[:-1])[..., None]
+        return log_softmax(outputs, -1).gather(-1, index)[..., 0]
+
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Labels must be integers `[N]` below the number of outputs."""
+        if targets.is_floating_point() or targets.is_complex():
+            raise TypeError(f"class labels must be integers, got {targets.dtype}: convert with y.long()")
+        if targets.shape[-1:] != (num_points,):
+            raise ValueError(f"class labels must have shape [{num_points}], got {list(targets.shape)}")
+        if int(targets.min()) < 0 or int(targets.max()) >= outputs:
+            raise ValueError(
+                f"class labels must lie in 0 ... {outputs - 1} (the network has {outputs} outputs), "
+                f"got {int(targets.min())} ... {int(targets.max())}"
+            )
+
+    def config(self) -> Config:
+        """No settings."""
+        return {"type": "Categorical"}
+
+
+def likelihood_from_config(config: Config) -> Likelihood:
+    """Rebuild a likelihood from its description."""
+    settings = dict(config)
+    kind = settings.pop("type")
+    if kind == "Gaussian":
+        return Gaussian(learn=settings["learn"], scale=settings["scale"], replicas=tuple(settings["replicas"]))
+    if kind == "Categorical":
+        return Categorical()
+    raise ValueError(f"unknown likelihood {kind!r}: this version knows Gaussian and Categorical")

@@ -1,0 +1,13 @@
+"""Linear algebra: factorisations that explain their failures, and structured symmetric operators."""
+
+from gilib.linalg.factor import FactorisationError, cholesky, inverse_cholesky
+from gilib.linalg.operators import KroneckerIdentity, ScaledIdentity, SymmetricOperator
+
+__all__ = [
+    "FactorisationError",
+    "KroneckerIdentity",
+    "ScaledIdentity",
+    "SymmetricOperator",
+    "cholesky",
+    "inverse_cholesky",
+]

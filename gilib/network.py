@@ -1,0 +1,151 @@
+"""A network: inducing points at the input, and layers that draw functions one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import Config
+from gilib.draws import Draw, LocalReparameterisation
+from gilib.layers import Layer, Sequential, Shape
+from gilib.posteriors import BuildContext
+from gilib.validation import tensor
+
+
+class Network(nn.Module):
+    """A Bayesian neural network whose posterior is drawn layer by layer (Ober & Aitchison, 2021, Algorithm 1).
+
+    Args:
+        inducing_points: U_0, `[M, ...]`, their initial values; learned. None if no layer needs them.
+        layers: gilib layers and plain `torch.nn` modules, in order.
+        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`; None: standard normals.
+        input_shape: shape of one input point; needed only if neither inducing points nor the first layer tell.
+        replicas: shape of the replica axes R: that many independent networks in one, for example `(20,)`. Inducing points
+            and pseudo-outputs may carry these axes, `[R, M, ...]`.
+        generator: source of the initial values.
+        dtype: of the parameters; None: that of the inducing points, or torch's default.
+
+    Attributes:
+        inducing_points: `[R, M, ...]`, or None.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> from gilib.layers import Linear
+    >>> net = Network(torch.randn(8, 1), [Linear(1, 20), nn.ReLU(), Linear(20, 1)], generator=generator)
+    >>> draw = net.draw(num_samples=3, generator=generator)
+    >>> draw(torch.zeros(5, 1)).shape, draw.log_pq.shape
+    (torch.Size([3, 5, 1]), torch.Size([3]))
+    """
+
+    inducing_points: nn.Parameter | None
+
+    def __init__(
+        self,
+        inducing_points: Tensor | None,
+        layers: Sequence[Layer | nn.Module],
+        *,
+        pseudo_outputs: Tensor | None = None,
+        input_shape: Shape | None = None,
+        replicas: Shape = (),
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+    ):
+        """Build every layer and check that widths agree."""
+        super().__init__()
+        self.replicas = tuple(replicas)
+        self.layers = Sequential(layers)
+        if inducing_points is not None:
+            tensor(inducing_points, "inducing_points")
+            dtype = dtype or inducing_points.dtype
+        if pseudo_outputs is not None:
+            tensor(pseudo_outputs, "pseudo_outputs")
+        points = None if inducing_points is None else inducing_points.dim() - self._replica_axes(inducing_points) - 1
+        context = BuildContext(
+            num_inducing=None if inducing_points is None else inducing_points.shape[-1 - (points or 0)],
+            replicas=self.replicas,
+            pseudo_outputs=pseudo_outputs,
+            last=True,
+            generator=generator,
+            dtype=dtype or torch.get_default_dtype(),
+            device=None if inducing_points is None else inducing_points.device,
+        )
+        self.input_shape = self._point_shape(inducing_points, points, input_shape)
+        self.output_shape = self.layers.build(self.input_shape, context)
+        self._set_inducing_points(inducing_points, context)
+
+    def _replica_axes(self, inducing_points: Tensor) -> int:
+        """How many leading axes of the given inducing points are replica axes."""
+        lead = tuple(inducing_points.shape[: len(self.replicas)])
+        has = bool(self.replicas) and lead == self.replicas and inducing_points.dim() > len(self.replicas) + 1
+        return len(self.replicas) if has else 0
+
+    def _point_shape(self, inducing_points: Tensor | None, points: int | None, given: Shape | None) -> Shape:
+        if inducing_points is not None and points is not None:
+            return tuple(inducing_points.shape[-points:])
+        shape = given or self.layers.input_shape()
+        if shape is None:
+            raise ValueError("give input_shape: neither inducing points nor the first layer tell the shape of an input")
+        return tuple(shape)
+
+    def _set_inducing_points(self, given: Tensor | None, context: BuildContext) -> None:
+        self.inducing_points = None
+        if given is None:
+            if self.layers.needs_inducing:
+                raise ValueError("a layer with GlobalInducing needs inducing_points [M, D], got None")
+            return
+        if not self.layers.needs_inducing:
+            return
+        shape = (*self.replicas, context.num_inducing, *self.input_shape)
+        value = given.detach().to(dtype=context.dtype)
+        self.inducing_points = nn.Parameter(value.expand(shape).clone())
+
+    @property
+    def noise_size(self) -> int:
+        """How many standard normals one draw takes."""
+        return self.layers.noise_size
+
+    def draw(
+        self, num_samples: int = 1, *, generator: torch.Generator | None = None, noise: Tensor | None = None
+    ) -> Draw:
+        """Draw `num_samples` functions from the posterior.
+
+        The inducing points pass through each layer once; the drawn functions can then be evaluated at any points, in
+        any batches, as often as one likes.
+
+        Args:
+            num_samples: S.
+            generator: source of the noise; None: torch's default one.
+            noise: standard normals `[S, R, noise_size]` in place of a generator, as from `base_noise`.
+
+        Returns:
+            A `Draw`: call it on x `[N, D]` (or `[R, N, D]`) for `[S, R, N, O]`; `log_pq` is `[S, R]`, nats.
+
+        Raises:
+            FactorisationError: naming the layer, if a posterior precision cannot be factorised.
+        """
+        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+
+    def base_noise(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
+        return self.layers.base_noise(num_samples, generator)
+
+    def local_reparameterisation(
+        self, num_samples: int = 1, *, generator: torch.Generator | None = None
+    ) -> LocalReparameterisation:
+        """The training estimator that samples outputs in place of weights; all weights must be `Factorised`."""
+        return self.layers.local_reparameterisation(num_samples, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Refuse: a posterior has no single output."""
+        raise TypeError("a Network is a distribution over functions: draw first, then evaluate: net.draw(10)(x)")
+
+    def config(self) -> Config:
+        """The architecture as plain data."""
+        inducing = None if self.inducing_points is None else list(self.inducing_points.shape)
+        return {
+            "layers": [layer.config() for layer in self.layers],
+            "inducing_points": inducing,
+            "input_shape": list(self.input_shape),
+            "replicas": list(self.replicas),
+        }

@@ -1,0 +1,82 @@
+"""Bounds on the log evidence, from draws."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from gilib.draws import Draw, LocalReparameterisation
+from gilib.likelihoods import Likelihood
+from gilib.validation import choice, count
+
+
+def elbo(
+    draw: Draw | LocalReparameterisation,
+    likelihood: Likelihood,
+    x: Tensor,
+    y: Tensor,
+    *,
+    num_data: int,
+    reduction: str = "mean",
+    per_point: bool = False,
+    kl_weight: float = 1.0,
+) -> Tensor:
+    """The evidence lower bound, estimated from draws and a minibatch (Ober & Aitchison, 2021, Eqs. 3, 13).
+
+        L = (N/B) Σ_b log P(y_b | f(x_b)) + kl_weight · (log P - log Q)
+
+    Args:
+        draw: S functions, or a local reparameterisation.
+        likelihood: of the targets.
+        x: inputs of the minibatch, `[B, D]` or `[R, B, D]`.
+        y: targets, `[B, O]` or `[R, B, O]`.
+        num_data: N, the size of the whole training set.
+        reduction: "mean" over the draws, or "none".
+        per_point: divide by N.
+        kl_weight: tempering of the Kullback-Leibler term; the result is a bound only at 1.
+
+    Returns:
+        nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
+
+    >>> import torch, gilib
+    >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
+    >>> x = torch.zeros(4, 1)
+    >>> gilib.elbo(net.draw(3), gilib.Gaussian(1.0), x, x, num_data=4, reduction="none").shape
+    torch.Size([3])
+    """
+    choice(reduction, ("mean", "none"), "reduction")
+    count(num_data, "num_data")
+    log_likelihood = likelihood.log_prob(draw(x), y)
+    batch = log_likelihood.shape[-1]
+    if num_data < batch:
+        raise ValueError(f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}")
+    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * draw.log_pq
+    if per_point:
+        bound = bound / num_data
+    return bound.mean(0) if reduction == "mean" else bound
+
+
+def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
+    """The importance-weighted bound of S draws (Burda et al., 2016), at least as tight as the ELBO on average.
+
+        log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
+
+    Args:
+        draw: S functions; a local reparameterisation is refused.
+        likelihood: of the targets.
+        x: ALL training inputs, `[N, D]`: scaling a minibatch up would not give a bound.
+        y: all targets.
+
+    Returns:
+        nats, `[R]`, summed over the points.
+
+    >>> import torch, gilib
+    >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
+    >>> gilib.iwbo(net.draw(3), gilib.Gaussian(1.0), torch.zeros(4, 1), torch.zeros(4, 1)).shape
+    torch.Size([])
+    """
+    if not isinstance(draw, Draw):
+        raise TypeError(f"iwbo needs draws of functions, got {type(draw).__name__}: use net.draw(num_samples)")
+    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.log_pq  # [S, R]
+    return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

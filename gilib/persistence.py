@@ -1,0 +1,144 @@
+"""Files: models and checkpoints as plain tensors and numbers, written atomically, loaded without running any code."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import Config, module_from_config, spec_from_config
+from gilib.data import Normalisation
+from gilib.layers import Layer, Linear, Pointwise, Residual, Sequential
+from gilib.likelihoods import Likelihood, likelihood_from_config
+from gilib.network import Network
+from gilib.posteriors import Posterior
+from gilib.priors import Prior
+
+MODEL_FORMAT = "gilib model 1"
+
+
+class CheckpointError(RuntimeError):
+    """A file that is damaged, of another kind, or of another model."""
+
+
+def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write tensors and plain values to `path` in one step: a reader sees the old file or the new one, never half."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            torch.save(content, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """Read a file written by `write` whose entry "format" is `kind`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is damaged or of another kind.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except (RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile, EOFError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != kind:
+        raise CheckpointError(f"{path} holds {found!r}, wanted {kind!r}")
+    return content
+
+
+def save(
+    path: str | os.PathLike[str],
+    net: Network,
+    likelihood: Likelihood,
+    *,
+    normalisation: Normalisation | None = None,
+    config: Config | None = None,
+) -> None:
+    """Save a model to one file: architecture, parameters, likelihood, normalisation and your own notes.
+
+    Args:
+        path: where to.
+        net: the network.
+        likelihood: its likelihood.
+        normalisation: how the data were scaled.
+        config: plain values (numbers, text, lists, dictionaries) to keep beside them.
+    """
+    content = {
+        "format": MODEL_FORMAT,
+        "network": net.config(),
+        "dtype": str(next(net.parameters(), torch.empty(0)).dtype).removeprefix("torch."),
+        "state": net.state_dict(),
+        "likelihood": likelihood.config(),
+        "likelihood_state": likelihood.state_dict(),
+        "normalisation": None if normalisation is None else normalisation.state(),
+        "config": config,
+    }
+    write(path, content)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisation | None, Config | None]:
+    """Load what `save` wrote; the network predicts as the saved one did, to the last bit on a CPU.
+
+    Returns:
+        network, likelihood, normalisation (or None), config (or None).
+
+    Raises:
+        CheckpointError: if the file is damaged, or holds something else.
+    """
+    content = read(path, MODEL_FORMAT)
+    try:
+        net = network_from_config(content["network"], getattr(torch, content["dtype"]))
+        net.load_state_dict(content["state"])
+        likelihood = likelihood_from_config(content["likelihood"])
+        likelihood.load_state_dict(content["likelihood_state"])
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} does not describe a model that this version can build: {error}") from error
+    state = content["normalisation"]
+    return net, likelihood, None if state is None else Normalisation.from_state(state), content["config"]
+
+
+def network_from_config(config: Config, dtype: torch.dtype) -> Network:
+    """Build a network from its architecture; its parameters are new."""
+    inducing: Tensor | None = None
+    if config["inducing_points"] is not None:
+        inducing = torch.zeros(config["inducing_points"], dtype=dtype)
+    layers = [layer_from_config(layer) for layer in config["layers"]]
+    return Network(
+        inducing,
+        layers,
+        input_shape=tuple(config["input_shape"]),
+        replicas=tuple(config["replicas"]),
+        dtype=dtype,
+    )
+
+
+def layer_from_config(config: Config) -> Layer:
+    """Build one layer from its description."""
+    settings = dict(config)
+    kind = settings.pop("type")
+    if kind == "Linear":
+        posterior = spec_from_config(settings.pop("posterior"), Posterior)
+        return Linear(posterior=posterior, prior=spec_from_config(settings.pop("prior"), Prior), **settings)
+    if kind == "Pointwise":
+        return Pointwise(module_from_config(settings["module"]))
+    nested: dict[str, type[Sequential]] = {"Sequential": Sequential, "Residual": Residual}
+    if kind in nested:
+        inner: list[Layer | nn.Module] = [layer_from_config(layer) for layer in settings["layers"]]
+        return nested[kind](inner)
+    raise ValueError(f"unknown layer {kind!r}")
