@@ -1,0 +1,5 @@
+"""Experiments: grids of frozen configurations, what one of them records, and the files that keep the records."""
+
+from gilib.experiments.records import RecordError, best_scale, load_records, results_directory
+
+__all__ = ["RecordError", "best_scale", "load_records", "results_directory"]
