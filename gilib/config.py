@@ -1,4 +1,4 @@
-"""Specifications as plain data: what a file must hold to rebuild a network, without running anybody's code."""
+"""Specifications as plain data: what a file must hold to rebuild a network without running code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spec_config(spec: Any) -> Config:
 
 
 def spec_from_config(config: Config, family: type) -> Any:
-    """Rebuild a specification of a `family` (a base class, searched through its subclasses) from its dictionary."""
+    """Rebuild a specification of a `family`, a base class, from its dictionary."""
     fields = dict(config)
     name = fields.pop("type", None)
     for kind in subclasses(family):
@@ -32,9 +32,10 @@ def spec_from_config(config: Config, family: type) -> Any:
     raise ValueError(f"unknown {family.__name__} {name!r}: this version knows {known}")
 
 
-def subclasses(family: type) -> list[type]:
+def subclasses(family: type) -> list[type[Any]]:
     """All subclasses of a class, at any depth."""
-    found = []
+    found: list[type[Any]] = []
+    kind: type[Any]
     for kind in family.__subclasses__():
         found += [kind, *subclasses(kind)]
     return found
@@ -44,9 +45,14 @@ def module_config(module: nn.Module) -> Config:
     """A parameter-free module of torch.nn as its name and the arguments that its constructor takes."""
     name = type(module).__name__
     if getattr(nn, name, None) is not type(module):
-        raise ValueError(f"{name} is not a module of torch.nn, so a file cannot hold it: give it a class of its own in gilib")
+        raise ValueError(
+            f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it"
+        )
     arguments = inspect.signature(type(module).__init__).parameters
-    return {"type": name, "arguments": {key: getattr(module, key) for key in arguments if hasattr(module, key)}}
+    return {
+        "type": name,
+        "arguments": {key: getattr(module, key) for key in arguments if hasattr(module, key)},
+    }
 
 
 def module_from_config(config: Config) -> nn.Module:

@@ -1,4 +1,4 @@
-"""What a layer draws: a function, and how much more probable it is under the prior than under the posterior."""
+"""What a layer draws: a function, and how probable it is under the prior against the posterior."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class Draw:
 class LocalReparameterisation:
     """A training estimator, not a draw: every evaluation samples each layer's outputs anew, point by point.
 
-    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the weights lowers
-    the variance of the gradient (Kingma, Salimans & Welling, 2015). Two points do not share a function, so `predict`
-    and `iwbo` refuse it.
+    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
+    weights lowers the variance of the gradient (Kingma, Salimans & Welling, 2015). Two points do not share a
+    function, so `predict` and `iwbo` refuse it.
 
     Attributes:
         function: maps `[..., N, D]` to freshly sampled `[S, R, ..., N, O]`.
-        log_pq: minus the closed-form KL(Q‖P) of the weights, plus log P - log Q of drawn prior scales, `[S, R]`.
+        log_pq: minus the closed-form KL(Q‖P) of the weights, plus log P - log Q of drawn prior scales, `[S,
+            R]`.
     """
 
     function: Function

@@ -20,7 +20,7 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """log P(y_n | f_n) of every point, nats.
+        """Log P(y_n | f_n) of every point, nats.
 
         Args:
             outputs: f, `[S, R, N, O]`.
@@ -32,7 +32,7 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise a ValueError unless `targets` fit `num_points` points and a network with `outputs` outputs."""
+        """Raise unless `targets` fit `num_points` points and a network with `outputs` outputs."""
 
     @abstractmethod
     def config(self) -> Config:
@@ -45,8 +45,11 @@ class Gaussian(Likelihood):
     Args:
         noise_variance: σ², in the squared units of the targets; the starting value if learned.
         learn: whether σ² is learned, as a point estimate.
-        scale: the stored parameter is log σ² / scale; 10 in the paper's UCI experiments (Ober & Aitchison, 2021, App. K.1).
+        scale: the stored parameter is log σ² / scale; 10 in the paper's UCI experiments (Ober & Aitchison,
+            2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.
+
+    The parameter is kept in float64, so that a given σ² is exact whatever the dtype of the network.
 
     >>> likelihood = Gaussian(noise_variance=0.25)
     >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
@@ -54,19 +57,23 @@ class Gaussian(Likelihood):
     """
 
     def __init__(
-        self, noise_variance: float = 1.0, learn: bool = False, scale: float = 1.0, replicas: tuple[int, ...] = ()
+        self,
+        noise_variance: float = 1.0,
+        learn: bool = False,
+        scale: float = 1.0,
+        replicas: tuple[int, ...] = (),
     ):
         """Start from a noise variance."""
         super().__init__()
         positive(noise_variance, "noise_variance")
         positive(scale, "scale")
         self.learn, self.scale = learn, scale
-        start = torch.full(tuple(replicas), math.log(noise_variance) / scale)
+        start = torch.full(tuple(replicas), math.log(noise_variance) / scale, dtype=torch.float64)
         self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
 
     @property
     def log_variance(self) -> Tensor:
-        """log σ², `[R]`."""
+        """Log σ², `[R]`."""
         return self.scale * self.scaled_log_variance
 
     @property
@@ -90,7 +97,12 @@ class Gaussian(Likelihood):
 
     def config(self) -> Config:
         """Settings; the noise itself is part of the state."""
-        return {"type": "Gaussian", "learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
+        return {
+            "type": "Gaussian",
+            "learn": self.learn,
+            "scale": self.scale,
+            "replicas": list(self.log_variance.shape),
+        }
 
 
 class Categorical(Likelihood):
@@ -101,7 +113,7 @@ class Categorical(Likelihood):
     """
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """log softmax(f)_y, `[S, R, N]` nats."""
+        """Log softmax(f)_y, `[S, R, N]` nats."""
         index = targets.expand(outputs.shape[:-1])[..., None]
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
@@ -127,7 +139,9 @@ def likelihood_from_config(config: Config) -> Likelihood:
     settings = dict(config)
     kind = settings.pop("type")
     if kind == "Gaussian":
-        return Gaussian(learn=settings["learn"], scale=settings["scale"], replicas=tuple(settings["replicas"]))
+        return Gaussian(
+            learn=settings["learn"], scale=settings["scale"], replicas=tuple(settings["replicas"])
+        )
     if kind == "Categorical":
         return Categorical()
     raise ValueError(f"unknown likelihood {kind!r}: this version knows Gaussian and Categorical")

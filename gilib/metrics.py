@@ -12,7 +12,7 @@ from gilib.validation import count
 
 
 def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
-    """log (1/S) Σ_s exp(v_s) along `dim`.
+    """Log (1/S) Σ_s exp(v_s) along `dim`.
 
     >>> log_mean_exp(torch.zeros(4))
     tensor(0.)
@@ -21,7 +21,7 @@ def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
 
 
 def test_log_likelihood(log_prob: Tensor) -> Tensor:
-    """The predictive log-likelihood of test points: log-mean-exp over samples first, then the mean over points.
+    """The test log-likelihood: log-mean-exp over samples first, then the mean over points.
 
     Args:
         log_prob: log p(y_n | f_s), `[S, R, N]`, in the units in which the result is wanted.
@@ -39,7 +39,7 @@ test_log_likelihood.__test__ = False  # type: ignore[attr-defined]
 
 
 def rmse(mean: Tensor, targets: Tensor) -> Tensor:
-    """Root mean squared error of a predictive mean `[R, N, O]` against targets `[N, O]`, in the targets' units; `[R]`.
+    """Root mean squared error of a mean `[R, N, O]` against targets `[N, O]`, in their units; `[R]`.
 
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
@@ -59,7 +59,8 @@ def entropy(probabilities: Tensor) -> Tensor:
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 20) -> Tensor:
     """Mean distance of accuracy from confidence over equal bins of the top class's probability.
 
-    ECE = Σ_b (n_b / N) |accuracy_b - confidence_b|      (Guo et al., 2017; Ober & Aitchison, 2021, App. L: 20 bins)
+    ECE = Σ_b (n_b / N) |accuracy_b - confidence_b|      (Guo et al., 2017; Ober & Aitchison, 2021, App. L: 20
+    bins)
 
     Args:
         probabilities: `[N, O]`.
@@ -75,12 +76,16 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int 
     count(bins, "bins")
     confidence, predicted = probabilities.max(-1)
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = confidence.new_zeros(bins).index_add(0, index, (predicted == labels).to(confidence.dtype) - confidence)
+    gap = confidence.new_zeros(bins).index_add(
+        0, index, (predicted == labels).to(confidence.dtype) - confidence
+    )
     return gap.abs().sum() / len(labels)
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
-    """The mean variance of every layer's functions (Ober & Aitchison, 2021, Eq. 84): E_x[(1/N_l) Σ_λ V f_λ(x)].
+    """The mean variance of every layer's functions, E_x[(1/N_l) Σ_λ V f_λ(x)].
+
+    Ober & Aitchison (2021), Eq. 84.
 
     Args:
         draw: S functions of a network; more samples, less noise.

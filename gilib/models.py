@@ -35,8 +35,8 @@ def mlp(
         in_features: D.
         hidden: widths of the hidden layers; `()` for Bayesian linear regression.
         out_features: O.
-        posterior: one for all layers; or a sequence, one per weight layer; or two, `(lower, last)`, for the papers'
-            method1→method2. Default: `GlobalInducing()`.
+        posterior: one for all layers; or a sequence, one per weight layer; or two, `(lower, last)`, for the
+            papers' method1→method2. Default: `GlobalInducing()`.
         prior: of all layers; default `NealPrior()`.
         inducing_points: U_0, `[M, D]`.
         pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`.
@@ -58,7 +58,9 @@ def mlp(
             layers.append(activation())
         layers.append(Linear(widths[k], widths[k + 1], layer_posterior, prior or NealPrior(), bias))
     if inducing_points is not None and inducing_points.shape[-1] != in_features:
-        raise ValueError(f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}")
+        raise ValueError(
+            f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
+        )
     return Network(
         inducing_points,
         layers,

@@ -15,15 +15,17 @@ from gilib.validation import tensor
 
 
 class Network(nn.Module):
-    """A Bayesian neural network whose posterior is drawn layer by layer (Ober & Aitchison, 2021, Algorithm 1).
+    """A Bayesian neural network, drawn layer by layer (Ober & Aitchison, 2021, Algorithm 1).
 
     Args:
         inducing_points: U_0, `[M, ...]`, their initial values; learned. None if no layer needs them.
         layers: gilib layers and plain `torch.nn` modules, in order.
-        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`; None: standard normals.
-        input_shape: shape of one input point; needed only if neither inducing points nor the first layer tell.
-        replicas: shape of the replica axes R: that many independent networks in one, for example `(20,)`. Inducing points
-            and pseudo-outputs may carry these axes, `[R, M, ...]`.
+        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`; None: standard
+            normals.
+        input_shape: shape of one input point; needed only if neither inducing points nor the first layer
+            tell.
+        replicas: shape of the replica axes R: that many independent networks in one, for example `(20,)`.
+            Inducing points and pseudo-outputs may carry these axes, `[R, M, ...]`.
         generator: source of the initial values.
         dtype: of the parameters; None: that of the inducing points, or torch's default.
 
@@ -60,7 +62,11 @@ class Network(nn.Module):
             dtype = dtype or inducing_points.dtype
         if pseudo_outputs is not None:
             tensor(pseudo_outputs, "pseudo_outputs")
-        points = None if inducing_points is None else inducing_points.dim() - self._replica_axes(inducing_points) - 1
+        points = (
+            None
+            if inducing_points is None
+            else inducing_points.dim() - self._replica_axes(inducing_points) - 1
+        )
         context = BuildContext(
             num_inducing=None if inducing_points is None else inducing_points.shape[-1 - (points or 0)],
             replicas=self.replicas,
@@ -85,7 +91,9 @@ class Network(nn.Module):
             return tuple(inducing_points.shape[-points:])
         shape = given or self.layers.input_shape()
         if shape is None:
-            raise ValueError("give input_shape: neither inducing points nor the first layer tell the shape of an input")
+            raise ValueError(
+                "give input_shape: neither inducing points nor the first layer tell the shape of an input"
+            )
         return tuple(shape)
 
     def _set_inducing_points(self, given: Tensor | None, context: BuildContext) -> None:
@@ -96,7 +104,7 @@ class Network(nn.Module):
             return
         if not self.layers.needs_inducing:
             return
-        shape = (*self.replicas, context.num_inducing, *self.input_shape)
+        shape = (*self.replicas, *given.shape[-1 - len(self.input_shape) :])
         value = given.detach().to(dtype=context.dtype)
         self.inducing_points = nn.Parameter(value.expand(shape).clone())
 
@@ -110,8 +118,8 @@ class Network(nn.Module):
     ) -> Draw:
         """Draw `num_samples` functions from the posterior.
 
-        The inducing points pass through each layer once; the drawn functions can then be evaluated at any points, in
-        any batches, as often as one likes.
+        The inducing points pass through each layer once; the drawn functions can then be evaluated at any
+        points, in any batches, as often as one likes.
 
         Args:
             num_samples: S.
@@ -133,12 +141,14 @@ class Network(nn.Module):
     def local_reparameterisation(
         self, num_samples: int = 1, *, generator: torch.Generator | None = None
     ) -> LocalReparameterisation:
-        """The training estimator that samples outputs in place of weights; all weights must be `Factorised`."""
+        """The training estimator that samples outputs, not weights; all weights must be `Factorised`."""
         return self.layers.local_reparameterisation(num_samples, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Refuse: a posterior has no single output."""
-        raise TypeError("a Network is a distribution over functions: draw first, then evaluate: net.draw(10)(x)")
+        raise TypeError(
+            "a Network is a distribution over functions: draw first, then evaluate: net.draw(10)(x)"
+        )
 
     def config(self) -> Config:
         """The architecture as plain data."""

@@ -50,7 +50,9 @@ def elbo(
     log_likelihood = likelihood.log_prob(draw(x), y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
-        raise ValueError(f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}")
+        raise ValueError(
+            f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
+        )
     bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * draw.log_pq
     if per_point:
         bound = bound / num_data
@@ -58,7 +60,7 @@ def elbo(
 
 
 def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
-    """The importance-weighted bound of S draws (Burda et al., 2016), at least as tight as the ELBO on average.
+    """The importance-weighted bound of S draws (Burda et al., 2016), on average at least the ELBO.
 
         log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
 
@@ -77,6 +79,8 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     torch.Size([])
     """
     if not isinstance(draw, Draw):
-        raise TypeError(f"iwbo needs draws of functions, got {type(draw).__name__}: use net.draw(num_samples)")
+        raise TypeError(
+            f"iwbo needs draws of functions, got {type(draw).__name__}: use net.draw(num_samples)"
+        )
     log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.log_pq  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -1,4 +1,4 @@
-"""Files: models and checkpoints as plain tensors and numbers, written atomically, loaded without running any code."""
+"""Files: models and checkpoints as tensors and numbers, written atomically, read without running code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CheckpointError(RuntimeError):
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write tensors and plain values to `path` in one step: a reader sees the old file or the new one, never half."""
+    """Write tensors and plain values in one step: a reader sees the old file or the new, never half."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -54,8 +54,18 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
-    except (RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile, EOFError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it") from error
+    except (
+        RuntimeError,
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+        EOFError,
+        OSError,
+        ValueError,
+        KeyError,
+    ) as error:
+        raise CheckpointError(
+            f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
+        ) from error
     found = content.get("format") if isinstance(content, dict) else None
     if found != kind:
         raise CheckpointError(f"{path} holds {found!r}, wanted {kind!r}")
@@ -108,7 +118,9 @@ def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisati
         likelihood = likelihood_from_config(content["likelihood"])
         likelihood.load_state_dict(content["likelihood_state"])
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{path} does not describe a model that this version can build: {error}") from error
+        raise CheckpointError(
+            f"{path} does not describe a model that this version can build: {error}"
+        ) from error
     state = content["normalisation"]
     return net, likelihood, None if state is None else Normalisation.from_state(state), content["config"]
 

@@ -61,7 +61,7 @@ class GaussianPrediction:
         return 0.5 * (low + high)
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """log (1/S) Σ_s Π_o N(y_no; f_sno, σ²) of every point, `[R, N]` nats, in the units of the data."""
+        """Log (1/S) Σ_s Π_o N(y_no; f_sno, σ²) of every point, `[R, N]` nats, in the units of the data."""
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
@@ -85,10 +85,12 @@ class CategoricalPrediction:
         return log_mean_exp(self.log_probabilities, 0).exp()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """log of the averaged probability of each label `[N]`; `[R, N]` nats."""
+        """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
         averaged = log_mean_exp(self.log_probabilities, 0)
         if targets.shape[-1:] != averaged.shape[-2:-1]:
-            raise ValueError(f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}")
+            raise ValueError(
+                f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"
+            )
         return averaged.gather(-1, targets.expand(averaged.shape[:-1])[..., None])[..., 0]
 
 
@@ -113,7 +115,8 @@ def predict(
         likelihood: `Gaussian` or `Categorical`.
         x: inputs, `[N, D]`; in original units if a normalisation is given.
         num_samples: S.
-        normalisation: how inputs and targets were scaled for training; predictions are returned in original units.
+        normalisation: how inputs and targets were scaled for training; predictions are returned in original
+            units.
         batch_size: points evaluated at a time; None: all.
         generator: source of the draws.
 
@@ -141,7 +144,9 @@ def predict(
     if isinstance(likelihood, Categorical):
         return CategoricalPrediction(outputs.log_softmax(-1))
     if not isinstance(likelihood, Gaussian):
-        raise TypeError(f"predict knows the likelihoods Gaussian and Categorical, got {type(likelihood).__name__}")
+        raise TypeError(
+            f"predict knows the likelihoods Gaussian and Categorical, got {type(likelihood).__name__}"
+        )
     noise_sd = likelihood.noise_variance.sqrt().to(outputs)[..., None, None].expand(1, *outputs.shape[1:])
     if normalisation is None:
         return GaussianPrediction(outputs, noise_sd)

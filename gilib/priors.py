@@ -1,7 +1,9 @@
-"""Priors over the weights of a layer: every column of W is N(0, C/I), I the fan-in (Ober & Aitchison, 2021, Sec. 2.3).
+"""Priors over the weights of a layer: every column of W is N(0, C/I), I the fan-in.
 
-A prior is a frozen specification; the layer builds a module from it that holds the variational parameters of the
-prior's own hyper-parameters, if it has any, and draws the prior PRECISION I C⁻¹ as a structured operator.
+Ober & Aitchison (2021), Sec. 2.3.
+
+A prior is a frozen specification; the layer builds a module from it that holds the variational parameters of
+the prior's own hyper-parameters, if it has any, and draws the prior PRECISION I C⁻¹ as a structured operator.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class PriorModule(nn.Module, ABC):
             noise: standard normals, `[S, R, noise_size]`.
 
         Returns:
-            An operator `[S, R, I, I]` (or without leading axes when nothing is drawn) and `[S, R]` nats (or a zero).
+            An operator `[S, R, I, I]` (or without leading axes when nothing is drawn) and `[S, R]` nats (or a
+            zero).
         """
 
 
@@ -45,8 +48,8 @@ class Prior(ABC):
     """A specification of a prior.
 
     Attributes:
-        well_scaled: whether float32 factorisations suffice. Under StandardPrior features grow from layer to layer and
-            condition numbers reach 1e10, so `factor_dtype="auto"` factorises in float64 there.
+        well_scaled: whether float32 factorisations suffice. Under StandardPrior features grow from layer to
+            layer and condition numbers reach 1e10, so `factor_dtype="auto"` factorises in float64 there.
     """
 
     well_scaled: ClassVar[bool] = True
@@ -76,6 +79,7 @@ class NealPrior(Prior):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         positive(self.scale, "scale")
 
     def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
@@ -108,8 +112,8 @@ class ScalePrior(Prior):
     Args:
         shape: of the prior Gamma; 2 in the paper.
         rate: of the prior Gamma; 2 in the paper.
-        initial_log_alpha: where log α starts. The paper states no start; 6, the reference implementation's, all but fixes
-            Q(s) at 1 when training begins.
+        initial_log_alpha: where log α starts. The paper states no start; 6, the reference implementation's,
+            all but fixes Q(s) at 1 when training begins.
         initial_log_beta: where log β starts.
         parameterisation: "paper", precision I · s; or "reference", the reference implementation's I / √s.
 
@@ -124,6 +128,7 @@ class ScalePrior(Prior):
     parameterisation: str = "paper"
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         positive(self.shape, "shape")
         positive(self.rate, "rate")
         choice(self.parameterisation, ("paper", "reference"), "parameterisation")
@@ -139,12 +144,13 @@ class SpatialIWPrior(Prior):
 
         C = Id_channels ⊗ Ω⁻¹,    P(Ω) = IW((K+1) Id, K+1),    Q(Ω) = IW((K+1) Id + Ψ, K+1+ν).
 
-    The paper prints N_{l-1}+1 where K+1 stands here; read as the size of Ω, Ω⁻¹ has mean Id. Ψ = ν L Lᵀ with L lower
-    triangular, starting from Id. For a dense layer K = 1 and Ω is one scale.
+    The paper prints N_{l-1}+1 where K+1 stands here; read as the size of Ω, Ω⁻¹ has mean Id. Ψ = ν L Lᵀ with
+    L lower triangular, starting from Id. For a dense layer K = 1 and Ω is one scale.
 
     Args:
-        scaling: "paper": precision I · (Id ⊗ Ω), I = channels · K, and Ψ_0 = (K+1) Id; "reference": the reference
-            implementation's channels · (Id ⊗ Ω) and Ψ_0 = K Id, a prior variance about K times larger.
+        scaling: "paper": precision I · (Id ⊗ Ω), I = channels · K, and Ψ_0 = (K+1) Id; "reference": the
+            reference implementation's channels · (Id ⊗ Ω) and Ψ_0 = K Id, a prior variance about K times
+            larger.
         initial_log_nu: where log ν starts (stated nowhere; our choice).
 
     >>> SpatialIWPrior(scaling="reference").scaling
@@ -155,6 +161,7 @@ class SpatialIWPrior(Prior):
     initial_log_nu: float = 2.0
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         choice(self.scaling, ("paper", "reference"), "scaling")
 
     def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
@@ -211,6 +218,8 @@ class _LearnedSpatial(PriorModule):
         scale = self.prior_scale * identity + nu[..., None, None] * (root @ root.mT)
         prior = InverseWishart(identity.new_tensor(degrees), self.prior_scale * identity, validate_args=False)
         posterior = InverseWishart(degrees + nu, scale, validate_args=False)
-        omega = posterior.rsample(noise=noise.unflatten(-1, (self.pixels, self.pixels)))  # [S, R, K, K]
-        log_pq = prior.log_prob(omega) - posterior.log_prob(omega)
-        return KroneckerIdentity(self.factor * omega, self.channels), log_pq
+        root = posterior.rsample_cholesky(
+            noise=noise.unflatten(-1, (self.pixels, self.pixels))
+        )  # [S, R, K, K]
+        log_pq = prior.log_prob_cholesky(root) - posterior.log_prob_cholesky(root)
+        return KroneckerIdentity(self.factor * (root @ root.mT), self.channels), log_pq

@@ -1,8 +1,10 @@
 """The engine: Bayesian linear regression from sufficient statistics.
 
-For a prior w_o ~ N(0, P⁻¹) and statistics (A_o, b_o), the posterior over each column of the weights is Gaussian with
+For a prior w_o ~ N(0, P⁻¹) and statistics (A_o, b_o), the posterior over each column of the weights is
+Gaussian with
 
-    precision  H_o = P + A_o          mean  H_o⁻¹ b_o                    (Ober & Aitchison, 2021, Eqs. 8, 9, 11)
+    precision  H_o = P + A_o          mean  H_o⁻¹ b_o                    (Ober & Aitchison, 2021, Eqs. 8, 9,
+    11)
 
 Every method in the book is a supplier of (A, b); this file holds the algebra that they share, once. With the
 Cholesky factor H = T Tᵀ and a standard normal z,
@@ -80,7 +82,9 @@ class WeightPosterior:
     @property
     def mean(self) -> Tensor:
         """The mean H⁻¹ b, `[..., I, O]`."""
-        return merge_outputs(torch.cholesky_solve(self.shift, cholesky(self.precision, "the posterior precision")))
+        return merge_outputs(
+            torch.cholesky_solve(self.shift, cholesky(self.precision, "the posterior precision"))
+        )
 
     @property
     def covariance(self) -> Tensor:
@@ -88,7 +92,7 @@ class WeightPosterior:
         return torch.cholesky_inverse(cholesky(self.precision, "the posterior precision"))
 
     def log_prob(self, weights: Tensor) -> Tensor:
-        """log Q(w) of given `weights` `[..., I, O]` (nats, summed); `[...]`."""
+        """Log Q(w) of given `weights` `[..., I, O]` (nats, summed); `[...]`."""
         factor = cholesky(self.precision, "the posterior precision")
         blocks = split_outputs(weights, self.shift.shape[-1])
         mean = torch.cholesky_solve(self.shift, factor)
@@ -98,7 +102,7 @@ class WeightPosterior:
 
 
 def prior_log_prob(weights: Tensor, prior_precision: SymmetricOperator, outputs: int) -> Tensor:
-    """log P(w) = Σ_o log N(w_o; 0, P⁻¹) of `weights` `[..., I, O]` (nats, summed); `[...]`."""
+    """Log P(w) = Σ_o log N(w_o; 0, P⁻¹) of `weights` `[..., I, O]` (nats, summed); `[...]`."""
     log_det, count = prior_precision.log_det(), prior_precision.size * outputs
     return 0.5 * (outputs * log_det - prior_precision.quadratic(weights) - count * LOG_2PI)
 
@@ -125,8 +129,8 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
     Args:
         precision: H, `[..., G, I, I]`, symmetric; the gradient is symmetric too.
         shift: b, `[..., G, I, C]`.
-        noise: z, `[..., G, I, C]`, standard normal. Leading axes broadcast; the factor of an H without a sample
-            axis is computed once for all samples.
+        noise: z, `[..., G, I, C]`, standard normal. Leading axes broadcast; the factor of an H without a
+            sample axis is computed once for all samples.
 
     Returns:
         w `[..., G, I, C]` and log Q(w) `[...]`, nats, summed over groups and columns.
@@ -143,11 +147,13 @@ class _SampleFromPrecision(torch.autograd.Function):
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         inverse = inverse_cholesky(precision, "the posterior precision")  # T⁻¹
-        white_mean = inverse @ shift
+        white_mean = _times(inverse, shift)
         white = white_mean + noise
-        weights = inverse.mT @ white
+        weights = _transpose_times(inverse, white)
         half_log_det = -noise.shape[-1] * inverse.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
-        log_q = half_log_det - 0.5 * noise.square().sum((-3, -2, -1)) - 0.5 * noise.shape[-3:].numel() * LOG_2PI
+        log_q = (
+            half_log_det - 0.5 * noise.square().sum((-3, -2, -1)) - 0.5 * noise.shape[-3:].numel() * LOG_2PI
+        )
         return weights, log_q, inverse, white_mean
 
     @staticmethod
@@ -155,26 +161,30 @@ class _SampleFromPrecision(torch.autograd.Function):
         precision, shift, noise = inputs
         _, _, inverse, white_mean = output
         ctx.mark_non_differentiable(inverse, white_mean)
+        ctx.set_materialize_grads(False)
         ctx.shapes = precision.shape, shift.shape, noise.shape
         ctx.save_for_backward(inverse, white_mean, noise)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, g: Tensor, q: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor | None, q: Tensor | None, *_: Tensor) -> tuple[Tensor | None, ...]:
         inverse, white_mean, noise = ctx.saved_tensors
         precision_shape, shift_shape, noise_shape = ctx.shapes
-        q = q[..., None, None, None]
-        h = inverse @ g  # [..., G, I, C]
-        outer = (white_mean + noise) @ h.mT
-        outer += h @ white_mean.mT
-        outer.tril_().diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        q = None if q is None else q[..., None, None, None]
+        h = torch.zeros_like(noise) if g is None else _times(inverse, g)  # [..., G, I, C]
+        outer = _outer(white_mean + noise, h) + _outer(h, white_mean)
+        outer = outer.tril()
+        outer.diagonal(dim1=-2, dim2=-1).mul_(0.5)
         inner = (outer + outer.mT).mul_(-0.5)
-        inner.diagonal(dim1=-2, dim2=-1).add_(0.5 * noise.shape[-1] * q[..., 0])
+        if q is not None:
+            inner.diagonal(dim1=-2, dim2=-1).add_(0.5 * noise.shape[-1] * q[..., 0])
         inner = inner.sum_to_size(precision_shape)
         d_precision = inverse.mT @ inner @ inverse
-        d_shift = (inverse.mT @ h).sum_to_size(shift_shape)
-        d_noise = (h - q * noise).sum_to_size(noise_shape) if ctx.needs_input_grad[2] else None
-        return d_precision, d_shift, d_noise
+        d_shift = _transpose_times(inverse, h).sum_to_size(shift_shape)
+        if not ctx.needs_input_grad[2]:
+            return d_precision, d_shift, None
+        d_noise = h if q is None else h - q * noise
+        return d_precision, d_shift, d_noise.sum_to_size(noise_shape)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[tuple[Tensor, ...], int]:
@@ -186,3 +196,22 @@ class _SampleFromPrecision(torch.autograd.Function):
         aligned[2] = aligned[2].expand(info.batch_size, *aligned[2].shape[1:])
         output = _SampleFromPrecision.apply(*aligned)
         return tuple(x.expand(info.batch_size, *x.shape[1:]) for x in output), 0
+
+
+def _times(matrix: Tensor, columns: Tensor) -> Tensor:
+    """`matrix` @ `columns`; for one column by elements, which is faster than a batch of small products."""
+    if columns.shape[-1] > 1:
+        return matrix @ columns
+    return (matrix * columns.mT).sum(-1, keepdim=True)
+
+
+def _transpose_times(matrix: Tensor, columns: Tensor) -> Tensor:
+    """`matrix`ᵀ @ `columns`."""
+    if columns.shape[-1] > 1:
+        return matrix.mT @ columns
+    return (matrix * columns).sum(-2, keepdim=True).mT
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    """`left` @ `right`ᵀ."""
+    return left * right.mT if left.shape[-1] == 1 else left @ right.mT

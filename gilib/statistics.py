@@ -1,11 +1,11 @@
-"""Sufficient statistics of Bayesian linear regression: the only thing that a posterior over weights asks of data.
+"""Sufficient statistics of Bayesian linear regression: all that a posterior over weights asks of data.
 
 For features Φ `[..., M, I]`, pseudo-outputs v_o and precisions Λ_o of the outputs o = 1 ... O,
 
     A_o = Φᵀ Λ_o Φ        b_o = Φᵀ Λ_o v_o.
 
-Outputs that share Λ share A. `Statistics` therefore keeps G groups of C outputs, O = G · C: one group of O outputs
-for a shared precision, O groups of one output for a precision per output.
+Outputs that share Λ share A. `Statistics` therefore keeps G groups of C outputs, O = G · C: one group of O
+outputs for a shared precision, O groups of one output for a precision per output.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
 CHUNK = 2**20  # entries of the temporary in the backward pass: a few MB, so that it stays in cache
 
 
@@ -104,6 +105,9 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
     """
     if weights.dim() > features.dim():
         features = features.expand(*weights.shape[:-2], *features.shape[-2:])
+    if weights.shape[-2] <= FEW_OUTPUTS:
+        columns = features[..., None, :, :]
+        return columns.mT @ (weights[..., None] * columns)
     gram: Tensor = _WeightedGram.apply(features, weights)
     return gram
 
@@ -128,7 +132,7 @@ class _WeightedGram(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         features, weights = ctx.saved_tensors
         samples, replicas, points = _split_axes(features, weights)
@@ -150,10 +154,12 @@ class _WeightedGram(torch.autograd.Function):
         return d_features.sum_to_size(features.shape), (0.5 * d_weights).sum_to_size(weights.shape)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], features: Tensor, weights: Tensor) -> tuple[Tensor, int]:
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], features: Tensor, weights: Tensor
+    ) -> tuple[Tensor, int]:
         features_dim, weights_dim = in_dims
         if weights_dim is None:
-            return _WeightedGram.apply(features.movedim(features_dim, 0), weights), 0
+            return _WeightedGram.apply(features.movedim(features_dim or 0, 0), weights), 0
         weights = weights.movedim(weights_dim, 0)
         if features_dim is None:
             features = features.expand(info.batch_size, *features.shape)

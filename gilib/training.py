@@ -33,7 +33,8 @@ class History:
     """What a training recorded.
 
     Attributes:
-        elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or `[steps, R]`, nats.
+        elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or
+            `[steps, R]`, nats.
         resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
     """
 
@@ -70,8 +71,9 @@ def fit(
         batch_size: points a step, drawn without replacement in each epoch; None: all.
         num_samples: S, draws a step.
         lr: learning rate.
-        lr_groups: learning rates for parameters whose name begins with a key, for example `{"likelihood": 1e-3}` or
-            `{"inducing_points": 1e-3}`; names as in `net.named_parameters()`, the likelihood's with the prefix "likelihood.".
+        lr_groups: learning rates for parameters whose name begins with a key, for example `{"likelihood":
+            1e-3}` or `{"inducing_points": 1e-3}`; names as in `net.named_parameters()`, the likelihood's with
+            the prefix "likelihood.".
         seed: of draws and minibatches.
         estimator: "draw", or "local_reparameterisation" (all weights `Factorised`).
         kl_weight: tempering as a function of the step; None: 1.
@@ -97,7 +99,12 @@ def fit(
     _check(net, likelihood, x, y, steps, batch_size, num_samples, lr, estimator, checkpoint_every)
     run = _Run(net, likelihood, x, y, batch_size, num_samples, estimator, kl_weight, seed)
     run.optimiser = _optimiser(run.modules, lr, lr_groups or {}, x.device)
-    settings = {"batch_size": batch_size, "num_samples": num_samples, "lr": lr, "lr_groups": dict(lr_groups or {})}
+    settings: dict[str, Any] = {
+        "batch_size": batch_size,
+        "num_samples": num_samples,
+        "lr": lr,
+        "lr_groups": dict(lr_groups or {}),
+    }
     settings |= {"seed": seed, "estimator": estimator}
     fingerprint = _fingerprint(net, likelihood, x, y, settings) if checkpoint is not None else ""
     path = None if checkpoint is None else Path(checkpoint)
@@ -172,11 +179,13 @@ class _Run:
         """The mean of the last bounds, or an error that says when they stopped being numbers."""
         recent = torch.stack(self.trace[-READ_EVERY:])
         if not bool(torch.isfinite(recent).all()):
-            finite = torch.isfinite(torch.stack(self.trace)).flatten(1).all(1) if recent.dim() > 1 else None
-            flags = torch.isfinite(torch.stack(self.trace)) if finite is None else finite
-            first = int((~flags).nonzero()[0])
+            finite = torch.isfinite(torch.stack(self.trace)).reshape(len(self.trace), -1).all(1)
+            first = int((~finite).nonzero()[0])
             self.net.draw(1, generator=self.noise)  # names the layer if a factorisation is to blame
-            raise DivergenceError(f"the ELBO was not finite at step {first} (looked at step {done}): lower lr, or factorise in float64")
+            raise DivergenceError(
+                f"the ELBO was not finite at step {first} (seen at {done}): "
+                "lower lr, or factorise in float64 (factor_dtype='float64')"
+            )
         return float(recent.mean())
 
     def save(self, path: Path, fingerprint: str, step: int) -> None:
@@ -200,7 +209,7 @@ class _Run:
         content = read(path, CHECKPOINT_FORMAT)
         if content.get("fingerprint") != fingerprint:
             raise CheckpointError(
-                f"{path} belongs to another model, data set or setting: choose another file, or delete it to start afresh"
+                f"{path} belongs to another model, data set or setting: choose another file, or delete it"
             )
         self.modules.load_state_dict(content["modules"])
         self.optimiser.load_state_dict(content["optimiser"])
@@ -211,7 +220,9 @@ class _Run:
         return int(content["step"])
 
 
-def _optimiser(modules: nn.Module, lr: float, groups: Mapping[str, float], device: torch.device) -> torch.optim.Adam:
+def _optimiser(
+    modules: nn.Module, lr: float, groups: Mapping[str, float], device: torch.device
+) -> torch.optim.Adam:
     """Adam with a learning rate for every prefix; a prefix that matches nothing is an error."""
     named = {name.removeprefix("net."): p for name, p in modules.named_parameters() if p.requires_grad}
     if not named:
@@ -221,9 +232,11 @@ def _optimiser(modules: nn.Module, lr: float, groups: Mapping[str, float], devic
         positive(rate, f"lr_groups[{prefix!r}]")
         matching = [name for name in named if name.startswith(prefix)]
         if not matching:
-            raise ValueError(f"lr_groups: no parameter's name begins with {prefix!r}; they are {', '.join(named)}")
+            raise ValueError(
+                f"lr_groups: no parameter's name begins with {prefix!r}; they are {', '.join(named)}"
+            )
         rates.update(dict.fromkeys(matching, rate))
-    parameters = [
+    parameters: list[dict[str, Any]] = [
         {"params": [p for name, p in named.items() if rates[name] == rate], "lr": rate}
         for rate in sorted(set(rates.values()))
     ]
@@ -233,7 +246,11 @@ def _optimiser(modules: nn.Module, lr: float, groups: Mapping[str, float], devic
 def _fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]) -> str:
     """A hash of architecture, data and settings: what must agree for a resumption to make sense."""
     digest = hashlib.sha256()
-    description = {"network": net.config(), "likelihood": likelihood.config(), "settings": settings}
+    description: dict[str, Any] = {
+        "network": net.config(),
+        "likelihood": likelihood.config(),
+        "settings": settings,
+    }
     description["data"] = [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)]
     digest.update(json.dumps(description, sort_keys=True).encode())
     for values in (x, y):

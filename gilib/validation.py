@@ -30,7 +30,7 @@ def choice(value: str, options: Iterable[str], name: str) -> None:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(map(repr, options))}")
 
 
-def instance(value: object, kind: type[T], name: str) -> T:
+def instance(value: T, kind: type, name: str) -> T:
     """Return `value` if it is a `kind`, else raise."""
     if isinstance(value, type) and issubclass(value, kind):
         raise TypeError(f"{name} must be an instance: write {value.__name__}() in place of {value.__name__}")

@@ -1,5 +1,6 @@
-"""Experiments: grids of frozen configurations, what one of them records, and the files that keep the records."""
+"""Experiments: grids of frozen configurations, what one records, and the files that keep the records."""
 
+from gilib.experiments.printed import printed
 from gilib.experiments.records import RecordError, best_scale, load_records, results_directory
 
-__all__ = ["RecordError", "best_scale", "load_records", "results_directory"]
+__all__ = ["RecordError", "best_scale", "load_records", "printed", "results_directory"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -47,7 +48,7 @@ def provenance() -> Record:
         "python": platform.python_version(),
         "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else _processor(),
         "threads": torch.get_num_threads(),
-        "revision": _revision(),
+        "revision": source_revision(),
     }
 
 
@@ -70,7 +71,9 @@ def append(name: str, record: Record) -> None:
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error}") from error
     if written != len(line.encode()):
-        raise RecordError(f"{path}: only {written} of {len(line.encode())} bytes of the last record were written")
+        raise RecordError(
+            f"{path}: only {written} of {len(line.encode())} bytes of the last record were written"
+        )
 
 
 def load_records(name: str) -> list[Record]:
@@ -102,11 +105,15 @@ def _parse(path: Path, number: int, line: str) -> Record:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
-        raise RecordError(f"{path}, line {number}: not a record ({error}); a write was cut short? Remove the line") from None
+        raise RecordError(
+            f"{path}, line {number}: not a record ({error}); a write was cut short? Remove the line"
+        ) from None
     if not isinstance(record, dict) or "schema" not in record:
         raise RecordError(f"{path}, line {number}: not a record of gilib")
     if record["schema"] > SCHEMA:
-        raise RecordError(f"{path}, line {number}: schema {record['schema']} is newer than {SCHEMA}; update gilib")
+        raise RecordError(
+            f"{path}, line {number}: schema {record['schema']} is newer than {SCHEMA}; update gilib"
+        )
     return record
 
 
@@ -125,8 +132,9 @@ def _processor() -> str:
     return f"{model}, {os.cpu_count()} cores"
 
 
-def _revision() -> str:
-    """The commit of the source, marked when tracked files of the package differ from it."""
+@functools.cache
+def source_revision() -> str:
+    """The commit of the source when first asked for, marked + if files of the package differ from it."""
     here = Path(__file__).parents[2]
     try:
         commit = _git(here, "rev-parse", "--short=12", "HEAD")

@@ -25,6 +25,7 @@ from gilib.experiments.records import (
     load_records,
     provenance,
     results_directory,
+    source_revision,
 )
 from gilib.validation import choice, count
 
@@ -65,7 +66,7 @@ def recorded(name: str) -> list[Record]:
 
 
 def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit: float | None = None) -> int:
-    """Run what is missing, one process and one thread for each configuration, and append every record when it is done.
+    """Run what is missing, one process and one thread each, and append every record when it is done.
 
     Args:
         name: of the experiment.
@@ -85,10 +86,12 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
     context = multiprocessing.get_context("spawn")
     with (
         tqdm(total=total, initial=total - len(todo), desc=name, unit="run") as bar,
-        ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool,
+        ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker) as pool,
     ):
         waiting = iter(todo)
-        running = {pool.submit(_record, name, config) for config, _ in zip(waiting, range(jobs), strict=False)}
+        running = {
+            pool.submit(_record, name, config) for config, _ in zip(waiting, range(jobs), strict=False)
+        }
         while running:
             done = next(as_completed(running))
             running.remove(done)
@@ -101,8 +104,10 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
     return added
 
 
-def _one_thread() -> None:
+def _prepare_worker() -> None:
+    """One thread; and the revision of the code that was just imported."""
     torch.set_num_threads(1)
+    source_revision()
 
 
 def _record(name: str, config: Any) -> Record:

@@ -1,6 +1,7 @@
 """The toy problem of Ober & Aitchison (2021, Sec. 3.1, Apps. I and J), and of its TensorFlow reproduction.
 
-Forty points of y = x³ + ε with a gap in the middle, a network of 2 × 50 ReLU units, NealPrior, the true noise.
+Forty points of y = x³ + ε with a gap in the middle, a network of 2 × 50 ReLU units, NealPrior, the true
+noise.
 """
 
 from __future__ import annotations
@@ -94,8 +95,9 @@ def run(config: ToyConfig, checkpoint: str | None = None, progress: bool = False
     """Train one configuration and measure it.
 
     Returns:
-        ELBO (mean over 1000 draws and its standard error), IWBO (ten repetitions), layer variances, the predictive
-        distribution on a grid and the thinned training curve; nats in all, in the units of the training targets.
+        ELBO (mean over 1000 draws and its standard error), IWBO (ten repetitions), layer variances, the
+        predictive distribution on a grid and the thinned training curve; nats in all, in the units of the
+        training targets.
     """
     problem = toy(config.seed, config.num_points, normalise=config.normalise, balanced=config.balanced)
     net, likelihood = build(config, problem)

@@ -19,10 +19,12 @@ Shape = tuple[int, ...]
 class Layer(nn.Module, ABC):
     """A distribution over functions of one layer.
 
-    A layer is described when it is constructed and gets its parameters when it is built, once, by the network that
-    it belongs to: only the network knows the number of inducing points, which layer is the last, and the shapes.
+    A layer is described when it is constructed and gets its parameters when it is built, once, by the network
+    that it belongs to: only the network knows the number of inducing points, which layer is the last, and the
+    shapes.
 
-    To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing` true.
+    To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing`
+    true.
 
     Attributes:
         noise_size: how many standard normals one draw takes, known once the layer is built.
@@ -49,7 +51,8 @@ class Layer(nn.Module, ABC):
         """Draw functions as a deterministic map of standard normals.
 
         Args:
-            inducing: inducing points that enter the layer, `[S, R, M, ...]` (`[R, M, ...]` at the first layer), or None.
+            inducing: inducing points that enter the layer, `[S, R, M, ...]` (`[R, M, ...]` at the first
+                layer), or None.
             noise: `[S, R, noise_size]`.
         """
 
@@ -72,7 +75,8 @@ class Layer(nn.Module, ABC):
         """Draw `num_samples` functions.
 
         Args:
-            inducing: inducing points that enter the layer, `[S, R, M, ...]` or `[R, M, ...]`; None if none are needed.
+            inducing: inducing points that enter the layer, `[S, R, M, ...]` or `[R, M, ...]`; None if none
+                are needed.
             num_samples: S.
             generator: source of the noise; None: torch's default one.
             noise: standard normals `[S, R, noise_size]` in place of a generator; then S is taken from it.
@@ -81,7 +85,9 @@ class Layer(nn.Module, ABC):
             A `Draw`, which unpacks into the function and its log_pq `[S, R]`.
         """
         if self.needs_inducing and inducing is None:
-            raise ValueError(f"{self.describe()} draws from inducing points: call draw(u) with u of shape [..., M, features]")
+            raise ValueError(
+                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
+            )
         noise = self.base_noise(num_samples, generator) if noise is None else self._checked(noise)
         return self.named_draw(inducing, noise)
 
@@ -95,7 +101,7 @@ class Layer(nn.Module, ABC):
     def local_reparameterisation(
         self, num_samples: int, generator: torch.Generator | None = None
     ) -> LocalReparameterisation:
-        """A training estimator that samples outputs in place of weights; see `gilib.LocalReparameterisation`."""
+        """A training estimator that samples outputs, not weights; see `gilib.LocalReparameterisation`."""
         raise TypeError(
             f"{self.describe()} has no local reparameterisation: only factorised weights have one "
             "(use estimator='draw')"
@@ -119,5 +125,7 @@ class Layer(nn.Module, ABC):
         wanted = (*self.replicas, self.noise_size)
         if noise.dim() != len(wanted) + 1 or tuple(noise.shape[1:]) != wanted:
             shape = ", ".join(map(str, ("S", *wanted)))
-            raise ValueError(f"noise must have shape [{shape}], got {list(noise.shape)}: make it with base_noise(S)")
+            raise ValueError(
+                f"noise must have shape [{shape}], got {list(noise.shape)}: make it with base_noise(S)"
+            )
         return noise

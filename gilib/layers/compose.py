@@ -78,7 +78,9 @@ class Sequential(Layer):
     ) -> LocalReparameterisation:
         """Compose the layers' estimators."""
         parts = [layer.local_reparameterisation(num_samples, generator) for layer in self]
-        log_pq = torch.stack(torch.broadcast_tensors(*(part.log_pq.to(parts[0].log_pq) for part in parts))).sum(0)
+        log_pq = torch.stack(
+            torch.broadcast_tensors(*(part.log_pq.to(parts[0].log_pq) for part in parts))
+        ).sum(0)
         return LocalReparameterisation(Composition(tuple(part.function for part in parts)), log_pq)
 
     def input_shape(self) -> Shape | None:
@@ -106,7 +108,9 @@ class Residual(Sequential):
         """Build the branch and compare shapes."""
         output = super().build(shape, context)
         if output != shape:
-            raise ValueError(f"a residual branch must keep the shape of a point: {list(shape)} became {list(output)}")
+            raise ValueError(
+                f"a residual branch must keep the shape of a point: {list(shape)} became {list(output)}"
+            )
         return output
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:

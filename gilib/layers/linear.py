@@ -52,14 +52,18 @@ class Linear(Layer):
         count(in_features, "in_features")
         count(out_features, "out_features")
         self.in_features, self.out_features, self.bias = in_features, out_features, bool(bias)
-        self.posterior_spec = instance(GlobalInducing() if posterior is None else posterior, Posterior, "posterior")
+        self.posterior_spec = instance(
+            GlobalInducing() if posterior is None else posterior, Posterior, "posterior"
+        )
         self.prior_spec = instance(NealPrior() if prior is None else prior, Prior, "prior")
         self.fan_in = in_features + self.bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Create prior and posterior for inputs of shape (in_features,)."""
         if shape != (self.in_features,):
-            raise ValueError(f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}")
+            raise ValueError(
+                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
+            )
         self.replicas = context.replicas
         self.prior = self.prior_spec.build(self.fan_in, 1, context.full((), 0.0))
         self.posterior = self.posterior_spec.build(
@@ -93,8 +97,13 @@ class Linear(Layer):
         log_pq = (log_pq_prior - weights.kl(precision)).expand(num_samples, *self.replicas)
         return LocalReparameterisation(self._output_sampler(weights, num_samples, generator), log_pq)
 
-    def _output_sampler(self, weights: FactorisedWeights, samples: int, generator: torch.Generator | None) -> Function:
-        mean, variance = LinearFunction(weights.mean, self.bias), LinearFunction(weights.log_variance.exp(), self.bias)
+    def _output_sampler(
+        self, weights: FactorisedWeights, samples: int, generator: torch.Generator | None
+    ) -> Function:
+        mean, variance = (
+            LinearFunction(weights.mean, self.bias),
+            LinearFunction(weights.log_variance.exp(), self.bias),
+        )
 
         def sample(x: Tensor) -> Tensor:
             centre, spread = mean(x), variance(x.square()).sqrt()  # [S or none, R, N, O]

@@ -17,8 +17,8 @@ OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU)
 class Pointwise(Layer):
     """A `torch.nn` module without parameters (ReLU, pooling, flatten) as a layer whose draw is itself.
 
-    Leading axes `[S, R, ..., N]` are merged before the module sees them and restored after: a bare `nn.Flatten` or
-    pooling would take the sample axis for the batch.
+    Leading axes `[S, R, ..., N]` are merged before the module sees them and restored after: a bare
+    `nn.Flatten` or pooling would take the sample axis for the batch.
 
     Args:
         module: treats every point by itself and draws no noise.
@@ -44,7 +44,9 @@ class Pointwise(Layer):
         try:
             output = self.module(torch.zeros(1, *shape, dtype=context.dtype, device=context.device))
         except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"{self.describe()} cannot take points of shape {list(shape)}: {error}") from error
+            raise ValueError(
+                f"{self.describe()} cannot take points of shape {list(shape)}: {error}"
+            ) from error
         return tuple(output.shape[1:])
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:

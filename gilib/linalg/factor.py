@@ -50,16 +50,15 @@ def _diagnose(matrix: Tensor) -> str:
     smallest, largest = float(worst[0]), float(worst[-1])
     ratio = f"{largest / smallest:.1e}" if smallest > 0 else "infinite"
     return (
-        f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: features that are "
-        "nearly dependent, or precisions far apart; factorise in float64 (factor_dtype=torch.float64) "
-        "or lower the learning rate"
+        f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: "
+        "features that are nearly dependent, or precisions far apart; "
+        "factorise in float64 (factor_dtype='float64') or lower the learning rate"
     )
 
 
-def _raise_on_cpu(info: Tensor, matrix: Tensor, what: str) -> None:
-    """Raise at once where reading the flag is free; elsewhere a failure shows as NaN (see `cholesky`)."""
-    if info.device.type == "cpu" and not torch._C._functorch.is_batchedtensor(info) and bool(info.any()):
-        raise FactorisationError(what, _diagnose(matrix))
+def _readable(info: Tensor) -> bool:
+    """Whether reading the flag of a factorisation is free: on the CPU, outside `torch.func`."""
+    return info.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(info)
 
 
 def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
@@ -71,7 +70,8 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
 
     Returns:
         T, `[..., I, I]`. On an accelerator no flag is read, so that nothing waits: the factor of a matrix
-        that is not positive definite is filled with NaN, which reaches the objective, where `gilib.fit` reads it.
+        that is not positive definite is filled with NaN, which reaches the objective, where `gilib.fit` reads
+        it.
 
     Raises:
         FactorisationError: on the CPU, if a matrix is not positive definite.
@@ -81,8 +81,9 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
             [1., 1.]])
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
-    _raise_on_cpu(info, matrix, what)
-    if factor.device.type == "cpu":
+    if _readable(info):
+        if bool(info.any()):
+            raise FactorisationError(what, _diagnose(matrix))
         return factor
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
@@ -90,8 +91,8 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
 def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     """The inverse T⁻¹ of the lower Cholesky factor of `matrix` = T Tᵀ, by blocks.
 
-    With H = [[A, Bᵀ], [B, C]] the factor's inverse is [[a, 0], [-c B aᵀ a, c]], where a and c are those of A and
-    of the Schur complement C - (B aᵀ)(B aᵀ)ᵀ.
+    With H = [[A, Bᵀ], [B, C]] the factor's inverse is [[a, 0], [-c B aᵀ a, c]], where a and c are those of A
+    and of the Schur complement C - (B aᵀ)(B aᵀ)ᵀ.
 
     Args:
         matrix: `[..., I, I]`, symmetric positive definite; only its lower triangle is read.

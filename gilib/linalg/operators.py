@@ -1,4 +1,4 @@
-"""Structured symmetric positive definite matrices: prior precisions that are never built before they are added."""
+"""Structured symmetric matrices: prior precisions that are not built before they are added."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ class ScaledIdentity(SymmetricOperator):
         return ScaledIdentity(self.scale.to(dtype), self.size)
 
     def quadratic(self, weights: Tensor) -> Tensor:
-        """scale · Σ w², `[...]`."""
+        """Scale · Σ w², `[...]`."""
         return self.scale * weights.square().sum((-2, -1))
 
     def colour(self, noise: Tensor) -> Tensor:
-        """noise / √scale, `[..., I, O]`."""
+        """Noise / √scale, `[..., I, O]`."""
         return noise / self.scale.sqrt()[..., None, None]
 
 
@@ -112,7 +112,9 @@ class KroneckerIdentity(SymmetricOperator):
     def dense(self) -> Tensor:
         """The matrix itself, `[..., I, I]`."""
         identity = torch.eye(self.repeats, dtype=self.block.dtype, device=self.block.device)
-        blocks = identity[:, None, :, None] * self.block[..., None, :, None, :]  # [..., repeats, K, repeats, K]
+        blocks = (
+            identity[:, None, :, None] * self.block[..., None, :, None, :]
+        )  # [..., repeats, K, repeats, K]
         return blocks.reshape(*self.block.shape[:-2], self.size, self.size)
 
     def diagonal(self) -> Tensor:
@@ -121,7 +123,7 @@ class KroneckerIdentity(SymmetricOperator):
         return diagonal.repeat(*(1,) * (diagonal.dim() - 1), self.repeats)
 
     def log_det(self) -> Tensor:
-        """repeats · log det B, `[...]`."""
+        """Repeats · log det B, `[...]`."""
         factor = cholesky(self.block, "the block of the prior precision")
         return 2.0 * self.repeats * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 

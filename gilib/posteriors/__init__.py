@@ -1,4 +1,4 @@
-"""Approximate posteriors over the weights of a layer: factorised, local inducing, global inducing, or the prior itself."""
+"""Approximate posteriors over weights: factorised, local inducing, global inducing, or the prior itself."""
 
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.factorised import Factorised, FactorisedWeights

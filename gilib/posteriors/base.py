@@ -59,12 +59,14 @@ class PosteriorModule(nn.Module, ABC):
     needs_inducing: bool = False
 
     @abstractmethod
-    def draw(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Draw the weights of the layer.
 
         Args:
-            features: Φ, inducing features that enter the layer, bias column included, `[S, R, M, I]` (without S at
-                the first layer); None where `needs_inducing` is False.
+            features: Φ, inducing features that enter the layer, bias column included, `[S, R, M, I]` (without
+                S at the first layer); None where `needs_inducing` is False.
             prior_precision: P, `[S, R, I, I]` or without leading axes.
             noise: standard normals, `[S, R, I, O]`.
 
@@ -84,7 +86,9 @@ class Posterior(ABC):
     short: ClassVar[str]
 
     @abstractmethod
-    def build(self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext) -> PosteriorModule:
+    def build(
+        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
+    ) -> PosteriorModule:
         """Create the module for weights `[I, O]`.
 
         Args:

@@ -18,11 +18,12 @@ from gilib.validation import choice, positive
 class Factorised(Posterior):
     """Q(W) = Π N(W_io; μ_io, σ²_io).
 
-    The mean is stored multiplied by √I, so that Adam sees parameters of scale one (Ober & Aitchison, 2021, App. H,
-    Eq. 83); it starts as a draw from NealPrior (App. O).
+    The mean is stored multiplied by √I, so that Adam sees parameters of scale one (Ober & Aitchison, 2021,
+    App. H, Eq. 83); it starts as a draw from NealPrior (App. O).
 
     Args:
-        initial_variance: the variances start at initial_variance/√I ("paper") or initial_variance/I ("reference").
+        initial_variance: the variances start at initial_variance/√I ("paper") or initial_variance/I
+            ("reference").
         variance_start: "paper" or "reference", the latter as in the reference implementation.
 
     >>> Factorised().initial_variance
@@ -34,10 +35,13 @@ class Factorised(Posterior):
     variance_start: str = "paper"
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         positive(self.initial_variance, "initial_variance")
         choice(self.variance_start, ("paper", "reference"), "variance_start")
 
-    def build(self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext) -> PosteriorModule:
+    def build(
+        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
+    ) -> PosteriorModule:
         """Means and log-variances `[R, I, O]`."""
         return FactorisedWeights(self, fan_in, outputs, context)
 
@@ -64,7 +68,9 @@ class FactorisedWeights(PosteriorModule):
         """μ, `[R, I, O]`."""
         return self.scaled_mean / self.root_fan_in
 
-    def draw(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """W = μ + σ z."""
         weights = self.mean + (0.5 * self.log_variance).exp() * noise
         log_q = -0.5 * (noise.square().sum((-2, -1)) + (self.log_variance + LOG_2PI).sum((-2, -1)))

@@ -27,11 +27,11 @@ FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "fl
 
 @dataclass(frozen=True)
 class GlobalInducing(Posterior):
-    """Global inducing points (Ober & Aitchison, 2021, Sec. 2.1): the layer regresses from what the layers below drew.
+    """Global inducing points: regression from what the layers below drew (Ober & Aitchison, 2021, Sec. 2.1).
 
     Args:
-        precision: of the pseudo-outputs: "shared", one per inducing point; "per_output", one per inducing point and
-            output; "full", a matrix over inducing points (its Cholesky factor is learned).
+        precision: of the pseudo-outputs: "shared", one per inducing point; "per_output", one per inducing
+            point and output; "full", a matrix over inducing points (its Cholesky factor is learned).
         log_precision: where the log-precisions start; None: -4, and 0 in the last layer (App. O).
         log_precision_scale: the factor by which the stored parameter is multiplied (App. H, App. O).
         factor_dtype: in which arithmetic statistics and factorisation are done: "parameters" (that of the
@@ -49,11 +49,14 @@ class GlobalInducing(Posterior):
     factor_dtype: str = "auto"
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         choice(self.precision, PRECISIONS, "precision")
         choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         positive(self.log_precision_scale, "log_precision_scale")
 
-    def build(self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext) -> PosteriorModule:
+    def build(
+        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
+    ) -> PosteriorModule:
         """Pseudo-outputs `[R, M, O]` and log-precisions."""
         if context.num_inducing is None:
             raise ValueError(
@@ -66,10 +69,11 @@ class GlobalInducing(Posterior):
 
 @dataclass(frozen=True)
 class LocalInducing(Posterior):
-    """Local inducing points: the layer has its own, learned inducing features (Ober & Aitchison, 2021, Sec. 2.4).
+    """Local inducing points: regression from the layer's own, learned features (ibid., Sec. 2.4).
 
     Args:
-        num_inducing: M of this layer; None: as many as the network's inducing points, or the fan-in without any.
+        num_inducing: M of this layer; None: as many as the network's inducing points, or the fan-in without
+            any.
         precision: as for `GlobalInducing`.
         log_precision: as for `GlobalInducing`.
         log_precision_scale: as for `GlobalInducing`.
@@ -87,13 +91,16 @@ class LocalInducing(Posterior):
     factor_dtype: str = "auto"
 
     def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
         choice(self.precision, PRECISIONS, "precision")
         choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         positive(self.log_precision_scale, "log_precision_scale")
         if self.num_inducing is not None:
             count(self.num_inducing, "num_inducing")
 
-    def build(self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext) -> PosteriorModule:
+    def build(
+        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
+    ) -> PosteriorModule:
         """Inducing features, pseudo-outputs and log-precisions."""
         points = self.num_inducing or context.num_inducing or fan_in
         inputs = context.normal(points, fan_in - bias)
@@ -112,7 +119,8 @@ class InducingWeights(PosteriorModule):
         pseudo_outputs: V, `[R, M, O]`.
         scaled_log_precision: log λ / log_precision_scale, `[R, M]` or `[R, O, M]` ("per_output").
         scaled_root: strictly lower triangle N of Λ's factor L = diag(λ)^½ (Id + N), `[R, M, M]`; "full" only.
-        inducing_inputs: a local layer's learned features without the constant one, `[R, M, I - bias]`; else None.
+        inducing_inputs: a local layer's learned features without the constant one, `[R, M, I - bias]`; else
+            None.
     """
 
     def __init__(
@@ -131,7 +139,9 @@ class InducingWeights(PosteriorModule):
         self.log_precision_scale = spec.log_precision_scale
         self.needs_inducing, self.bias = inputs is None, bias
         self.inducing_inputs = None if inputs is None else nn.Parameter(inputs)
-        self.pseudo_outputs = nn.Parameter(_initial_pseudo_outputs(self.needs_inducing, points, outputs, context))
+        self.pseudo_outputs = nn.Parameter(
+            _initial_pseudo_outputs(self.needs_inducing, points, outputs, context)
+        )
         start = spec.log_precision if spec.log_precision is not None else (0.0 if context.last else -4.0)
         shape = (outputs, points) if self.kind == "per_output" else (points,)
         self.scaled_log_precision = nn.Parameter(context.full(shape, start / spec.log_precision_scale))
@@ -140,7 +150,7 @@ class InducingWeights(PosteriorModule):
 
     @property
     def log_precision(self) -> Tensor:
-        """log λ, `[R, M]` or `[R, O, M]`."""
+        """Log λ, `[R, M]` or `[R, O, M]`."""
         return self.log_precision_scale * self.scaled_log_precision
 
     def statistics(self, features: Tensor, dtype: torch.dtype) -> Statistics:
@@ -164,7 +174,9 @@ class InducingWeights(PosteriorModule):
         dtype = self.factor_dtype or features.dtype
         return regress(self.statistics(features, dtype), prior_precision.to(dtype))
 
-    def draw(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """W ~ Q(W | Φ), one factorisation."""
         posterior = self.condition(features, prior_precision)
         weights, log_pq = posterior.draw(noise.to(posterior.shift.dtype))
@@ -178,7 +190,11 @@ def _initial_pseudo_outputs(is_global: bool, points: int, outputs: int, context:
         return context.normal(points, outputs)
     if given.shape[-2:] != (points, outputs):
         raise ValueError(
-            f"pseudo_outputs must have shape [{points}, {outputs}] (inducing points, outputs of the last layer), "
+            f"pseudo_outputs must have shape [{points}, {outputs}] (inducing points, outputs), "
             f"got {list(given.shape)}"
         )
-    return given.to(dtype=context.dtype, device=context.device).expand(*context.replicas, points, outputs).clone()
+    return (
+        given.to(dtype=context.dtype, device=context.device)
+        .expand(*context.replicas, points, outputs)
+        .clone()
+    )

@@ -1,4 +1,4 @@
-"""Weights drawn from their prior: no variational parameters at all (the paper's rand→gi when used below the last layer)."""
+"""Weights drawn from their prior, without variational parameters (the lower layers of rand→gi)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ class FromPrior(Posterior):
 
     short: ClassVar[str] = "rand"
 
-    def build(self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext) -> PosteriorModule:
+    def build(
+        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
+    ) -> PosteriorModule:
         """A module without parameters."""
         return _PriorWeights()
 
 
 class _PriorWeights(PosteriorModule):
-    def draw(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         return prior_precision.colour(noise), noise.new_zeros(noise.shape[:-2])

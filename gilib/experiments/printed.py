@@ -1,0 +1,29 @@
+"""Numbers that the papers print, as CSV files beside our own records."""
+
+from __future__ import annotations
+
+import csv
+
+from gilib.experiments.records import RecordError, results_directory
+
+
+def printed(table: str) -> list[dict[str, str]]:
+    """The rows of a printed table, one number a row.
+
+    Args:
+        table: name of a file in `results/printed/`, without its ending.
+
+    Returns:
+        One dictionary for each row: source, table, dataset, method, prior, metric, value, stderr, units,
+        note, ...; `value` and `stderr` keep the printed digits.
+
+    Raises:
+        RecordError: if there is no such table; the message lists those that there are.
+    """
+    folder = results_directory() / "printed"
+    path = folder / f"{table}.csv"
+    if not path.exists():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.csv"))) or "none"
+        raise RecordError(f"no printed table {table!r} in {folder}: there are {known}")
+    with path.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))

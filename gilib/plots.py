@@ -1,0 +1,122 @@
+"""One figure style and one colour for each method, everywhere in the book.
+
+Colours are the Okabe-Ito palette, distinct under the common kinds of colour blindness; markers differ too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+
+class MethodStyle(NamedTuple):
+    """How a method looks.
+
+    Attributes:
+        label: its name in legends and tables.
+        colour: hexadecimal.
+        marker: of matplotlib.
+    """
+
+    label: str
+    colour: str
+    marker: str
+
+
+METHODS: dict[str, MethodStyle] = {
+    "fac": MethodStyle("factorised", "#E69F00", "s"),
+    "li": MethodStyle("local inducing", "#0072B2", "^"),
+    "gi": MethodStyle("global inducing", "#D55E00", "o"),
+    "fac_gi": MethodStyle("fac → gi", "#CC79A7", "D"),
+    "rand_gi": MethodStyle("rand → gi", "#56B4E9", "v"),
+    "hmc": MethodStyle("HMC", "#009E73", "*"),
+    "exact": MethodStyle("exact", "#4D4D4D", "x"),
+    "prior": MethodStyle("prior", "#8C8C8C", "+"),
+}
+
+
+def style() -> None:
+    """Set the book's figure style for the running process (matplotlib's rcParams)."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(context="notebook", style="ticks", font="DejaVu Sans")
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (7.2, 3.6),
+            "figure.dpi": 110,
+            "savefig.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": 11,
+            "axes.labelsize": 10,
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
+            "legend.fontsize": 9,
+            "legend.frameon": False,
+            "lines.linewidth": 1.6,
+            "axes.prop_cycle": plt.cycler(color=[method.colour for method in METHODS.values()]),
+        }
+    )
+
+
+def panels(
+    rows: int = 1, columns: int = 1, *, width: float = 7.2, height: float = 2.8, **options: Any
+) -> Any:
+    """A figure with `rows` × `columns` axes in the book's style; `height` is that of one row, in inches.
+
+    Returns:
+        (figure, axes) as from `matplotlib.pyplot.subplots`.
+    """
+    import matplotlib.pyplot as plt
+
+    style()
+    return plt.subplots(rows, columns, figsize=(width, height * rows), **options)
+
+
+def band(
+    axes: Axes,
+    x: Sequence[float],
+    mean: Sequence[float],
+    sd: Sequence[float],
+    method: str,
+    *,
+    label: str | None = None,
+) -> None:
+    """A predictive mean with one standard deviation on both sides, in the method's colour.
+
+    Args:
+        axes: where to draw.
+        x: inputs `[N]`.
+        mean: `[N]`.
+        sd: `[N]`.
+        method: key of `METHODS`.
+        label: in the legend; None: the method's name.
+    """
+    import numpy as np
+
+    look = METHODS[method]
+    points, centre, spread = (np.asarray(values).reshape(-1) for values in (x, mean, sd))
+    axes.plot(points, centre, color=look.colour, label=look.label if label is None else label)
+    axes.fill_between(points, centre - spread, centre + spread, color=look.colour, alpha=0.25, linewidth=0)
+
+
+def data_points(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
+    """Training data as small dark dots."""
+    axes.plot(x, y, ".", color="#333333", markersize=4, zorder=3)
+
+
+def error_bars(
+    axes: Axes, x: Sequence[float], mean: Sequence[float], stderr: Sequence[float], method: str
+) -> None:
+    """Means with one standard error, joined by a line, in the method's colour and marker."""
+    look = METHODS[method]
+    axes.errorbar(
+        x, mean, yerr=stderr, color=look.colour, marker=look.marker, markersize=5, capsize=2, label=look.label
+    )
