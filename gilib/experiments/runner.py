@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import time
@@ -89,9 +90,7 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
         ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker) as pool,
     ):
         waiting = iter(todo)
-        running = {
-            pool.submit(_record, name, config) for config, _ in zip(waiting, range(jobs), strict=False)
-        }
+        running = {pool.submit(_record, name, config) for config in itertools.islice(waiting, jobs)}
         while running:
             done = next(as_completed(running))
             running.remove(done)
