@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from gilib.experiments import toy
+from gilib.experiments import toy, truth
 from gilib.experiments.records import (
     SCALES,
     Record,
@@ -50,6 +50,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "toy": Experiment("Table 2 and Fig. 1: methods on the toy problem", toy.table_2, toy.run),
     "toy_inducing": Experiment("Fig. A2: the number of inducing points", toy.figure_a2, toy.run),
     "reproduction": Experiment("The TensorFlow reproduction and its sweeps", toy.reproduction, toy.run),
+    "toy_hmc": Experiment("Hamiltonian Monte Carlo on the toy problem", truth.configurations, truth.run),
 }
 
 

@@ -1,0 +1,7 @@
+"""What the papers compare with, answering to the same `draw`."""
+
+from gilib.baselines.chains import Chains, HMCSettings
+from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
+from gilib.baselines.hamiltonian import StuckChainError, hmc
+
+__all__ = ["Chains", "HMCSettings", "StuckChainError", "effective_sample_size", "hmc", "split_r_hat"]

@@ -1,0 +1,267 @@
+"""Markov chains over the weights of a network, as functions to draw, predict with and keep in a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
+from gilib.draws import Composition, Draw, Function
+from gilib.layers.linear import LinearFunction
+from gilib.persistence import CheckpointError, read, write
+from gilib.prediction import GaussianPrediction
+from gilib.validation import choice, count, positive, tensor
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
+
+CHAINS_FORMAT = "gilib chains 1"
+QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
+
+
+@dataclass(frozen=True)
+class HMCSettings:
+    """Hamiltonian Monte Carlo in two phases, each with a fixed step size and an identity mass matrix.
+
+    The numbers are those of Ober & Aitchison (2021), App. O, which does not say in which coordinates steps
+    are taken. On `gilib.data.toy(seed=0)`, they fit the weights themselves: acceptance 0.99 in burn-in and
+    0.89 after it. In scaled coordinates it is 0.999 and 0.99: steps smaller than one would tune them to.
+
+    The paper starts from standard normals. As weights these are √I prior standard deviations out, and the log
+    joint begins between -10⁵ and -10⁷ nats: of 64 chains, 23 had accepted nothing after 300 proposals. Such a
+    chain shows nothing of the posterior, so the default starts from a draw of the prior; what the chains
+    converge to does not depend on it.
+
+    Args:
+        burn_in: states of each chain that are thrown away; 0 for none.
+        samples: states of each chain after that.
+        thin: every how many of them one is kept.
+        leapfrog_steps: per proposal.
+        step_size_burn_in: of the leapfrog integrator in burn-in.
+        step_size: after it.
+        chains: run side by side.
+        seed: of starts, momenta and acceptances.
+        coordinates: "weights", or "scaled": every weight over its prior standard deviation.
+        start: "prior", a draw from the prior; or "normal", standard normals in the coordinates, which are the
+            same if these are scaled.
+
+    >>> HMCSettings(chains=2).kept
+    1000
+    """
+
+    burn_in: int = 10_000
+    samples: int = 10_000
+    thin: int = 10
+    leapfrog_steps: int = 20
+    step_size_burn_in: float = 0.0007
+    step_size: float = 0.003
+    chains: int = 4
+    seed: int = 0
+    coordinates: str = "weights"
+    start: str = "prior"
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot run."""
+        count(self.burn_in, "burn_in", 0)
+        count(self.thin, "thin")
+        count(self.samples, "samples", self.thin)
+        count(self.leapfrog_steps, "leapfrog_steps")
+        positive(self.step_size_burn_in, "step_size_burn_in")
+        positive(self.step_size, "step_size")
+        count(self.chains, "chains")
+        count(self.seed, "seed", 0)
+        choice(self.coordinates, ("weights", "scaled"), "coordinates")
+        choice(self.start, ("prior", "normal"), "start")
+
+    @property
+    def kept(self) -> int:
+        """States of each chain that are kept."""
+        return self.samples // self.thin
+
+    @classmethod
+    def tuned(cls, **changes: Any) -> HMCSettings:
+        """Longer trajectories in scaled coordinates: kept states of the toy problem are all but independent.
+
+        >>> HMCSettings.tuned(seed=1).coordinates
+        'scaled'
+        """
+        better = cls(leapfrog_steps=50, step_size_burn_in=0.01, step_size=0.02, coordinates="scaled")
+        return replace(better, **changes)
+
+
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """States of Markov chains whose limit is the posterior of a fully connected ReLU network.
+
+    Attributes:
+        weights: of every layer, `[chains, kept, I, O]`, the bias in the last row.
+        log_joint: log P(y | x, W) + log P(W) of every state, nats, summed, `[chains, kept]`, float64.
+        acceptance: mean acceptance probability of each chain after burn-in, `[chains]`, float64.
+        acceptance_burn_in: the same in burn-in; NaN if there was none.
+        noise_variance: σ² of the Gaussian likelihood, in squared units of the targets.
+        seconds: wall-clock time of the sampling, compilation included.
+        settings: with which it was made.
+    """
+
+    weights: tuple[Tensor, ...]
+    log_joint: Tensor
+    acceptance: Tensor
+    acceptance_burn_in: Tensor
+    noise_variance: float
+    seconds: float
+    settings: HMCSettings
+
+    @property
+    def num_draws(self) -> int:
+        """All kept states of all chains."""
+        return self.log_joint.numel()
+
+    def draw(self, num_samples: int | None = None, generator: torch.Generator | None = None) -> Draw:
+        """Kept states as functions: all of them, chain after chain, or a random choice without repetition.
+
+        Args:
+            num_samples: S; None: all, in order.
+            generator: source of the choice; None: torch's default one.
+
+        Returns:
+            A `Draw`: x `[N, D]` to `[S, N, O]`. Its log_pq `[S]` is NaN: a chain has no density Q, so log P -
+            log Q is undefined, and a bound computed with it shall show that.
+
+        Raises:
+            ValueError: if more states are wanted than there are.
+        """
+        states = [layer.flatten(0, 1) for layer in self.weights]
+        if num_samples is not None:
+            count(num_samples, "num_samples")
+            if num_samples > self.num_draws:
+                raise ValueError(
+                    f"these chains keep {self.num_draws} states, got num_samples={num_samples}: "
+                    "run longer chains, or thin less"
+                )
+            chosen = torch.randperm(self.num_draws, generator=generator)[:num_samples]
+            states = [layer[chosen] for layer in states]
+        return Draw(_network(states), states[0].new_full((len(states[0]),), torch.nan))
+
+    def evaluate(self, x: Tensor) -> Tensor:
+        """All functions at `x` `[N, D]`, one chain at a time; `[chains, kept, N, O]`."""
+        tensor(x, "x", self.weights[0])
+        return torch.stack([_network(states)(x) for states in zip(*self.weights, strict=True)])
+
+    def predict(self, x: Tensor, normalisation: Normalisation | None = None) -> GaussianPrediction:
+        """The posterior predictive distribution, an equal mixture over all kept states.
+
+        Args:
+            x: `[N, D]`; in original units if a normalisation is given.
+            normalisation: how inputs and targets were scaled; predictions are returned in original units.
+        """
+        x = x if normalisation is None else normalisation.x(x).to(self.weights[0])
+        outputs = self.evaluate(x).flatten(0, 1)  # [S, N, O]
+        noise_sd = outputs.new_tensor(self.noise_variance).sqrt().expand(1, 1, outputs.shape[-1])
+        if normalisation is None:
+            return GaussianPrediction(outputs, noise_sd)
+        return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(noise_sd))
+
+    def thinned(self, every: int) -> Chains:
+        """Keep every `every`-th of the kept states."""
+        count(every, "every")
+        if every > self.settings.kept:
+            raise ValueError(f"each chain keeps {self.settings.kept} states: thinning by {every} leaves none")
+        return replace(
+            self,
+            weights=tuple(layer[:, every - 1 :: every].clone() for layer in self.weights),
+            log_joint=self.log_joint[:, every - 1 :: every].clone(),
+            settings=replace(self.settings, thin=self.settings.thin * every),
+        )
+
+    def diagnostics(self, grid: Tensor) -> dict[str, Any]:
+        """Convergence in function space: weights have permutations and so tell nothing.
+
+        Args:
+            grid: inputs `[N, D]` at which the functions are compared.
+
+        Returns:
+            Split R-hat and effective sample size (of all kept states together) of the functions at the grid,
+            flattened over points and outputs, their worst values, and those of the log joint; plain values.
+
+        Raises:
+            ImportError: without the extra `gilib[hmc]`.
+        """
+        values = self.evaluate(grid).flatten(2)  # [chains, kept, N O]
+        r_hat, effective = split_r_hat(values), effective_sample_size(values)
+        return {
+            "draws": self.num_draws,
+            "r_hat": _plain(r_hat),
+            "r_hat_worst": float(r_hat.max()),
+            "r_hat_log_joint": float(split_r_hat(self.log_joint)),
+            "effective": _plain(effective),
+            "effective_worst": float(effective.min()),
+            "effective_log_joint": float(effective_sample_size(self.log_joint)),
+        }
+
+    def summary(
+        self, grid: Tensor, quantiles: Sequence[float] = QUANTILES, states: int = 1000
+    ) -> dict[str, Any]:
+        """What a record keeps: plain values, six significant digits, in the units of training.
+
+        Args:
+            grid: inputs `[N, D]`; lists over it are flattened, outputs within points.
+            quantiles: probabilities at which the predictive distribution, noise included, is inverted.
+            states: at most how many values of the log joint, evenly spaced over all chains.
+
+        Raises:
+            ImportError: without the extra `gilib[hmc]`.
+        """
+        prediction = self.predict(grid)
+        return {
+            "settings": asdict(self.settings),
+            "noise_variance": self.noise_variance,
+            "seconds": self.seconds,
+            "acceptance": _plain(self.acceptance),
+            "acceptance_burn_in": _plain(self.acceptance_burn_in) if self.settings.burn_in else None,
+            "grid": _plain(grid),
+            "mean": _plain(prediction.mean),
+            "function_sd": _plain(prediction.function_sd),
+            "sd": _plain(prediction.sd),
+            "quantiles": {str(level): _plain(prediction.quantile(level)) for level in quantiles},
+            "log_joint": _plain(self.log_joint.flatten()[:: -(-self.num_draws // states)]),
+            "diagnostics": self.diagnostics(grid),
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file; `thinned` first where size matters."""
+        content = {name: value for name, value in vars(self).items() if name != "settings"}
+        write(path, {"format": CHAINS_FORMAT, **content, "settings": asdict(self.settings)})
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Chains:
+        """Read what `save` wrote; NumPyro is not needed.
+
+        Raises:
+            CheckpointError: if the file is damaged, or holds something else.
+        """
+        content = read(path, CHAINS_FORMAT)
+        del content["format"]
+        try:
+            settings = HMCSettings(**content.pop("settings"))
+            return Chains(**content, settings=settings)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path} does not describe chains that this version knows: {error}"
+            ) from error
+
+
+def _network(weights: Sequence[Tensor]) -> Composition:
+    """One weight tensor `[S, I, O]` for each layer, ReLU between them."""
+    functions: list[Function] = []
+    for k, layer in enumerate(weights):
+        functions += [torch.relu] * (k > 0) + [LinearFunction(layer, bias=True)]
+    return Composition(tuple(functions))
+
+
+def _plain(values: Tensor) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.flatten().tolist()]

@@ -1,0 +1,28 @@
+"""Packages that only some baselines need: imported when they are used, named when they are missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import a module that an optional extra of gilib installs.
+
+    Args:
+        module: its name.
+        extra: the extra that brings it.
+
+    Raises:
+        ImportError: naming the extra, if the module is missing.
+
+    >>> require("math", "hmc").floor(2.5)
+    2
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module.partition('.')[0]} is needed for this and cannot be imported ({error}): "
+            f"pip install 'gilib[{extra}]'"
+        ) from error
