@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gilib.baselines import HMCSettings, hmc
 from gilib.data import toy
@@ -49,8 +49,8 @@ def run(config: TruthConfig, checkpoint: str | None = None) -> Record:
         checkpoint: unused: chains of this length take a minute.
     """
     problem = toy(config.seed, normalise=config.normalise)
-    lengths = {"burn_in": config.burn_in, "samples": config.samples, "seed": config.seed}
-    settings = HMCSettings.tuned(**lengths) if config.tuned else HMCSettings(**lengths)
+    base = HMCSettings.tuned() if config.tuned else HMCSettings()
+    settings = replace(base, burn_in=config.burn_in, samples=config.samples, seed=config.seed)
     variance = problem.noise_variance
     chains = hmc((1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(), settings, progress=False)
     grid = GRID if config.normalise else GRID * problem.x.std()
