@@ -191,7 +191,8 @@ class _LearnedScale(PriorModule):
         self.log_beta = nn.Parameter(torch.full_like(like, spec.initial_log_beta))  # [R]
 
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
-        prior = Gamma(self.spec.shape, self.spec.rate, validate_args=False)
+        settings = noise.new_tensor([self.spec.shape, self.spec.rate])
+        prior = Gamma(settings[0], settings[1], validate_args=False)
         shape, rate = self.spec.shape + self.log_alpha.exp(), self.spec.rate + self.log_beta.exp()
         scale = gamma_from_normal(shape, noise[..., 0]) / rate  # [S, R]
         log_pq = prior.log_prob(scale) - Gamma(shape, rate, validate_args=False).log_prob(scale)

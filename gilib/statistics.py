@@ -141,8 +141,8 @@ class _WeightedGram(torch.autograd.Function):
         gradient = gradient + gradient.mT
         size, count = phi.shape[-2:]
         chunk = max(1, CHUNK // (size * count))
-        d_weights = weights.new_zeros(*replicas, *weights.shape[-2:])
-        d_features = torch.zeros(phi.shape, dtype=phi.dtype, device=phi.device)  # [S, R, I, M]
+        d_weights = gradient.new_zeros(*replicas, *weights.shape[-2:])
+        d_features = gradient.new_zeros(phi.shape)  # [S, R, I, M]
         for s in range(samples):
             for start in range(0, weights.shape[-2], chunk):
                 group = slice(start, start + chunk)

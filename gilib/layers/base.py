@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 
 import torch
@@ -113,7 +114,7 @@ class Layer(nn.Module, ABC):
         """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
         count(num_samples, "num_samples")
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
-        like = next(self.parameters(), None)
+        like = next(itertools.chain(self.parameters(), self.buffers()), None)
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
         return torch.randn(shape, generator=generator, dtype=dtype, device=device)
 

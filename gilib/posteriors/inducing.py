@@ -188,10 +188,12 @@ def _initial_pseudo_outputs(is_global: bool, points: int, outputs: int, context:
     given = context.pseudo_outputs
     if given is None or not is_global:
         return context.normal(points, outputs)
-    if given.shape[-2:] != (points, outputs):
+    lead = tuple(given.shape[:-2])
+    if given.shape[-2:] != (points, outputs) or lead not in ((), context.replicas):
+        wanted = [*context.replicas, points, outputs]
         raise ValueError(
-            f"pseudo_outputs must have shape [{points}, {outputs}] (inducing points, outputs), "
-            f"got {list(given.shape)}"
+            f"pseudo_outputs must have shape {wanted} (replicas, inducing points, outputs), "
+            f"or its last two axes, got {list(given.shape)}"
         )
     return (
         given.to(dtype=context.dtype, device=context.device)

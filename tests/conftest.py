@@ -1,0 +1,28 @@
+"""Shared by all tests: one thread, a seeded generator, and float64 for the modules that ask for it."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Keep torch on one thread, so that tests running side by side do not slow each other down."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def float64():
+    """Make float64 the default for one module: `pytestmark = pytest.mark.usefixtures("float64")`."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield torch.float64
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """A source of random numbers that is the same in every test."""
+    return torch.Generator().manual_seed(20210)

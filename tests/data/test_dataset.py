@@ -1,0 +1,117 @@
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+import torch
+
+from gilib.data import Dataset, load_uci, sha256_of, split_indices
+
+
+def small(num_splits=20):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(30, 1, generator=generator, dtype=torch.float64)
+    return Dataset(name="small", x=x, y=y, num_splits=num_splits)
+
+
+def test_checksum_is_the_documented_one():
+    x = torch.tensor([[1.5, -2.0], [0.0, 1e-300]], dtype=torch.float64)
+    y = torch.tensor([[3.0], [4.0]], dtype=torch.float64)
+    content = b"x <f8 2 2\ny <f8 2 1\n" + struct.pack("<6d", 1.5, -2.0, 0.0, 1e-300, 3.0, 4.0)
+    assert sha256_of(x, y) == hashlib.sha256(content).hexdigest()
+
+
+def test_checksum_depends_on_values_and_shape_but_not_on_memory_layout():
+    x, y = torch.arange(6.0).reshape(3, 2), torch.ones(3, 1)
+    assert sha256_of(x, y) == sha256_of(x.t().contiguous().t(), y.double())
+    assert sha256_of(x, y) != sha256_of(x + 1e-6, y)
+    assert sha256_of(torch.ones(2, 2), torch.ones(2, 1)) != sha256_of(torch.ones(2, 1), torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("num_points", [10, 308, 45730])
+def test_splits_follow_the_publishers_recipe(num_points):
+    state = np.random.get_state()
+    try:
+        np.random.seed(1)
+        for k in range(3):
+            permutation = np.random.choice(range(num_points), num_points, replace=False)
+            cut = round(0.9 * num_points)
+            train, test = split_indices(num_points, k)
+            assert np.array_equal(train.numpy(), permutation[:cut])
+            assert np.array_equal(test.numpy(), permutation[cut:])
+    finally:
+        np.random.set_state(state)
+
+
+def test_global_random_state_is_neither_read_nor_changed():
+    first = small().split(4)
+    np.random.seed(123)
+    torch.manual_seed(123)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+    second = small().split(4)
+    assert torch.equal(first.train_index, second.train_index)
+    assert np.array_equal(before[0], np.random.get_state()[1]) and torch.equal(
+        before[1], torch.get_rng_state()
+    )
+
+
+def test_split_normalises_by_its_training_data_alone():
+    data = small()
+    split = data.split(2, dtype=torch.float64)
+    x, y = data.x[split.train_index], data.y[split.train_index]
+    torch.testing.assert_close(split.train_x, (x - x.mean(0)) / x.std(0))
+    torch.testing.assert_close(split.train_y, (y - y.mean(0)) / y.std(0))
+    torch.testing.assert_close(split.test_x, (data.x[split.test_index] - x.mean(0)) / x.std(0))
+    torch.testing.assert_close(split.test_y, (data.y[split.test_index] - y.mean(0)) / y.std(0))
+    assert torch.equal(split.test_y_raw, data.y[split.test_index])
+    torch.testing.assert_close(split.normalisation.invert_y(split.test_y), split.test_y_raw)
+    assert sorted([*split.train_index.tolist(), *split.test_index.tolist()]) == list(range(30))
+    assert (split.name, split.k) == ("small", 2)
+
+
+def test_split_dtype():
+    split, exact = small().split(0), small().split(0, dtype=torch.float64)
+    assert split.train_x.dtype == split.test_y.dtype == torch.float32
+    assert split.test_y_raw.dtype == split.normalisation.y_std.dtype == torch.float64
+    assert torch.equal(split.train_x, exact.train_x.float())
+
+
+def test_splits_differ_from_each_other():
+    tests = {tuple(small().split(k).test_index.tolist()) for k in range(20)}
+    assert len(tests) == 20
+
+
+@pytest.mark.parametrize("k", [-1, 20, 100])
+def test_unknown_split_is_refused(k):
+    with pytest.raises(ValueError, match=rf"small has splits 0 to 19, got {k}: choose one of range\(20\)"):
+        small().split(k)
+
+
+@pytest.mark.parametrize("k", [True, 1.0, "1", None])
+def test_split_number_must_be_an_integer(k):
+    with pytest.raises(TypeError, match="split number must be an integer"):
+        small().split(k)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
+        (
+            lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1),
+            TypeError,
+            "x of a data set must be float64",
+        ),
+        (lambda: Dataset("a", torch.ones(2, 1), torch.ones(3, 1), 1), ValueError, r"same N, got \(2, 1\)"),
+        (lambda: sha256_of(torch.ones(2), torch.ones(2)), ValueError, r"x must be \[N, D\] and y \[N, O\]"),
+    ],
+)
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_fields_cannot_be_replaced():
+    with pytest.raises(AttributeError):
+        load_uci("yacht").name = "other"

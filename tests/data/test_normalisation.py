@@ -1,0 +1,131 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.data import Normalisation
+
+
+def some_data(n=20, d=3, o=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = 5.0 + 3.0 * torch.randn(n, d, generator=generator, dtype=torch.float64)
+    y = -2.0 + 0.1 * torch.randn(n, o, generator=generator, dtype=torch.float64)
+    return x, y
+
+
+def test_fit_takes_means_and_unbiased_deviations():
+    x, y = some_data()
+    normalisation = Normalisation.fit(x, y)
+    torch.testing.assert_close(normalisation.x_mean, x.mean(0), rtol=1e-14, atol=0)
+    torch.testing.assert_close(normalisation.x_std, x.std(0, unbiased=True), rtol=1e-13, atol=0)
+    torch.testing.assert_close(normalisation.y_mean, y.mean(0), rtol=1e-14, atol=0)
+    torch.testing.assert_close(normalisation.y_std, y.std(0, unbiased=True), rtol=1e-13, atol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(2, 12), d=st.integers(1, 4), o=st.integers(1, 3), seed=st.integers(0, 1000))
+def test_round_trip_and_unit_moments(n, d, o, seed):
+    x, y = some_data(n, d, o, seed)
+    normalisation = Normalisation.fit(x, y)
+    torch.testing.assert_close(normalisation.invert_x(normalisation.x(x)), x, rtol=1e-12, atol=0)
+    torch.testing.assert_close(normalisation.invert_y(normalisation.y(y)), y, rtol=1e-12, atol=0)
+    torch.testing.assert_close(normalisation.y(y).mean(0), torch.zeros(o).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close(normalisation.y(y).std(0), torch.ones(o).double(), rtol=1e-9, atol=0)
+
+
+def test_constant_columns_are_divided_by_one_and_become_exactly_zero():
+    x, y = some_data(1001)
+    x[:, 1] = 0.998  # a mean over these is not 0.998 to the last bit
+    normalisation = Normalisation.fit(x, y)
+    assert normalisation.x_std[1] == 1.0
+    assert torch.equal(normalisation.x(x)[:, 1], torch.zeros(1001).double())
+    assert float(normalisation.x(torch.full((1, 3), 1.998).double())[0, 1]) == pytest.approx(1.0)
+
+
+def test_one_row_has_deviation_one(recwarn):
+    normalisation = Normalisation.fit(torch.tensor([[3.0]]), torch.tensor([[4.0]]))
+    assert normalisation.y_std.item() == 1.0 and normalisation.y_mean.item() == 4.0
+    assert not recwarn.list
+
+
+def test_density_and_deviation_of_a_gaussian_change_units_together():
+    x, y = some_data()
+    normalisation = Normalisation.fit(x, y)
+    mean, sd = torch.tensor([0.3, -0.2]).double(), torch.tensor([0.5, 1.5]).double()
+    in_normalised = torch.distributions.Normal(mean, sd).log_prob(normalisation.y(y)).sum(-1)
+    original = torch.distributions.Normal(normalisation.invert_y(mean), normalisation.scale_y(sd))
+    expected = original.log_prob(y).sum(-1)  # [N]
+    torch.testing.assert_close(in_normalised + normalisation.log_density_shift, expected, rtol=1e-12, atol=0)
+    assert normalisation.log_density_shift == pytest.approx(-math.log(float(normalisation.y_std.prod())))
+
+
+@pytest.mark.parametrize("leading", [(), (4,), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_methods_keep_dtype_and_leading_axes(leading, dtype):
+    normalisation = Normalisation.fit(*some_data())
+    for method, columns in (("x", 3), ("invert_x", 3), ("y", 2), ("invert_y", 2), ("scale_y", 2)):
+        result = getattr(normalisation, method)(torch.ones(*leading, columns, dtype=dtype))
+        assert result.shape == (*leading, columns) and result.dtype == dtype
+
+
+def test_gradients_flow_through_to_the_argument():
+    normalisation = Normalisation.fit(*some_data())
+    y = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(normalisation.invert_y(y).sum(), y)
+    torch.testing.assert_close(gradient, normalisation.y_std)
+
+
+def test_identity_changes_nothing():
+    x, y = some_data()
+    identity = Normalisation.identity(3, 2)
+    assert torch.equal(identity.x(x), x) and torch.equal(identity.invert_y(y), y)
+    assert identity.log_density_shift == 0.0
+
+
+def test_state_survives_a_file(tmp_path):
+    normalisation = Normalisation.fit(*some_data())
+    torch.save(normalisation.state(), tmp_path / "state.pt")
+    back = Normalisation.from_state(torch.load(tmp_path / "state.pt", weights_only=True))
+    for name, value in normalisation.state().items():
+        assert torch.equal(value, back.state()[name])
+
+
+def test_to_changes_dtype_only():
+    normalisation = Normalisation.fit(*some_data()).to(torch.float32)
+    assert {value.dtype for value in normalisation.state().values()} == {torch.float32}
+    assert normalisation.to(device="cpu").x_mean.dtype == torch.float32
+
+
+def test_statistics_cannot_be_replaced():
+    normalisation = Normalisation.identity(1, 1)
+    with pytest.raises(AttributeError):
+        normalisation.x_mean = torch.ones(1)
+
+
+ONE = torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: Normalisation.fit(torch.ones(3), torch.ones(3, 1)), ValueError, r"x must be \[N, columns\]"),
+        (lambda: Normalisation.fit(torch.ones(0, 1), torch.ones(0, 1)), ValueError, "at least one row"),
+        (lambda: Normalisation.fit(torch.ones(3, 1), torch.ones(2, 1)), ValueError, "same number of rows"),
+        (lambda: Normalisation.fit(torch.ones(1, 1), ONE[:, None] * torch.nan), ValueError, "y holds NaN"),
+        (lambda: Normalisation.fit(torch.ones(2, 1).long(), torch.ones(2, 1)), TypeError, "got torch.int64"),
+        (lambda: Normalisation.fit([[1.0]], torch.ones(1, 1)), TypeError, "got list"),
+        (lambda: Normalisation(ONE, 0 * ONE, ONE, ONE), ValueError, "x_std must be finite and positive"),
+        (lambda: Normalisation(ONE * torch.inf, ONE, ONE, ONE), ValueError, "x_mean must be finite"),
+        (lambda: Normalisation(ONE, ONE, ONE, torch.ones(2)), ValueError, "y_mean and y_std .* 1 and 2"),
+        (lambda: Normalisation(ONE, ONE, ONE[0], ONE), ValueError, "one entry per column"),
+        (lambda: Normalisation.identity(3, 1).x(torch.ones(4, 2)), ValueError, r"x must have 3 columns"),
+        (lambda: Normalisation.identity(3, 1).y(torch.tensor(1.0)), ValueError, r"y must have 1 columns"),
+        (lambda: Normalisation.identity(3, 1).y(torch.ones(1).int()), TypeError, "floating-point"),
+        (lambda: Normalisation.from_state({"x_mean": ONE}), ValueError, "state holds .*y_std.*got"),
+    ],
+)
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

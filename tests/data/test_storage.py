@@ -1,0 +1,179 @@
+import dataclasses
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from gilib.data import ChecksumError, DataError, DownloadError, catalogue, data_directory, load_uci, uci
+from gilib.data.storage import fetch, find_file, user_cache
+
+YACHT = uci._read_shipped(catalogue.UCI_SETS["yacht"])
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers by path: good, truncated, altered, short by whole lines, empty, or not found."""
+
+    def do_GET(self):
+        kind = self.path.strip("/").split("/")[0]
+        content = {
+            "good": YACHT,
+            "truncated": YACHT,
+            "altered": YACHT.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1),
+            "short": YACHT[: YACHT.rindex(b"\n", 0, 5000) + 1],
+            "cut": YACHT[:5001],
+            "page": b"<html>not what you asked for</html>",
+            "empty": b"",
+        }.get(kind)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[:4000] if kind == "truncated" else content)
+
+    def log_message(self, *arguments):
+        """Keep the test's output clean."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A web server on this machine; yields its address."""
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def remote(server, empty_directory, monkeypatch):
+    """Yacht as if it did not ship, at an address of the given kind; returns where the file should end."""
+
+    def use(kind: str, address: str = server) -> Path:
+        entry = dataclasses.replace(catalogue.UCI_SETS["yacht"], ships=False)
+        monkeypatch.setitem(catalogue.UCI_SETS, "yacht", entry)
+        monkeypatch.setattr(catalogue, "BASE_URL", f"{address}/{kind}")
+        return empty_directory / "uci" / "yacht" / "data.txt"
+
+    return use
+
+
+def leftovers(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_fetched_once_checked_and_kept(remote, empty_directory, monkeypatch, capsys):
+    target = remote("good")
+    dataset = load_uci("yacht")
+    assert dataset.sha256 == catalogue.UCI_SETS["yacht"].sha256
+    assert leftovers(empty_directory) == [target] and target.read_bytes() == YACHT
+    assert "fetching yacht" in capsys.readouterr().err
+    monkeypatch.setattr(catalogue, "BASE_URL", "http://127.0.0.1:1")
+    assert load_uci("yacht").sha256 == dataset.sha256
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        ("truncated", DownloadError, r"(?i)could not fetch http://127.*incomplete.*GILIB_DATA"),
+        ("missing", DownloadError, r"could not fetch .*404.*save that file by other means as .*data\.txt"),
+        (
+            "altered",
+            ChecksumError,
+            r"does not hold the published values of yacht.*wanted 12a59d1c.*was changed",
+        ),
+        ("short", DataError, r"shape \(\d+, 7\), wanted \(308, 7\) for yacht; it may be truncated"),
+        ("cut", DataError, r"is not a table of numbers"),
+        ("page", DataError, r"is not a table of numbers"),
+        ("empty", DataError, r"wanted \(308, 7\) for yacht"),
+    ],
+)
+def test_bad_answers_leave_nothing_behind(remote, empty_directory, kind, error, message, recwarn):
+    remote(kind)
+    with pytest.raises(error, match=message):
+        load_uci("yacht")
+    assert leftovers(empty_directory) == [] and not recwarn.list
+
+
+def test_no_network(remote, empty_directory):
+    target = remote("good", address="http://127.0.0.1:1")
+    with pytest.raises(
+        DownloadError, match="(?i)could not fetch http://127.0.0.1:1/good/yacht.*refused"
+    ) as caught:
+        load_uci("yacht")
+    assert str(target) in str(caught.value) and leftovers(empty_directory) == []
+
+
+def test_download_can_be_forbidden(remote):
+    target = remote("good")
+    with pytest.raises(DataError, match="yacht is not on this machine: save http.*GILIB_DATA.*download=True"):
+        load_uci("yacht", download=False)
+    assert not target.exists()
+
+
+def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote):
+    target = remote("good")
+    target.parent.mkdir(parents=True)
+    target.write_bytes(YACHT.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1))
+    with pytest.raises(ChecksumError, match="data.txt does not hold .*: delete that file, then load again"):
+        load_uci("yacht")
+    target.write_bytes(YACHT[:5000])
+    with pytest.raises(DataError, match="delete that file, then load again"):
+        load_uci("yacht")
+
+
+def test_a_failed_fetch_keeps_an_older_file(server, tmp_path, empty_directory):
+    target = tmp_path / "data.txt"
+    target.write_text("old")
+    with pytest.raises(DownloadError):
+        fetch(f"{server}/truncated", target, len)
+    assert target.read_text() == "old" and leftovers(tmp_path) == [target]
+
+
+def test_a_folder_that_cannot_be_written_to(remote, empty_directory):
+    remote("good")
+    empty_directory.write_text("a file where the folder should be")
+    with pytest.raises(DataError, match="cannot write to .*set the environment variable GILIB_DATA"):
+        load_uci("yacht")
+
+
+@pytest.mark.parametrize("place", ["uci/yacht", "yacht", "yacht/data"])
+@pytest.mark.parametrize("variable", ["GILIB_DATA", "cache"])
+def test_layouts_that_are_found(empty_directory, variable, place):
+    root = empty_directory if variable == "GILIB_DATA" else user_cache()
+    path = root / place / "data.txt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(YACHT)
+    assert find_file("yacht") == path
+
+
+def test_nothing_is_found_in_an_empty_folder(empty_directory):
+    assert find_file("yacht") is None
+
+
+def test_data_directory_is_the_variable_or_the_cache(empty_directory, monkeypatch):
+    assert data_directory() == empty_directory
+    monkeypatch.setenv("GILIB_DATA", os.path.join("~", "some data"))
+    assert data_directory() == Path.home() / "some data"
+    for unset in (lambda: monkeypatch.setenv("GILIB_DATA", ""), lambda: monkeypatch.delenv("GILIB_DATA")):
+        unset()
+        assert data_directory() == user_cache()
+
+
+@pytest.mark.parametrize(
+    ("platform", "environ", "expected"),
+    [
+        ("linux", {}, Path.home() / ".cache" / "gilib"),
+        ("darwin", {"LOCALAPPDATA": "ignored"}, Path.home() / ".cache" / "gilib"),
+        ("linux", {"XDG_CACHE_HOME": "/a/b"}, Path("/a/b/gilib")),
+        ("win32", {"LOCALAPPDATA": "/c/d", "XDG_CACHE_HOME": "/a/b"}, Path("/c/d/gilib")),
+        ("win32", {}, Path.home() / "AppData" / "Local" / "gilib"),
+    ],
+)
+def test_user_cache_follows_the_platform(platform, environ, expected):
+    assert user_cache(platform, environ) == expected

@@ -1,0 +1,110 @@
+"""Ober & Aitchison (2021), App. D, line by line, with its misprints mended."""
+
+import math
+
+import pytest
+import scipy.stats
+import torch
+
+from gilib.distributions import Wishart
+
+D = torch.float64
+M, NU = 3, 4.6
+
+
+def normals(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D)
+
+
+def triangular(entries):
+    """A lower triangular matrix (the paper's T, transposed) from its entries row by row."""
+    rows, columns = torch.tril_indices(M, M)
+    return torch.zeros(M, M, dtype=D).index_put((rows, columns), entries)
+
+
+def bartlett_log_density(t, nu):
+    """Eq. 54 for a lower triangular t."""
+    total = torch.zeros((), dtype=D)
+    for j in range(1, M + 1):
+        diagonal = t[j - 1, j - 1]
+        total += (nu - j) * diagonal.log() - diagonal**2 / 2
+        total -= (nu - j - 1) / 2 * math.log(2) + math.lgamma((nu - j + 1) / 2)
+        total -= (t[j:, j - 1] ** 2 / 2 + math.log(2 * math.pi) / 2).sum()
+    return total
+
+
+@pytest.mark.parametrize("nu", [M - 1, M, M + 2])
+def test_eq_46_needs_at_least_as_many_rows_as_columns(nu):
+    """Misprint: "P ≥ ν". With ν < P the product is singular and has no density; with ν ≥ P it is Wishart."""
+    x = normals(1000, nu, M)
+    sigma = x.mT @ x
+    if nu < M:
+        assert (torch.linalg.matrix_rank(sigma) == nu).all()
+        with pytest.raises(ValueError, match="df must exceed"):
+            Wishart(float(nu), torch.eye(M, dtype=D))
+        return
+    drawn = Wishart(float(nu), torch.eye(M, dtype=D)).rsample(noise=normals(1000, M, M, seed=1))
+    for statistic in (torch.logdet, lambda matrices: matrices[:, 0, 1], lambda matrices: matrices[:, 2, 2]):
+        assert scipy.stats.ks_2samp(statistic(sigma).numpy(), statistic(drawn).numpy()).pvalue > 1e-6
+
+
+def test_eqs_47_to_49_belong_to_the_transpose_times_the_factor():
+    """The QR decomposition of X gives an upper T with Σ = TᵀT and T_jj² ~ Gamma((ν-j+1)/2, ½)."""
+    x = normals(2000, 5, M)
+    t = torch.linalg.qr(x).R
+    torch.testing.assert_close(t.mT @ t, x.mT @ x)
+    for j in range(1, M + 1):
+        law = scipy.stats.gamma((5 - j + 1) / 2, scale=2)
+        assert scipy.stats.kstest(t[:, j - 1, j - 1].square().numpy(), law.cdf).pvalue > 1e-6
+
+
+def test_the_other_product_of_the_same_factor_is_not_wishart():
+    """E(T Tᵀ)_jj = (ν-j+1) + (m-j) for the paper's upper T, where a Wishart has ν."""
+    lower = Wishart(NU, torch.eye(M, dtype=D)).rsample_cholesky(noise=normals(5000, M, M))
+    other = (lower.mT @ lower).mean(0).diagonal()  # the paper's T is our factor transposed
+    expected = torch.tensor([NU + M + 1 - 2 * j for j in range(1, M + 1)], dtype=D)
+    assert (
+        (other - expected).abs() < 6 * (2 * expected / 5000).sqrt()
+    ).all()  # variance of a χ² is twice its mean
+    assert (other[0] - NU).abs() > 6 * math.sqrt(2 * NU / 5000)
+
+
+def test_eq_55_volume_element():
+    entries = normals(M * (M + 1) // 2).abs() + 0.3
+    rows, columns = torch.tril_indices(M, M)
+
+    def sigma(entries):
+        t = triangular(entries)
+        return (t @ t.mT)[rows, columns]
+
+    jacobian = torch.autograd.functional.jacobian(sigma, entries)
+    diagonal = triangular(entries).diagonal()
+    powers = torch.arange(M, 0, -1, dtype=D)  # m - j + 1
+    torch.testing.assert_close(torch.linalg.det(jacobian).abs(), 2**M * (diagonal**powers).prod())
+
+
+@pytest.mark.parametrize("nu", [2.3, NU, 11.0])
+def test_eqs_54_to_57_give_the_wishart_density(nu):
+    t = triangular(normals(M * (M + 1) // 2).abs() + 0.3)
+    powers = torch.arange(M, 0, -1, dtype=D)
+    log_volume = M * math.log(2) + (powers * t.diagonal().log()).sum()
+    law = Wishart(nu, torch.eye(M, dtype=D))
+    torch.testing.assert_close(law.log_prob(t @ t.mT), bartlett_log_density(t, nu) - log_volume)
+
+
+def test_eqs_61_to_63_powers_of_two():
+    """Misprints: Eq. 61 has (ν-j-1)/2 for (ν-j+1)/2 and (m-j-1)/2 for (m-j)/2; Eq. 63 has (ν-m)/2 for ν/2."""
+    columns = range(1, M + 1)
+    target = M * NU / 2  # -log2 of the constant in Eq. 65
+    from_eq_57 = sum((NU - j + 1) / 2 + (M - j) / 2 for j in columns)
+    eq_61_as_printed = sum((NU - j - 1) / 2 + (M - j - 1) / 2 for j in columns)
+    eq_62 = sum((NU - j + 1) / 2 + (j - 1) / 2 for j in columns)
+    eq_63_as_printed, eq_63_mended = (sum(power for _ in columns) for power in ((NU - M) / 2, NU / 2))
+    assert from_eq_57 == pytest.approx(target)
+    assert eq_62 == pytest.approx(target)
+    assert eq_63_mended == pytest.approx(target)
+    assert eq_61_as_printed != pytest.approx(target)
+    assert eq_63_as_printed != pytest.approx(target)
+    log_gamma = math.log(math.pi) * M * (M - 1) / 4 + sum(math.lgamma((NU - j + 1) / 2) for j in columns)
+    at_identity = Wishart(NU, torch.eye(M, dtype=D)).log_prob(torch.eye(M, dtype=D))
+    assert float(at_identity) == pytest.approx(-M / 2 - target * math.log(2) - log_gamma)

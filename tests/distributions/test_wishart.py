@@ -1,0 +1,250 @@
+"""Wishart and inverse Wishart: densities, moments, the law of the draws, gradients, shapes."""
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+
+from gilib.distributions import InverseWishart, Wishart, gamma_from_normal
+
+D = torch.float64
+BOTH = pytest.mark.parametrize("family", [Wishart, InverseWishart])
+ORACLES = {Wishart: scipy.stats.wishart, InverseWishart: scipy.stats.invwishart}
+BATCHES = pytest.mark.parametrize("batch", [(), (4,), (2, 3)])
+
+
+def positive_definite(size, batch=(), seed=0):
+    root = torch.randn(*batch, size, size, generator=torch.Generator().manual_seed(seed), dtype=D)
+    return root @ root.mT / size + 0.5 * torch.eye(size, dtype=D)
+
+
+def normals(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D)
+
+
+def within_six_standard_errors(draws, mean, variance):
+    """Whether the mean of the draws (first axis) is where its known variance allows."""
+    return ((draws.mean(0) - mean).abs() <= 6 * (variance / len(draws)).sqrt()).all()
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("excess", [0.4, 1.7, 30.3])
+def test_density_and_moments_against_scipy(family, size, excess):
+    df, scale, value = size - 1 + excess, positive_definite(size), positive_definite(size, (6,), seed=1)
+    ours, oracle = family(df, scale), ORACLES[family](df, scale.numpy())
+    expected = torch.tensor([oracle.logpdf(x) for x in value.numpy()], dtype=D)
+    torch.testing.assert_close(ours.log_prob(value), expected, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(
+        ours.log_prob_cholesky(torch.linalg.cholesky(value)), expected, rtol=1e-11, atol=1e-11
+    )
+    if family is Wishart or df > size + 3:
+        np.testing.assert_allclose(ours.mean, oracle.mean(), rtol=1e-12)
+        np.testing.assert_allclose(ours.variance, oracle.var(), rtol=1e-12)
+    if family is InverseWishart or df > size + 1:
+        np.testing.assert_allclose(ours.mode, oracle.mode(), rtol=1e-12)
+
+
+@BATCHES
+def test_wishart_agrees_with_torch(batch):
+    df = 3.2 + torch.rand(batch, generator=torch.Generator().manual_seed(2), dtype=D)
+    scale, value = positive_definite(3, batch), positive_definite(3, (5, *batch), seed=1)
+    ours, oracle = Wishart(df, scale), torch.distributions.Wishart(df, scale)
+    torch.testing.assert_close(ours.log_prob(value), oracle.log_prob(value))
+    torch.testing.assert_close(ours.mean, oracle.mean)
+    torch.testing.assert_close(ours.variance, oracle.variance)
+
+
+def test_one_by_one_matrices_are_gamma_and_inverse_gamma_variables():
+    value = torch.tensor([0.2, 1.1, 4.0], dtype=D)
+    matrices, scale = value[:, None, None], torch.tensor([[1.7]], dtype=D)
+    gamma = torch.distributions.Gamma(torch.tensor(0.65, dtype=D), torch.tensor(0.5 / 1.7, dtype=D))
+    inverse = torch.distributions.InverseGamma(torch.tensor(0.65, dtype=D), torch.tensor(0.85, dtype=D))
+    torch.testing.assert_close(Wishart(1.3, scale).log_prob(matrices), gamma.log_prob(value))
+    torch.testing.assert_close(InverseWishart(1.3, scale).log_prob(matrices), inverse.log_prob(value))
+
+
+def test_inverse_wishart_is_the_law_of_the_inverse():
+    """The Jacobian of inversion: log IW(Ω) = log W(Ω⁻¹) - (p+1) log|Ω|."""
+    scale, omega = positive_definite(3), positive_definite(3, (4,), seed=1)
+    direct = InverseWishart(3.7, scale).log_prob(omega)
+    through = Wishart(3.7, torch.linalg.inv(scale)).log_prob(torch.linalg.inv(omega)) - 4 * torch.logdet(
+        omega
+    )
+    torch.testing.assert_close(direct, through)
+
+
+def test_moments_that_do_not_exist_are_nan():
+    scale = torch.eye(3, dtype=D)
+    df = torch.tensor([3.9, 4.5, 6.5], dtype=D)
+    assert InverseWishart(df, scale).mean.isnan().all(-1).all(-1).tolist() == [True, False, False]
+    assert InverseWishart(df, scale).variance.isnan().all(-1).all(-1).tolist() == [True, True, False]
+    assert Wishart(df, scale).mode.isnan().all(-1).all(-1).tolist() == [True, False, False]
+
+
+def test_how_the_noise_enters():
+    """The documented convention, written out for 2 × 2 matrices."""
+    noise, df, root = normals(2, 2), 2.6, torch.linalg.cholesky(positive_definite(2))
+
+    def factor(first, second):
+        roots = [(2 * gamma_from_normal(c, noise[j, j])).sqrt() for j, c in enumerate((first, second))]
+        return torch.stack([roots[0], torch.zeros((), dtype=D), noise[1, 0], roots[1]]).reshape(2, 2)
+
+    drawn = Wishart(df, scale_tril=root).rsample_cholesky(noise=noise)
+    torch.testing.assert_close(drawn, root @ factor(df / 2, (df - 1) / 2))
+    drawn = InverseWishart(df, scale_tril=root).rsample_cholesky(noise=noise)
+    torch.testing.assert_close(drawn, root @ torch.linalg.inv(factor((df - 1) / 2, df / 2)))
+
+
+@BOTH
+@BATCHES
+@pytest.mark.parametrize("sample_shape", [(), (5,), (2, 1)])
+def test_shapes_and_batches(family, batch, sample_shape):
+    df = 2.5 + torch.rand(batch, generator=torch.Generator().manual_seed(3), dtype=D)
+    scale, noise = positive_definite(3, batch), normals(*sample_shape, *batch, 3, 3)
+    law = family(df, scale)
+    assert (law.batch_shape, law.event_shape) == (batch, (3, 3))
+    factor = law.rsample_cholesky(sample_shape, noise)
+    assert factor.shape == (*sample_shape, *batch, 3, 3)
+    assert (factor.triu(1) == 0).all() and (factor.diagonal(dim1=-2, dim2=-1) > 0).all()
+    torch.testing.assert_close(law.rsample(sample_shape, noise), factor @ factor.mT)
+    torch.testing.assert_close(law.rsample(noise=noise), factor @ factor.mT)
+    log_prob = law.log_prob_cholesky(factor)
+    assert log_prob.shape == (*sample_shape, *batch)
+    for index in np.ndindex(*batch):
+        one, here = family(df[index], scale[index]), (..., *index, slice(None), slice(None))
+        torch.testing.assert_close(one.rsample_cholesky(noise=noise[here]), factor[here])
+        torch.testing.assert_close(one.log_prob_cholesky(factor[here]), log_prob[(..., *index)])
+
+
+@BOTH
+def test_parameters_broadcast_and_expand(family):
+    df, scale = torch.tensor([2.5, 7.0], dtype=D), positive_definite(2, (3, 1))
+    law = family(df, scale)
+    assert law.batch_shape == (3, 2) and law.scale_tril.shape == (3, 2, 2, 2)
+    torch.testing.assert_close(law.scale, scale.expand(3, 2, 2, 2))
+    wide = law.expand((4, 3, 2))
+    assert type(wide) is family and wide.batch_shape == (4, 3, 2)
+    noise = normals(4, 3, 2, 2, 2)
+    torch.testing.assert_close(wide.rsample(noise=noise), law.rsample(noise=noise))
+    assert family(torch.tensor(4), scale).df.dtype == D
+
+
+@BOTH
+def test_draws_come_from_the_generator_alone(family):
+    law, state = family(3.5, positive_definite(3)), torch.get_rng_state()
+    first, second = (law.rsample((2,), generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    third = law.sample((2,), generator=torch.Generator().manual_seed(7))
+    torch.testing.assert_close(first, third, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert law.sample((2,)).shape == (2, 3, 3)
+
+
+@pytest.mark.parametrize("df", [2.3, 3.0, 11.7])
+def test_wishart_moments(df):
+    law, count = Wishart(df, positive_definite(3)), 3000
+    factor = law.rsample_cholesky(noise=normals(count, 3, 3))
+    assert within_six_standard_errors(factor @ factor.mT, law.mean, law.variance)
+    half = (df - np.arange(3)) / 2
+    mean = scipy.special.digamma(half).sum() + 3 * np.log(2) + float(torch.logdet(law.scale))
+    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
+
+
+@pytest.mark.parametrize("df", [2.3, 7.1, 20.0])
+def test_inverse_wishart_moments(df):
+    """Ω⁻¹ ~ W(Ψ⁻¹, ν) has moments for every ν; Ω's own variance only for ν > p + 3."""
+    law, count = InverseWishart(df, positive_definite(3)), 3000
+    factor = law.rsample_cholesky(noise=normals(count, 3, 3))
+    inverse = Wishart(df, torch.linalg.inv(law.scale))
+    assert within_six_standard_errors(torch.cholesky_inverse(factor), inverse.mean, inverse.variance)
+    half = (df - np.arange(3)) / 2
+    mean = float(torch.logdet(law.scale)) - scipy.special.digamma(half).sum() - 3 * np.log(2)
+    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
+    if df > 6:
+        assert within_six_standard_errors(factor @ factor.mT, law.mean, law.variance)
+
+
+@BOTH
+@pytest.mark.parametrize("df", [2.3, 9.4])
+def test_a_quadratic_form_has_its_chi_square_law(family, df):
+    """aᵀXa / aᵀVa ~ χ²_ν; aᵀΨa / aᵀΩa ~ χ²_{ν-p+1}."""
+    law, a = family(df, positive_definite(3)), normals(3, seed=4)
+    ratio = (law.rsample(noise=normals(2000, 3, 3)) @ a) @ a / ((law.scale @ a) @ a)
+    statistic, degrees = (ratio, df) if family is Wishart else (1 / ratio, df - 2)
+    assert scipy.stats.kstest(statistic.numpy(), scipy.stats.chi2(degrees).cdf).pvalue > 1e-6
+
+
+@BOTH
+def test_gradients_of_draws_and_densities(family):
+    noise, value = normals(2, 3, 3), positive_definite(3, (2,), seed=1)
+    df = torch.tensor(2.7, dtype=D, requires_grad=True)
+    root = torch.linalg.cholesky(positive_definite(3)).requires_grad_()
+
+    def draw(df, root):
+        return family(df, scale_tril=root.tril()).rsample(noise=noise)
+
+    def draw_from_scale(df, root):
+        return family(df, scale=root.tril() @ root.tril().mT).rsample(noise=noise)
+
+    def density(df, root):
+        return family(df, scale_tril=root.tril()).log_prob(value)
+
+    for function in (draw, draw_from_scale, density):
+        assert torch.autograd.gradcheck(function, (df, root))
+
+
+@BOTH
+@pytest.mark.parametrize("argument", [0, 1])
+def test_vmap_equals_loop(family, argument):
+    df, root = torch.tensor([2.2, 3.0, 8.0], dtype=D), torch.linalg.cholesky(positive_definite(3, (3,)))
+    noise = normals(3, 3, 3)
+
+    def log_ratio(df, root, noise):
+        law = family(df, scale_tril=root.tril(), validate_args=False)
+        factor = law.rsample_cholesky(noise=noise)
+        base = family(4.0, scale=torch.eye(3, dtype=D), validate_args=False)
+        return base.log_prob_cholesky(factor) - law.log_prob_cholesky(factor)
+
+    for function in (log_ratio, torch.func.grad(log_ratio, argnums=argument)):
+        looped = torch.stack([function(*one) for one in zip(df, root, noise, strict=True)])
+        torch.testing.assert_close(torch.func.vmap(function)(df, root, noise), looped)
+
+
+@BOTH
+def test_vmap_over_scale_matrices(family):
+    scale, noise = positive_definite(3, (4,)), normals(4, 3, 3)
+    mapped = torch.func.vmap(lambda s, z: family(3.5, s, validate_args=False).rsample(noise=z))(scale, noise)
+    torch.testing.assert_close(mapped, family(3.5, scale).rsample(noise=noise))
+
+
+@BOTH
+def test_without_validation_nothing_reads_the_data(family):
+    """Meta tensors hold no data, so any read or branch on it would raise."""
+    law = family(4.0, scale=torch.ones(2, 3, 3, device="meta"), validate_args=False)
+    factor = law.rsample_cholesky((5,))
+    assert factor.shape == (5, 2, 3, 3) and law.log_prob(factor @ factor.mT).shape == (5, 2)
+
+
+@BOTH
+def test_float32(family):
+    noise, scale = normals(50, 3, 3), positive_definite(3)
+    exact, rounded = family(3.5, scale), family(3.5, scale.float())
+    draw = rounded.rsample_cholesky(noise=noise.float())
+    assert draw.dtype == torch.float32
+    torch.testing.assert_close(draw.double(), exact.rsample_cholesky(noise=noise), rtol=1e-3, atol=1e-4)
+
+
+def test_expected_ratio_of_densities_is_one():
+    """E_p[q/p] = 1, its variance in closed form: q²/p is an inverse Wishart that is not normalised."""
+    p, q = InverseWishart(9.0, positive_definite(3)), InverseWishart(8.5, 0.95 * positive_definite(3))
+    factor = p.rsample_cholesky(noise=normals(5000, 3, 3))
+    ratio = (q.log_prob_cholesky(factor) - p.log_prob_cholesky(factor)).exp()
+    square = InverseWishart(2 * q.df - p.df, 2 * q.scale - p.scale)
+    point = torch.linalg.cholesky(q.scale)  # any point gives the constant
+    log_second = 2 * q.log_prob_cholesky(point) - p.log_prob_cholesky(point) - square.log_prob_cholesky(point)
+    assert 1e-3 < log_second.expm1() < 1  # mild, and not trivial
+    assert within_six_standard_errors(ratio, 1.0, log_second.expm1())

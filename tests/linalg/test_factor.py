@@ -1,0 +1,175 @@
+"""Cholesky factors and their inverses against torch.linalg, their cost, and their failures."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import FactorisationError, cholesky, inverse_cholesky
+from gilib.linalg.factor import LEAF
+from tests.helpers import Operations, normal, positive_definite, seeded
+
+pytestmark = pytest.mark.usefixtures("float64")
+BOTH = pytest.mark.parametrize("factorise", [cholesky, inverse_cholesky])
+
+
+def indefinite(generator, size):
+    """A symmetric matrix with one eigenvalue of -1/2, the others above 1."""
+    basis = torch.linalg.qr(normal(generator, size, size)).Q
+    eigenvalues = torch.linspace(-0.5, 3.0, size)
+    return basis @ torch.diag(eigenvalues) @ basis.mT
+
+
+@pytest.mark.parametrize("size", range(1, 71))
+def test_factors_of_every_size(size, generator):
+    matrix = positive_definite(generator, 2, size, size)
+    oracle = torch.linalg.cholesky(matrix)
+    torch.testing.assert_close(cholesky(matrix), oracle, rtol=0, atol=0)
+    inverse = inverse_cholesky(matrix)
+    torch.testing.assert_close(inverse, torch.linalg.inv(oracle), rtol=1e-11, atol=1e-11)
+    assert torch.equal(inverse, inverse.tril())
+
+
+@given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 40), st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_batches_of_any_shape(lead, size, seed):
+    matrix = positive_definite(seeded(seed), *lead, size, size)
+    inverse = inverse_cholesky(matrix)
+    assert inverse.shape == matrix.shape
+    identity = torch.eye(size).expand_as(matrix)
+    torch.testing.assert_close(inverse @ matrix @ inverse.mT, identity, rtol=0, atol=1e-11)
+
+
+def test_views_that_are_not_contiguous(generator):
+    matrix = positive_definite(generator, 3, 4, 20, 20)
+    swapped = matrix.transpose(0, 1)
+    torch.testing.assert_close(inverse_cholesky(swapped), inverse_cholesky(matrix).transpose(0, 1))
+    every_other = matrix[:, :, ::2, ::2]
+    torch.testing.assert_close(inverse_cholesky(every_other), torch.linalg.cholesky(every_other).inverse())
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 5, LEAF, LEAF + 1, 51, 70])
+@pytest.mark.parametrize("garbage", [torch.nan, 1e30])
+def test_only_the_lower_triangle_is_read(factorise, size, garbage, generator):
+    matrix = positive_definite(generator, 2, size, size)
+    spoilt = torch.where(torch.ones(size, size).triu(1).bool(), torch.as_tensor(garbage), matrix)
+    torch.testing.assert_close(factorise(spoilt), factorise(matrix), rtol=1e-13, atol=1e-13)
+
+
+@BOTH
+def test_input_is_left_alone(factorise, generator):
+    matrix = positive_definite(generator, 2, 33, 33)
+    before = matrix.clone()
+    factorise(matrix)
+    assert torch.equal(matrix, before)
+
+
+@BOTH
+def test_float32_stays_float32(factorise, generator):
+    matrix = positive_definite(generator, 40, 40)
+    single = factorise(matrix.float())
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), factorise(matrix), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [3, LEAF])
+def test_a_small_matrix_takes_one_factorisation(size, generator):
+    with Operations() as operations:
+        inverse_cholesky(positive_definite(generator, 5, 2, size, size))
+    assert operations.factorised == [(10, size, size)]
+
+
+@pytest.mark.parametrize("size", [LEAF + 1, 51, 64, 70, 129])
+def test_a_large_matrix_is_factorised_in_small_leaves_that_add_up_to_it(size, generator):
+    with Operations() as operations:
+        inverse_cholesky(positive_definite(generator, 5, size, size))
+    sizes = [shape[-1] for shape in operations.factorised]
+    assert sum(sizes) == size
+    assert max(sizes) <= LEAF
+
+
+@BOTH
+def test_gradients(factorise, generator):
+    root = normal(generator, 2, 20, 20).requires_grad_()
+    weight = normal(generator, 2, 20, 20)
+
+    def scalar(function):
+        return (weight * function(root @ root.mT + torch.eye(20))).sum()
+
+    oracle = torch.linalg.cholesky if factorise is cholesky else lambda h: torch.linalg.cholesky(h).inverse()
+    (gradient,) = torch.autograd.grad(scalar(factorise), root)
+    (expected,) = torch.autograd.grad(scalar(oracle), root)
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 40])
+def test_vmap_equals_batch(factorise, size, generator):
+    matrix = positive_definite(generator, 3, 2, size, size)
+    torch.testing.assert_close(torch.func.vmap(factorise)(matrix), factorise(matrix))
+    torch.testing.assert_close(torch.func.vmap(factorise, in_dims=1, out_dims=1)(matrix), factorise(matrix))
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 40])
+def test_nan_is_named(factorise, size, generator):
+    matrix = positive_definite(generator, 5, size, size)
+    matrix[1, size - 1, 0] = torch.nan
+    matrix[3, 1, 1] = torch.inf
+    with pytest.raises(FactorisationError) as caught:
+        factorise(matrix, "the thing")
+    assert "the thing is not positive definite" in str(caught.value)
+    assert "2 of 5 matrices hold NaN or infinite entries" in str(caught.value)
+    assert "learning rate" in str(caught.value)
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 40])
+def test_an_indefinite_matrix_is_reported_with_its_eigenvalues(factorise, size, generator):
+    matrix = torch.stack([positive_definite(generator, size, size), indefinite(generator, size)])
+    with pytest.raises(FactorisationError) as caught:
+        factorise(matrix, "the thing")
+    message = str(caught.value)
+    assert message.startswith("the thing is not positive definite")
+    assert "eigenvalues -5.00e-01 to 3.00e+00, condition infinite, in torch.float64" in message
+    assert "factor_dtype" in message
+    assert caught.value.what == "the thing"
+
+
+@BOTH
+def test_a_nearly_singular_float32_matrix_is_reported_with_its_condition(factorise, generator):
+    basis = torch.linalg.qr(normal(generator, 40, 40)).Q.float()
+    matrix = basis @ torch.diag(torch.logspace(0, -7.5, 40, dtype=torch.float32)) @ basis.mT
+    matrix = matrix - 2e-7 * torch.eye(40, dtype=torch.float32)
+    eigenvalues = torch.linalg.eigvalsh(matrix.double().tril() + matrix.double().tril(-1).mT)
+    with pytest.raises(FactorisationError, match="in torch.float32") as caught:
+        factorise(matrix)
+    assert f"eigenvalues {eigenvalues[0]:.2e}" in str(caught.value)
+
+
+def test_layers_are_named_from_the_outside_in():
+    error = FactorisationError("the posterior precision", "a cause").within("Linear(2 → 3)").within("layer 4")
+    assert error.where == ("layer 4", "Linear(2 → 3)")
+    wanted = "layer 4: Linear(2 → 3): the posterior precision is not positive definite (a cause)"
+    assert str(error) == wanted
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 40])
+def test_a_failure_under_vmap_is_not_silent(factorise, size, generator):
+    matrix = torch.stack([positive_definite(generator, size, size), indefinite(generator, size)])
+    try:
+        factor = torch.func.vmap(factorise)(matrix)
+    except FactorisationError:
+        return
+    assert torch.isfinite(factor[0]).all()
+    assert torch.isnan(factor[1]).any()
+
+
+@BOTH
+@pytest.mark.parametrize("size", [4, 40])
+def test_off_the_cpu_no_flag_is_read(factorise, size):
+    """The meta device holds no data: reading a flag raises there, as it would wait on an accelerator."""
+    factor = factorise(torch.empty(3, size, size, device="meta"))
+    assert factor.shape == (3, size, size) and factor.device.type == "meta"

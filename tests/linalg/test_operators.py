@@ -1,0 +1,167 @@
+"""Structured precisions: every method against the dense matrix."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
+from tests.helpers import assert_mean_within, normal, positive, positive_definite, seeded
+
+pytestmark = pytest.mark.usefixtures("float64")
+LEADS = [(), (3,), (3, 2)]
+
+
+def scaled(generator, lead=()):
+    return ScaledIdentity(positive(generator, *lead), 6)
+
+
+def kronecker(generator, lead=()):
+    return KroneckerIdentity(positive_definite(generator, *lead, 3, 3), 2)
+
+
+KINDS = pytest.mark.parametrize("make", [scaled, kronecker])
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_dense_scaled_identity(lead, generator):
+    scale = positive(generator, *lead)
+    dense = ScaledIdentity(scale, 4).dense()
+    torch.testing.assert_close(dense, scale[..., None, None] * torch.eye(4))
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 5])
+def test_dense_kronecker_identity(repeats, generator):
+    block = positive_definite(generator, 3, 2, 4, 4)
+    operator = KroneckerIdentity(block, repeats)
+    assert operator.size == 4 * repeats
+    for s in range(3):
+        for r in range(2):
+            expected = torch.kron(torch.eye(repeats), block[s, r])
+            torch.testing.assert_close(operator.dense()[s, r], expected)
+
+
+@KINDS
+@pytest.mark.parametrize("lead", LEADS)
+def test_every_method_against_the_dense_matrix(make, lead, generator):
+    operator = make(generator, lead)
+    dense = operator.dense()
+    weights = normal(generator, *lead, 6, 5)
+    assert dense.shape == (*lead, 6, 6)
+    torch.testing.assert_close(operator.diagonal(), dense.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(operator.log_det(), torch.logdet(dense))
+    expected = torch.einsum("...io,...ij,...jo->...", weights, dense, weights)
+    torch.testing.assert_close(operator.quadratic(weights), expected)
+    matrix = normal(generator, *lead, 4, 6, 6)
+    torch.testing.assert_close(operator.add_to(matrix), matrix + dense[..., None, :, :])
+
+
+@KINDS
+@pytest.mark.parametrize("lead", LEADS)
+def test_colour_is_a_root_of_the_covariance(make, lead, generator):
+    operator = make(generator, lead)
+    root = operator.colour(torch.eye(6).expand(*lead, 6, 6))
+    torch.testing.assert_close(root @ root.mT, torch.linalg.inv(operator.dense()))
+    noise = normal(generator, *lead, 6, 5)
+    torch.testing.assert_close(operator.colour(noise), root @ noise)
+
+
+@KINDS
+def test_an_operator_without_leading_axes_serves_weights_with_them(make, generator):
+    operator = make(generator)
+    weights = normal(generator, 4, 2, 6, 5)
+    dense = operator.dense()
+    expected = torch.einsum("srio,ij,srjo->sr", weights, dense, weights)
+    torch.testing.assert_close(operator.quadratic(weights), expected)
+    coloured = operator.colour(weights)
+    assert coloured.shape == weights.shape
+    torch.testing.assert_close(
+        operator.quadratic(coloured), weights.square().sum((-2, -1))
+    )  # colour undoes the square root
+    assert operator.add_to(normal(generator, 4, 2, 3, 6, 6)).shape == (4, 2, 3, 6, 6)
+
+
+@KINDS
+def test_an_operator_with_leading_axes_adds_to_a_matrix_without(make, generator):
+    operator, matrix = make(generator, (4, 2)), normal(generator, 3, 6, 6)
+    torch.testing.assert_close(operator.add_to(matrix), matrix + operator.dense()[:, :, None])
+
+
+@KINDS
+def test_colour_draws_the_covariance(make, generator):
+    operator = make(generator)
+    columns = operator.colour(normal(generator, 6, 20_000)).mT
+    assert_mean_within(columns[:, :, None] * columns[:, None, :], torch.linalg.inv(operator.dense()))
+
+
+@KINDS
+def test_to_another_dtype(make, generator):
+    operator = make(generator, (2,))
+    single = operator.to(torch.float32)
+    assert type(single) is type(operator)
+    for tensor in (
+        single.dense(),
+        single.diagonal(),
+        single.log_det(),
+        single.colour(torch.ones(2, 6, 1).float()),
+    ):
+        assert tensor.dtype == torch.float32
+    torch.testing.assert_close(single.dense().double(), operator.dense(), rtol=1e-6, atol=1e-6)
+    assert operator.dense().dtype == torch.float64
+
+
+@KINDS
+def test_gradients(make, generator):
+    operator = make(generator, (2,))
+    parameter = (operator.scale if make is scaled else operator.block).requires_grad_()
+    noise = normal(generator, 2, 6, 3)
+
+    def methods(p):
+        symmetric = p if make is scaled else 0.5 * (p + p.mT)
+        op = ScaledIdentity(symmetric, 6) if make is scaled else KroneckerIdentity(symmetric, 2)
+        return op.log_det(), op.quadratic(noise), op.colour(noise), op.diagonal(), op.dense()
+
+    assert torch.autograd.gradcheck(methods, parameter)
+
+
+@KINDS
+def test_vmap_equals_batch(make, generator):
+    operator, weights = make(generator, (3,)), normal(generator, 3, 6, 4)
+    parameter = operator.scale if make is scaled else operator.block
+
+    def methods(p, w):
+        op = ScaledIdentity(p, 6) if make is scaled else KroneckerIdentity(p, 2)
+        return op.dense(), op.diagonal(), op.log_det(), op.quadratic(w), op.colour(w)
+
+    batched = torch.func.vmap(methods)(parameter, weights)
+    for one, other in zip(batched, methods(parameter, weights), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_an_indefinite_block_is_named():
+    operator = KroneckerIdentity(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), 2)
+    with pytest.raises(FactorisationError, match="the block of the prior precision"):
+        operator.log_det()
+    with pytest.raises(FactorisationError, match="the block of the prior precision"):
+        operator.colour(torch.ones(4, 1))
+
+
+@given(
+    st.lists(st.integers(1, 3), max_size=2),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_kronecker_of_one_pixel_is_a_scaled_identity(lead, repeats, outputs, pixels, seed):
+    generator = seeded(seed)
+    scale = positive(generator, *lead)
+    one = ScaledIdentity(scale, repeats * pixels)
+    other = KroneckerIdentity(scale[..., None, None] * torch.eye(pixels), repeats)
+    weights = normal(generator, *lead, repeats * pixels, outputs)
+    assert one.size == other.size
+    for method in ("dense", "diagonal", "log_det"):
+        torch.testing.assert_close(getattr(one, method)(), getattr(other, method)())
+    torch.testing.assert_close(one.quadratic(weights), other.quadratic(weights))
+    torch.testing.assert_close(one.colour(weights), other.colour(weights))

@@ -1,0 +1,187 @@
+"""What holds for every posterior: replicas, gradients, purity, devices, and what a draw costs."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.linalg import KroneckerIdentity, ScaledIdentity
+from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing
+from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from tests.helpers import Operations, assert_gradients, normal
+
+pytestmark = pytest.mark.usefixtures("float64")
+POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7
+KINDS = ("shared", "per_output", "full")
+LEARNED = [
+    Factorised(),
+    *(family(precision=kind) for family in (GlobalInducing, LocalInducing) for kind in KINDS),
+]
+ALL = [*LEARNED, FromPrior()]
+
+
+def name(spec):
+    return f"{spec.short}-{getattr(spec, 'precision', '')}"
+
+
+EVERY = pytest.mark.parametrize("spec", ALL, ids=name)
+
+
+def build(spec, generator=None, replicas=(), **more):
+    context = BuildContext(POINTS, replicas, generator=generator, **{"dtype": torch.float64, **more})
+    return spec.build(FAN_IN, OUTPUTS, True, True, context)
+
+
+@EVERY
+@pytest.mark.parametrize("first_layer", [True, False])
+def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed, generator):
+    together = perturbed(build(spec, generator, (3,)))
+    features = normal(generator, *(() if first_layer else (SAMPLES,)), 3, POINTS, FAN_IN)
+    noise = normal(generator, SAMPLES, 3, FAN_IN, OUTPUTS)
+    prior = make_prior(generator, FAN_IN, (3,))
+    weights, log_pq = together.draw(features, prior, noise)
+    assert weights.shape == (SAMPLES, 3, FAN_IN, OUTPUTS) and log_pq.shape == (SAMPLES, 3)
+    for r in range(3):
+        alone = build(spec, generator)
+        alone.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
+        own = (
+            ScaledIdentity(prior.scale[r], FAN_IN)
+            if isinstance(prior, ScaledIdentity)
+            else KroneckerIdentity(prior.block[r], 2)
+        )
+        expected, expected_pq = alone.draw(features[..., r, :, :], own, noise[:, r])
+        torch.testing.assert_close(weights[:, r], expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("spec", LEARNED, ids=name)
+@pytest.mark.parametrize("replicas", [(), (2,)])
+@pytest.mark.parametrize("start", ["initial", "perturbed"])
+def test_every_parameter_has_a_gradient(spec, replicas, start, make_prior, perturbed, generator):
+    module = build(spec, generator, replicas)
+    if start == "perturbed":
+        module = perturbed(module)
+    features = normal(generator, SAMPLES, *replicas, POINTS, FAN_IN).requires_grad_()
+    prior = make_prior(generator, FAN_IN, replicas)
+    hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
+    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, *replicas, FAN_IN, OUTPUTS))
+    named = [*module.named_parameters(), ("prior precision", hyper)]
+    named += [("features", features)] if module.needs_inducing else []
+    upper = {"scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
+    probe = normal(generator, *weights.shape)
+    if not isinstance(spec, Factorised):
+        assert_gradients(named, (probe * weights).sum(), upper)
+    assert_gradients(named, log_pq.sum(), upper)
+
+
+@pytest.mark.parametrize("spec", LEARNED, ids=name)
+def test_gradients_against_finite_differences(spec, make_prior, perturbed, generator):
+    module = perturbed(build(spec, generator))
+    features = normal(generator, 2, POINTS, FAN_IN).requires_grad_()
+    noise, prior = normal(generator, 2, FAN_IN, OUTPUTS), make_prior(generator, FAN_IN)
+    names, values = zip(*module.named_parameters(), strict=True)
+    module.forward = module.draw
+
+    def function(phi, *parameters):
+        state = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(module, state, (phi, prior, noise))
+
+    assert torch.autograd.gradcheck(function, (features.detach(), *values), fast_mode=True)
+    if module.needs_inducing:
+        assert torch.autograd.gradcheck(function, (features, *values), fast_mode=True)
+
+
+@EVERY
+def test_draws_are_pure(spec, make_prior, generator):
+    module, prior = build(spec, generator), make_prior(generator, FAN_IN)
+    features, noise = normal(generator, POINTS, FAN_IN), normal(generator, SAMPLES, FAN_IN, OUTPUTS)
+    state = {key: value.clone() for key, value in module.state_dict().items()}
+    inputs = [x.clone() for x in (features, noise, prior.dense())]
+    once, twice = (module.draw(features, prior, noise) for _ in range(2))
+    assert torch.equal(once[0], twice[0]) and torch.equal(once[1], twice[1])
+    assert all(torch.equal(value, state[key]) for key, value in module.state_dict().items())
+    assert all(torch.equal(x, y) for x, y in zip(inputs, (features, noise, prior.dense()), strict=True))
+
+
+@EVERY
+def test_initial_values_come_from_the_generator(spec):
+    global_state = torch.get_rng_state()
+    one, other = (build(spec, torch.Generator().manual_seed(5)).state_dict() for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), global_state)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(value, other[key]) for key, value in one.items())
+
+
+@EVERY
+@pytest.mark.parametrize(
+    "prior", [NealPrior(), StandardPrior(), ScalePrior(), SpatialIWPrior()], ids=lambda p: type(p).__name__
+)
+def test_everything_stays_on_the_device_of_the_parameters(spec, prior):
+    """The meta device holds no data, so that a copy to the CPU, or from it, would raise."""
+    context = BuildContext(
+        POINTS, (2,), torch.zeros(POINTS, OUTPUTS), True, None, torch.float32, torch.device("meta")
+    )
+    prior_module = prior.build(FAN_IN, 1, context.full((), 0.0))
+    module = spec.build(FAN_IN, OUTPUTS, True, prior.well_scaled, context)
+    with torch.device("cpu"):
+        precision, prior_pq = prior_module.draw(
+            torch.empty(SAMPLES, 2, prior_module.noise_size, device="meta").float()
+        )
+        features = torch.empty(SAMPLES, 2, POINTS, FAN_IN, device="meta").float()
+        noise = torch.empty(SAMPLES, 2, FAN_IN, OUTPUTS, device="meta").float()
+        weights, log_pq = module.draw(features, precision, noise)
+    for tensor in (weights, log_pq, prior_pq):
+        assert tensor.device.type == "meta" and tensor.dtype == torch.float32
+    assert weights.shape == (SAMPLES, 2, FAN_IN, OUTPUTS)
+    assert (log_pq + prior_pq).shape == (SAMPLES, 2)
+
+
+# Cost: one Cholesky factorisation of the precision per draw and layer
+
+
+def factorisations(posteriors, prior, widths=(2, 6, 5, 3), backward=False):
+    """Shapes of the matrices factorised in one draw of a network, fan-in at most 16, and in its gradient."""
+    layers = [nn.ReLU() for _ in range(2 * len(posteriors) - 1)]
+    for k, posterior in enumerate(posteriors):
+        layers[2 * k] = gilib.Linear(widths[k], widths[k + 1], posterior, prior)
+    net = gilib.Network(torch.randn(POINTS, widths[0]), layers)
+    with Operations() as operations:
+        draw = net.draw(SAMPLES)
+        before = len(operations.factorised)
+        if backward:
+            draw.log_pq.sum().backward()
+            assert len(operations.factorised) == before
+    banned = [key for key in operations.count if "eig" in key or "svd" in key or "inv" in key or "lu_" in key]
+    assert banned == []
+    return operations.factorised
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_factorisation_per_draw_and_layer(kind):
+    found = factorisations([GlobalInducing(precision=kind)] * 3, NealPrior(), backward=True)
+    groups = [6, 5, 3] if kind == "per_output" else [1, 1, 1]
+    assert found == [  # the first layer's precision has no sample axis
+        (groups[0], 3, 3),
+        (SAMPLES * groups[1], 7, 7),
+        (SAMPLES * groups[2], 6, 6),
+    ]
+
+
+def test_local_layers_share_one_factor_among_samples():
+    assert factorisations([LocalInducing()] * 3, NealPrior(), backward=True) == [
+        (1, 3, 3),
+        (1, 7, 7),
+        (1, 6, 6),
+    ]
+
+
+@pytest.mark.parametrize("posterior", [Factorised(), FromPrior()], ids=name)
+def test_layers_without_regression_factorise_nothing(posterior):
+    assert factorisations([posterior] * 3, NealPrior()) == []
+    assert len(factorisations([posterior, posterior, GlobalInducing()], NealPrior())) == 1
+
+
+@pytest.mark.parametrize("prior", [ScalePrior(), SpatialIWPrior()], ids=lambda p: type(p).__name__)
+def test_a_learned_prior_adds_no_factorisation_of_the_fan_in(prior):
+    found = [shape for shape in factorisations([GlobalInducing()] * 3, prior) if shape[-1] > 1]
+    assert found == [(SAMPLES, 3, 3), (SAMPLES, 7, 7), (SAMPLES, 6, 6)]

@@ -1,0 +1,199 @@
+"""Inducing-point posteriors against brute force, and against each other where they must agree."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import ScaledIdentity
+from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
+from tests.helpers import (
+    assert_mean_within,
+    columns_log_prob,
+    condition_jointly,
+    normal,
+    positive,
+    seeded,
+)
+
+pytestmark = pytest.mark.usefixtures("float64")
+POINTS, FAN_IN, OUTPUTS = 5, 4, 3
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+KINDS = ("shared", "per_output", "full")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+def build(spec, generator, replicas=(), last=False, bias=True, num_inducing=POINTS, **more):
+    context = BuildContext(
+        num_inducing, replicas, generator=generator, dtype=torch.float64, last=last, **more
+    )
+    return spec.build(FAN_IN, OUTPUTS, bias, True, context)
+
+
+def features_of(module, given):
+    """Φ of a posterior without replicas: what it is given, or its own with the column of ones."""
+    if module.inducing_inputs is None:
+        return given
+    return torch.cat([module.inducing_inputs, torch.ones(module.inducing_inputs.shape[0], 1)], -1)
+
+
+def noise_covariances(module):
+    """Λ_o⁻¹ `[O, M, M]` from the parameters, as they are described."""
+    precision = (module.log_precision_scale * module.scaled_log_precision).exp()
+    if module.kind == "per_output":
+        return torch.diag_embed(1 / precision)
+    root = torch.diag(precision.sqrt())
+    if module.kind == "full":
+        root = root @ (torch.eye(POINTS) + module.scaled_root.tril(-1))
+    return torch.linalg.inv(root @ root.mT).expand(OUTPUTS, POINTS, POINTS)
+
+
+@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
+def test_posterior_by_brute_force(family, kind, make_prior, perturbed, generator):
+    module = perturbed(build(family(precision=kind), generator, last=True))
+    prior, given = make_prior(generator, FAN_IN), normal(generator, POINTS, FAN_IN)
+    features, noise = features_of(module, given), noise_covariances(module)
+    posterior = module.condition(given if module.needs_inducing else None, prior)
+    covariances = posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    for o in range(OUTPUTS):
+        mean, covariance = condition_jointly(
+            torch.linalg.inv(prior.dense()), features, noise[o], module.pseudo_outputs[:, o]
+        )
+        torch.testing.assert_close(posterior.mean[:, o], mean, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(covariances[o], covariance, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
+def test_log_ratio_identity(family, kind, make_prior, perturbed, generator):
+    module = perturbed(build(family(precision=kind), generator, last=True))
+    prior, given = make_prior(generator, FAN_IN), normal(generator, POINTS, FAN_IN)
+    features, noise, targets = features_of(module, given), noise_covariances(module), module.pseudo_outputs
+    weights, log_pq = module.draw(
+        given if module.needs_inducing else None, prior, normal(generator, 7, FAN_IN, OUTPUTS)
+    )
+    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise
+    expected = columns_log_prob(targets, torch.zeros_like(targets), evidence)
+    expected = expected - columns_log_prob(targets.expand(7, -1, -1), features @ weights, noise)
+    torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
+
+
+def test_with_the_data_as_inducing_points_every_draw_gives_the_evidence(make_prior, generator):
+    """One layer, U = X, v = y, Λ = 1/σ²: log P(y|w) + log P(w) - log Q(w) = log P(y) for every w."""
+    variance = 0.37
+    x, y = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
+    module = build(
+        GlobalInducing(log_precision=-float(torch.tensor(variance).log())),
+        generator,
+        last=True,
+        pseudo_outputs=y,
+    )
+    prior = make_prior(generator, FAN_IN)
+    weights, log_pq = module.draw(x, prior, normal(generator, 20, FAN_IN, OUTPUTS))
+    noise = variance * torch.eye(POINTS)[None]
+    log_likelihood = columns_log_prob(y.expand(20, -1, -1), x @ weights, noise)
+    evidence = x @ torch.linalg.inv(prior.dense()) @ x.mT + noise
+    expected = columns_log_prob(y, torch.zeros_like(y), evidence)
+    torch.testing.assert_close(log_likelihood + log_pq, expected.expand(20), rtol=0, atol=1e-9)
+
+
+def test_mean_of_q_over_p_under_p_is_one(kind, make_prior, perturbed, generator):
+    module = perturbed(build(GlobalInducing(precision=kind, log_precision=-1.0), generator))
+    prior, given = make_prior(generator, FAN_IN), 0.5 * normal(generator, POINTS, FAN_IN)
+    weights = prior.colour(normal(generator, 20_000, FAN_IN, OUTPUTS))
+    log_p = columns_log_prob(weights, torch.zeros(FAN_IN, OUTPUTS), torch.linalg.inv(prior.dense())[None])
+    assert_mean_within((module.condition(given, prior).log_prob(weights) - log_p).exp().detach(), 1.0)
+
+
+def copy_parameters(source, target, **changed):
+    """Give `target` the parameters of `source`, but for those named."""
+    state = {**source.state_dict(), **changed}
+    target.load_state_dict({name: state[name] for name in target.state_dict()})
+
+
+def assert_same_draws(one, other, given, generator, lead=(7,)):
+    """The same weights and log-ratios from the same noise."""
+    prior = ScaledIdentity(positive(generator), FAN_IN)
+    noise = normal(generator, *lead, FAN_IN, OUTPUTS)
+    drawn = [m.draw(given if m.needs_inducing else None, prior, noise) for m in (one, other)]
+    for left, right in zip(*drawn, strict=True):
+        torch.testing.assert_close(left, right, **EXACT)
+
+
+@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
+def test_equal_precisions_per_output_are_a_shared_precision(family, perturbed, generator):
+    shared = perturbed(build(family(), generator))
+    separate = build(family(precision="per_output"), generator)
+    repeated = shared.scaled_log_precision.detach().expand(OUTPUTS, POINTS)
+    copy_parameters(shared, separate, scaled_log_precision=repeated)
+    assert_same_draws(shared, separate, normal(generator, 7, POINTS, FAN_IN), generator)
+
+
+@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
+def test_a_diagonal_root_is_a_shared_precision(family, perturbed, generator):
+    shared = perturbed(build(family(), generator))
+    full = build(family(precision="full"), generator)
+    upper = normal(generator, POINTS, POINTS).triu()  # not part of the root
+    copy_parameters(shared, full, scaled_root=upper)
+    assert_same_draws(shared, full, normal(generator, 7, POINTS, FAN_IN), generator)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_local_equals_global_with_the_same_features(kind, bias, perturbed, generator):
+    local = perturbed(build(LocalInducing(precision=kind), generator, bias=bias))
+    everywhere = build(GlobalInducing(precision=kind), generator)
+    copy_parameters(local, everywhere)
+    features = local.inducing_inputs.detach()
+    assert features.shape == (POINTS, FAN_IN - bias)
+    if bias:
+        features = torch.cat([features, torch.ones(POINTS, 1)], -1)
+    assert_same_draws(local, everywhere, features, generator)
+
+
+def test_no_precision_gives_the_prior(kind, make_prior, generator):
+    module = build(GlobalInducing(precision=kind, log_precision=-700.0), generator)
+    prior, noise = make_prior(generator, FAN_IN), normal(generator, 7, FAN_IN, OUTPUTS)
+    weights, log_pq = module.draw(normal(generator, POINTS, FAN_IN), prior, noise)
+    torch.testing.assert_close(weights, prior.colour(noise), **EXACT)
+    torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (3, 2)])
+@pytest.mark.parametrize("first_layer", [True, False])
+def test_samples_are_a_loop(kind, lead, first_layer, perturbed, generator):
+    """Sampling with 0, 1 and 2 leading axes, the features with the sample axis or without."""
+    module = perturbed(build(GlobalInducing(precision=kind), generator))
+    own = () if first_layer else lead
+    features, noise = normal(generator, *own, POINTS, FAN_IN), normal(generator, *lead, FAN_IN, OUTPUTS)
+    prior = ScaledIdentity(positive(generator), FAN_IN)
+    weights, log_pq = module.draw(features, prior, noise)
+    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
+    for flat in range(torch.Size(lead).numel()):
+        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), lead)) if lead else ()
+        expected, expected_pq = module.draw(features if first_layer else features[index], prior, noise[index])
+        torch.testing.assert_close(weights[index], expected, **EXACT)
+        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
+
+
+@given(*(st.integers(1, 5),) * 3, st.sampled_from(KINDS), st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_all_shapes_and_the_order_of_inducing_points_does_not_matter(points, fan_in, outputs, kind, seed):
+    generator = seeded(seed)
+    context = BuildContext(points, generator=generator, dtype=torch.float64)
+    module = GlobalInducing(precision=kind).build(fan_in, outputs, True, True, context)
+    with torch.no_grad():
+        module.scaled_log_precision += 0.3 * normal(generator, *module.scaled_log_precision.shape)
+    features, noise = normal(generator, 3, points, fan_in), normal(generator, 3, fan_in, outputs)
+    prior = ScaledIdentity(positive(generator), fan_in)
+    weights, log_pq = module.draw(features, prior, noise)
+    assert weights.shape == (3, fan_in, outputs) and log_pq.shape == (3,)
+    order = torch.randperm(points, generator=generator)
+    with torch.no_grad():
+        module.pseudo_outputs.copy_(module.pseudo_outputs[order])
+        module.scaled_log_precision.copy_(module.scaled_log_precision[..., order])
+    again, again_pq = module.draw(features[:, order], prior, noise)
+    torch.testing.assert_close(weights, again, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(log_pq, again_pq, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,185 @@
+"""What inducing-point posteriors learn: how many points, from which start, in which arithmetic."""
+
+import math
+
+import pytest
+import torch
+
+from gilib.linalg import FactorisationError, ScaledIdentity
+from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
+from tests.helpers import assert_mean_within, normal
+
+pytestmark = pytest.mark.usefixtures("float64")
+POINTS, FAN_IN, OUTPUTS = 5, 4, 3
+BOTH = pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
+
+
+def build(spec, num_inducing=POINTS, well_scaled=True, bias=True, **context):
+    context = BuildContext(num_inducing, **{"dtype": torch.float64, **context})
+    return spec.build(FAN_IN, OUTPUTS, bias, well_scaled, context)
+
+
+@pytest.mark.parametrize(
+    ("own", "network", "expected"), [(7, 5, 7), (None, 5, 5), (None, None, FAN_IN), (7, None, 7)]
+)
+def test_number_of_local_points(own, network, expected):
+    module = build(LocalInducing(own), network)
+    assert module.inducing_inputs.shape == (expected, FAN_IN - 1)
+    assert module.pseudo_outputs.shape == (expected, OUTPUTS)
+    assert module.log_precision.shape == (expected,)
+
+
+@pytest.mark.parametrize("replicas", [(), (2,)])
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [
+        ("shared", {"scaled_log_precision": (POINTS,)}),
+        ("per_output", {"scaled_log_precision": (OUTPUTS, POINTS)}),
+        ("full", {"scaled_log_precision": (POINTS,), "scaled_root": (POINTS, POINTS)}),
+    ],
+)
+def test_what_is_learned(kind, shapes, replicas):
+    shapes = {"pseudo_outputs": (POINTS, OUTPUTS), **shapes}
+    for family, own in ((GlobalInducing, {}), (LocalInducing, {"inducing_inputs": (POINTS, FAN_IN - 1)})):
+        module = build(family(precision=kind), replicas=replicas)
+        found = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+        assert found == {name: (*replicas, *shape) for name, shape in {**shapes, **own}.items()}
+        assert module.needs_inducing == (family is GlobalInducing)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("given", "last", "start"), [(None, False, -4.0), (None, True, 0.0), (1.3, False, 1.3), (0.0, False, 0.0)]
+)
+@pytest.mark.parametrize("scale", [3.0, 1.0])
+def test_where_log_precisions_start(family, given, last, start, scale):
+    module = build(family(log_precision=given, log_precision_scale=scale), last=last)
+    torch.testing.assert_close(module.log_precision.detach(), torch.full((POINTS,), start))
+    torch.testing.assert_close(module.scaled_log_precision.detach(), torch.full((POINTS,), start / scale))
+
+
+@BOTH
+def test_pseudo_outputs_start_as_standard_normals(family, generator):
+    module = build(family(), 4000, generator=generator)
+    for values in (module.pseudo_outputs, module.inducing_inputs if family is LocalInducing else None):
+        if values is not None:
+            assert_mean_within(values.detach().flatten(), 0.0)
+            assert_mean_within(values.detach().flatten() ** 2, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(POINTS, OUTPUTS), (2, POINTS, OUTPUTS)])
+def test_given_pseudo_outputs_are_copied(shape, generator):
+    given = normal(generator, *shape)
+    module = build(GlobalInducing(), last=True, pseudo_outputs=given, replicas=(2,))
+    torch.testing.assert_close(
+        module.pseudo_outputs.detach(), given.expand(2, POINTS, OUTPUTS), rtol=0, atol=0
+    )
+    with torch.no_grad():
+        module.pseudo_outputs[0] += 1.0
+    assert not torch.equal(module.pseudo_outputs[0], module.pseudo_outputs[1])
+    assert not torch.equal(module.pseudo_outputs[0].detach(), given.reshape(-1, POINTS, OUTPUTS)[0])
+
+
+def test_given_pseudo_outputs_take_the_dtype_of_the_network(generator):
+    given = normal(generator, POINTS, OUTPUTS)
+    module = build(GlobalInducing(), pseudo_outputs=given, dtype=torch.float32)
+    assert module.pseudo_outputs.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "shape", [(POINTS + 1, OUTPUTS), (POINTS, OUTPUTS + 1), (OUTPUTS, POINTS), (POINTS,)]
+)
+def test_pseudo_outputs_of_the_wrong_shape(shape):
+    wanted = rf"pseudo_outputs must have shape \[{POINTS}, {OUTPUTS}\].*got \[{', '.join(map(str, shape))}\]"
+    with pytest.raises(ValueError, match=wanted):
+        build(GlobalInducing(), pseudo_outputs=torch.zeros(shape))
+
+
+@pytest.mark.parametrize(("replicas", "lead"), [((), (1,)), ((), (2,)), ((3,), (2,)), ((3,), (2, 3))])
+def test_pseudo_outputs_with_axes_that_are_not_the_replicas(replicas, lead):
+    with pytest.raises(ValueError, match="pseudo_outputs must have shape"):
+        build(GlobalInducing(), pseudo_outputs=torch.zeros(*lead, POINTS, OUTPUTS), replicas=replicas)
+
+
+def test_global_points_must_come_from_somewhere():
+    with pytest.raises(
+        ValueError, match=r"GlobalInducing needs inducing points: give the network inducing_points"
+    ):
+        build(GlobalInducing(), num_inducing=None)
+
+
+@BOTH
+def test_unknown_names(family):
+    with pytest.raises(
+        ValueError, match="unknown precision 'diag': choose one of 'shared', 'per_output', 'full'"
+    ):
+        family(precision="diag")
+    with pytest.raises(ValueError, match="unknown factor_dtype 'half': choose one of 'auto', 'parameters'"):
+        family(factor_dtype="half")
+
+
+@BOTH
+@pytest.mark.parametrize("value", [0.0, -3.0, math.inf, math.nan])
+def test_log_precision_scale_must_be_positive(family, value):
+    with pytest.raises(ValueError, match="log_precision_scale must be a positive finite number"):
+        family(log_precision_scale=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True])
+def test_num_inducing_must_be_a_count(value):
+    with pytest.raises(ValueError, match="num_inducing must be an integer of at least 1, got"):
+        LocalInducing(num_inducing=value)
+
+
+# Arithmetic
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("factor_dtype", "well_scaled", "expected"),
+    [
+        ("auto", True, None),
+        ("auto", False, torch.float64),
+        ("parameters", False, None),
+        ("float32", False, torch.float32),
+        ("float64", True, torch.float64),
+    ],
+)
+def test_in_which_arithmetic_the_factor_is_taken(family, factor_dtype, well_scaled, expected):
+    module = build(family(factor_dtype=factor_dtype), well_scaled=well_scaled, dtype=torch.float32)
+    features = None if family is LocalInducing else torch.ones(POINTS, FAN_IN, dtype=torch.float32)
+    prior = ScaledIdentity(torch.ones((), dtype=torch.float32), FAN_IN)
+    assert module.condition(features, prior).precision.dtype == (expected or torch.float32)
+    weights, log_pq = module.draw(features, prior, torch.ones(2, FAN_IN, OUTPUTS, dtype=torch.float32))
+    assert weights.dtype == log_pq.dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["shared", "per_output", "full"])
+def test_float64_factorisation_mends_nearly_dependent_features(kind, generator):
+    """Condition above 1e9: float32 parameters, float64 statistics and factor, against all in float64."""
+    features = normal(generator, POINTS, FAN_IN)
+    features[:, 1] = features[:, 0] + 1e-5 * features[:, 1]
+    features = 1e4 * features.float()
+    noise = normal(generator, 7, FAN_IN, OUTPUTS).float()
+    spec = GlobalInducing(precision=kind, log_precision=0.0)
+    exact = build(spec, generator=generator)
+    prior = ScaledIdentity(torch.tensor(1e-2), FAN_IN)
+    mended = build(
+        GlobalInducing(precision=kind, log_precision=0.0, factor_dtype="float64"), dtype=torch.float32
+    )
+    plain = build(GlobalInducing(precision=kind, log_precision=0.0), dtype=torch.float32)
+    for module in (mended, plain):
+        module.load_state_dict(exact.state_dict())
+    exact.load_state_dict(mended.state_dict())  # the values that float32 can hold
+    eigenvalues = torch.linalg.eigvalsh(exact.condition(features.double(), prior).precision[0])
+    assert eigenvalues[-1] / eigenvalues[0] > 1e9
+
+    expected, expected_pq = exact.draw(features.double(), prior, noise.double())
+    weights, log_pq = mended.draw(features, prior.to(torch.float32), noise)
+    torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
+    try:
+        _, log_pq = plain.draw(features, prior.to(torch.float32), noise)
+    except FactorisationError:
+        return
+    assert (log_pq.double() - expected_pq).abs().max() > 1e-3
