@@ -82,6 +82,7 @@ class Split:
         train_y: ``[N, O]``, normalised.
         test_x: ``[N*, D]``, normalised with the training data's statistics.
         test_y: ``[N*, O]``, normalised with the training data's statistics.
+        test_x_raw: ``[N*, D]``, float64, original units: what `gilib.predict` takes with a normalisation.
         test_y_raw: ``[N*, O]``, float64, original units, for metrics.
         normalisation: fitted to the training data of this split; float64.
         train_index: rows of the data set that are in ``train_x``, ``[N]``.
@@ -94,6 +95,7 @@ class Split:
     train_y: Tensor
     test_x: Tensor
     test_y: Tensor
+    test_x_raw: Tensor
     test_y_raw: Tensor
     normalisation: Normalisation
     train_index: Tensor
@@ -191,6 +193,7 @@ class Dataset:
             train_y=y[train],
             test_x=x[test],
             test_y=y[test],
+            test_x_raw=self.x[test].to(device=device),
             test_y_raw=self.y[test].to(device=device),
             normalisation=normalisation.to(device=device),
             train_index=train,

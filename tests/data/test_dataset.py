@@ -64,6 +64,7 @@ def test_split_normalises_by_its_training_data_alone():
     torch.testing.assert_close(split.train_y, (y - y.mean(0)) / y.std(0))
     torch.testing.assert_close(split.test_x, (data.x[split.test_index] - x.mean(0)) / x.std(0))
     torch.testing.assert_close(split.test_y, (data.y[split.test_index] - y.mean(0)) / y.std(0))
+    assert torch.equal(split.test_x_raw, data.x[split.test_index])
     assert torch.equal(split.test_y_raw, data.y[split.test_index])
     torch.testing.assert_close(split.normalisation.invert_y(split.test_y), split.test_y_raw)
     assert sorted([*split.train_index.tolist(), *split.test_index.tolist()]) == list(range(30))
