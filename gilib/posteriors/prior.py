@@ -13,7 +13,9 @@ from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 
 @dataclass(frozen=True)
 class FromPrior(Posterior):
-    """Q(W) = P(W): log_pq is zero (Ober & Aitchison, 2021, Sec. 3.2).
+    """Q(W) = P(W): the weights' log_pq is zero (Ober & Aitchison, 2021, Sec. 3.2).
+
+    A prior with learned hyper-parameters (`ScalePrior`, `SpatialIWPrior`) still learns their posterior.
 
     >>> FromPrior().short
     'rand'
