@@ -44,6 +44,8 @@ def subclasses(family: type) -> list[type[Any]]:
 def module_config(module: nn.Module) -> Config:
     """A parameter-free module of torch.nn as its name and the arguments that its constructor takes."""
     name = type(module).__name__
+    if type(module) is nn.Sequential:
+        return {"type": name, "modules": [module_config(part) for part in module]}
     if getattr(nn, name, None) is not type(module):
         raise ValueError(
             f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it"
@@ -57,6 +59,8 @@ def module_config(module: nn.Module) -> Config:
 
 def module_from_config(config: Config) -> nn.Module:
     """Rebuild a module of torch.nn from its name and arguments."""
+    if config["type"] == "Sequential":
+        return nn.Sequential(*(module_from_config(part) for part in config["modules"]))
     kind = getattr(nn, str(config["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise ValueError(f"unknown torch.nn module {config['type']!r}")

@@ -59,6 +59,17 @@ class LocalReparameterisation:
 
 
 @dataclass(frozen=True)
+class ResidualFunction:
+    """x + f(x)."""
+
+    branch: Composition
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the branch and add the input."""
+        return x + self.branch(x)
+
+
+@dataclass(frozen=True)
 class Composition:
     """Functions applied one after the other."""
 
@@ -77,3 +88,16 @@ class Composition:
             x = function(x)
             outputs.append(x)
         return outputs
+
+
+def weight_outputs(function: Function, x: Tensor) -> list[Tensor]:
+    """What every weight layer inside a function gives at x, in order."""
+    if isinstance(function, ResidualFunction):
+        return weight_outputs(function.branch, x)
+    if isinstance(function, Composition):
+        found = []
+        for part in function.functions:
+            found += weight_outputs(part, x)
+            x = part(x)
+        return found
+    return [function(x)] if hasattr(function, "weights") else []

@@ -83,12 +83,20 @@ class Gaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
+        self._check_shape(targets, *outputs.shape[-2:])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
         return -0.5 * (squares * (-log_variance).exp() + outputs.shape[-1] * (log_variance + LOG_2PI))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`."""
+        """Targets must be `[N, O]`, floating point."""
+        if not targets.is_floating_point():
+            raise TypeError(
+                f"targets must be floating-point numbers, got {targets.dtype}: convert with y.to(x.dtype)"
+            )
+        self._check_shape(targets, num_points, outputs)
+
+    def _check_shape(self, targets: Tensor, num_points: int, outputs: int) -> None:
         if tuple(targets.shape[-2:]) != (num_points, outputs):
             raise ValueError(
                 f"targets must have shape [{num_points}, {outputs}] (points, outputs of the network), "
@@ -114,6 +122,7 @@ class Categorical(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log softmax(f)_y, `[S, R, N]` nats."""
+        self._check_shape(targets, outputs.shape[-2])
         index = targets.expand(outputs.shape[:-1])[..., None]
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
@@ -121,13 +130,16 @@ class Categorical(Likelihood):
         """Labels must be integers `[N]` below the number of outputs."""
         if targets.is_floating_point() or targets.is_complex():
             raise TypeError(f"class labels must be integers, got {targets.dtype}: convert with y.long()")
-        if targets.shape[-1:] != (num_points,):
-            raise ValueError(f"class labels must have shape [{num_points}], got {list(targets.shape)}")
+        self._check_shape(targets, num_points)
         if int(targets.min()) < 0 or int(targets.max()) >= outputs:
             raise ValueError(
                 f"class labels must lie in 0 ... {outputs - 1} (the network has {outputs} outputs), "
                 f"got {int(targets.min())} ... {int(targets.max())}"
             )
+
+    def _check_shape(self, targets: Tensor, num_points: int) -> None:
+        if targets.shape[-1:] != (num_points,):
+            raise ValueError(f"class labels must have shape [{num_points}], got {list(targets.shape)}")
 
     def config(self) -> Config:
         """No settings."""

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from gilib.draws import Composition, Draw
+from gilib.draws import Composition, Draw, weight_outputs
 from gilib.validation import count
 
 
@@ -44,6 +44,10 @@ def rmse(mean: Tensor, targets: Tensor) -> Tensor:
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
     """
+    if mean.shape[-2:] != targets.shape[-2:]:
+        raise ValueError(
+            f"targets must have shape {list(mean.shape[-2:])} (points, outputs), got {list(targets.shape)}"
+        )
     return (mean - targets).square().mean((-2, -1)).sqrt()
 
 
@@ -101,9 +105,4 @@ def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
     """
     if not isinstance(draw.function, Composition):
         raise TypeError("layer_variances needs the draw of a Network")
-    functions, outputs = draw.function.functions, draw.function.activations(inputs)
-    return [
-        values.var(0).mean((-2, -1))
-        for function, values in zip(functions, outputs, strict=True)
-        if hasattr(function, "weights")
-    ]
+    return [values.var(0).mean((-2, -1)) for values in weight_outputs(draw.function, inputs)]

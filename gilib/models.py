@@ -50,6 +50,10 @@ def mlp(
     >>> net.draw(10)(torch.zeros(4, 1)).shape
     torch.Size([10, 4, 1])
     """
+    if isinstance(hidden, int):
+        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}: write ({hidden},)")
+    if activation is not None and not (isinstance(activation, type) and issubclass(activation, nn.Module)):
+        raise TypeError(f"activation must be a class of modules such as torch.nn.ReLU, got {activation!r}")
     widths = (in_features, *hidden, out_features)
     posteriors = _one_per_layer(posterior, len(widths) - 1)
     layers: list[Layer | nn.Module] = []
@@ -57,7 +61,7 @@ def mlp(
         if k and activation is not None:
             layers.append(activation())
         layers.append(Linear(widths[k], widths[k + 1], layer_posterior, prior or NealPrior(), bias))
-    if inducing_points is not None and inducing_points.shape[-1] != in_features:
+    if isinstance(inducing_points, Tensor) and inducing_points.shape[-1] != in_features:
         raise ValueError(
             f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
         )

@@ -59,6 +59,10 @@ class Network(nn.Module):
         self.layers = Sequential(layers)
         if inducing_points is not None:
             tensor(inducing_points, "inducing_points")
+            if not inducing_points.is_floating_point():
+                raise ValueError(
+                    f"inducing_points must be floating-point numbers, got {inducing_points.dtype}"
+                )
             dtype = dtype or inducing_points.dtype
         if pseudo_outputs is not None:
             tensor(pseudo_outputs, "pseudo_outputs")

@@ -6,6 +6,7 @@ import os
 import pickle
 import tempfile
 import zipfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,12 @@ def save(
         normalisation: how the data were scaled.
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
+    _check_notes(config)
+    like = net.layers.like()
     content = {
         "format": MODEL_FORMAT,
         "network": net.config(),
-        "dtype": str(next(net.parameters(), torch.empty(0)).dtype).removeprefix("torch."),
+        "dtype": str((torch.empty(0) if like is None else like).dtype).removeprefix("torch."),
         "state": net.state_dict(),
         "likelihood": likelihood.config(),
         "likelihood_state": likelihood.state_dict(),
@@ -100,6 +103,18 @@ def save(
         "config": config,
     }
     write(path, content)
+
+
+def _check_notes(config: Config | None) -> None:
+    stream = BytesIO()
+    try:
+        torch.save(config, stream)
+        stream.seek(0)
+        torch.load(stream, weights_only=True)
+    except Exception as error:
+        raise TypeError(
+            f"config must hold plain values only (numbers, text, lists, dictionaries, tensors): {error}"
+        ) from error
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisation | None, Config | None]:
@@ -117,12 +132,13 @@ def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisati
         net.load_state_dict(content["state"])
         likelihood = likelihood_from_config(content["likelihood"])
         likelihood.load_state_dict(content["likelihood_state"])
+        state, notes = content["normalisation"], content["config"]
+        normalisation = None if state is None else Normalisation.from_state(state)
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{path} does not describe a model that this version can build: {error}"
         ) from error
-    state = content["normalisation"]
-    return net, likelihood, None if state is None else Normalisation.from_state(state), content["config"]
+    return net, likelihood, normalisation, notes
 
 
 def network_from_config(config: Config, dtype: torch.dtype) -> Network:

@@ -12,7 +12,7 @@ from torch.special import ndtr
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.metrics import log_mean_exp
 from gilib.network import Network
-from gilib.validation import count, tensor
+from gilib.validation import count, instance_of_tensor, tensor
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -128,10 +128,11 @@ def predict(
     >>> gilib.predict(net, gilib.Gaussian(0.1), torch.zeros(3, 1)).mean.shape
     torch.Size([3, 1])
     """
-    like = next(net.parameters(), x)
-    x = tensor(x, "x") if normalisation is None else normalisation.x(tensor(x, "x"))
+    like = net.layers.like()
+    x = instance_of_tensor(x, "x")
+    like = x if like is None else like
     if normalisation is not None:
-        x = x.to(like)
+        x = normalisation.x(tensor(x, "x")).to(like)
     tensor(x, "x", like)
     if tuple(x.shape[-len(net.input_shape) :]) != net.input_shape:
         raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")

@@ -18,7 +18,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.persistence import CheckpointError, read, write
-from gilib.validation import choice, count, instance, positive, tensor
+from gilib.validation import choice, count, instance, instance_of_tensor, positive, same_device, tensor
 
 CHECKPOINT_FORMAT = "gilib checkpoint 1"
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
@@ -250,6 +250,7 @@ def _fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, set
         "network": net.config(),
         "likelihood": likelihood.config(),
         "settings": settings,
+        "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
     }
     description["data"] = [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)]
     digest.update(json.dumps(description, sort_keys=True).encode())
@@ -281,7 +282,7 @@ def _check(
         count(batch_size, "batch_size")
     check_data(net, likelihood, x, y)
     if estimator == "local_reparameterisation":
-        net.local_reparameterisation(1)
+        net.local_reparameterisation(1, generator=torch.Generator(x.device))
 
 
 def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> None:
@@ -289,6 +290,11 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
     tensor(x, "x", next(net.parameters(), None))
     if tuple(x.shape[-len(net.input_shape) :]) != net.input_shape:
         raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")
+    lead = tuple(x.shape[: -1 - len(net.input_shape)])
+    if lead not in ((), net.replicas):
+        wanted = [*net.replicas, "N", *net.input_shape]
+        raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
+    same_device(instance_of_tensor(y, "y"), "y", x)
+    likelihood.check_targets(y, x.shape[-1 - len(net.input_shape)], net.output_shape[-1])
     if y.is_floating_point():
         tensor(y, "y", x)
-    likelihood.check_targets(y, x.shape[-1 - len(net.input_shape)], net.output_shape[-1])

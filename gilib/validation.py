@@ -41,19 +41,36 @@ def instance(value: T, kind: type, name: str) -> T:
 
 def tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
     """Return `value` if it is a finite tensor with points, of the dtype and on the device of `like`."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    value = instance_of_tensor(value, name)
     if value.dim() < 2:
         raise ValueError(f"{name} must have shape [..., points, features], got {list(value.shape)}")
     if value.numel() == 0:
         raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
-    if like is not None and value.is_floating_point() and value.dtype != like.dtype:
+    if like is not None:
+        same_kind(value, name, like)
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
+    return value
+
+
+def instance_of_tensor(value: object, name: str) -> Tensor:
+    """Return `value` if it is a tensor, else raise."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+    return value
+
+
+def same_device(value: Tensor, name: str, like: Tensor) -> None:
+    """Raise unless `value` is on the device of `like`."""
+    if value.device != like.device:
+        raise ValueError(f"{name} is on {value.device} but the network is on {like.device}: move one of them")
+
+
+def same_kind(value: Tensor, name: str, like: Tensor) -> None:
+    """Raise unless `value` has the dtype of `like` and is on its device."""
+    if value.dtype != like.dtype:
         raise ValueError(
             f"{name} has dtype {value.dtype} but the network has {like.dtype}: convert one of them, "
             f"for example {name}.to({like.dtype})"
         )
-    if like is not None and value.device != like.device:
-        raise ValueError(f"{name} is on {value.device} but the network is on {like.device}: move one of them")
-    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-        raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
-    return value
+    same_device(value, name, like)

@@ -12,7 +12,7 @@ from gilib.config import Config
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
-from gilib.validation import count
+from gilib.validation import count, same_kind
 
 Shape = tuple[int, ...]
 
@@ -114,9 +114,13 @@ class Layer(nn.Module, ABC):
         """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
         count(num_samples, "num_samples")
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
-        like = next(itertools.chain(self.parameters(), self.buffers()), None)
+        like = self.like()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
         return torch.randn(shape, generator=generator, dtype=dtype, device=device)
+
+    def like(self) -> Tensor | None:
+        """A tensor that tells the layer's dtype and device, if it has any."""
+        return next(itertools.chain(self.parameters(), self.buffers()), None)
 
     def describe(self) -> str:
         """The layer in a word or two, for error messages."""
@@ -129,4 +133,7 @@ class Layer(nn.Module, ABC):
             raise ValueError(
                 f"noise must have shape [{shape}], got {list(noise.shape)}: make it with base_noise(S)"
             )
+        like = self.like()
+        if like is not None:
+            same_kind(noise, "noise", like)
         return noise

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import Composition, Draw, LocalReparameterisation
+from gilib.draws import Composition, Draw, LocalReparameterisation, ResidualFunction
 from gilib.layers.base import Layer, Shape
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
@@ -78,9 +78,7 @@ class Sequential(Layer):
     ) -> LocalReparameterisation:
         """Compose the layers' estimators."""
         parts = [layer.local_reparameterisation(num_samples, generator) for layer in self]
-        log_pq = torch.stack(
-            torch.broadcast_tensors(*(part.log_pq.to(parts[0].log_pq) for part in parts))
-        ).sum(0)
+        log_pq = sum((part.log_pq for part in parts), torch.zeros(()))
         return LocalReparameterisation(Composition(tuple(part.function for part in parts)), log_pq)
 
     def input_shape(self) -> Shape | None:
@@ -116,7 +114,8 @@ class Residual(Sequential):
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw the branch and add the identity."""
         branch = super().draw_from_noise(inducing, noise)
-        return Draw(lambda x: x + branch(x), branch.log_pq)
+        assert isinstance(branch.function, Composition)
+        return Draw(ResidualFunction(branch.function), branch.log_pq)
 
     def local_reparameterisation(
         self, num_samples: int, generator: torch.Generator | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -9,7 +11,15 @@ from torch.nn.functional import pad
 from gilib.config import Config, spec_config
 from gilib.draws import Draw, Function, LocalReparameterisation
 from gilib.layers.base import Layer, Shape
-from gilib.posteriors import BuildContext, FactorisedWeights, GlobalInducing, Posterior, PosteriorModule
+from gilib.posteriors import (
+    BuildContext,
+    FactorisedWeights,
+    GlobalInducing,
+    InducingWeights,
+    LocalInducing,
+    Posterior,
+    PosteriorModule,
+)
 from gilib.priors import NealPrior, Prior, PriorModule
 from gilib.validation import count, instance
 
@@ -75,6 +85,10 @@ class Linear(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw the prior's hyper-parameters, then the weights."""
+        if not self.noise_size:
+            raise RuntimeError(
+                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
+            )
         precision, log_pq_prior = self.prior.draw(noise[..., : self.prior.noise_size])
         noise = noise[..., self.prior.noise_size :].unflatten(-1, (self.fan_in, self.out_features))
         features = self.features(inducing) if self.needs_inducing and inducing is not None else None
@@ -106,7 +120,10 @@ class Linear(Layer):
         )
 
         def sample(x: Tensor) -> Tensor:
-            centre, spread = mean(x), variance(x.square()).sqrt()  # [S or none, R, N, O]
+            centre = mean(x)  # [S or none, R, N, O]
+            spread = (
+                variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
+            )  # tiny: √ has no slope at 0
             rank = 1 + len(self.replicas) + 2
             shape = centre.shape if centre.dim() >= rank else (samples, *centre.shape)
             noise = torch.randn(shape, generator=generator, dtype=centre.dtype, device=centre.device)
@@ -122,13 +139,18 @@ class Linear(Layer):
         """Linear(in → out)."""
         return f"Linear({self.in_features} → {self.out_features})"
 
+    def _resolved_posterior(self) -> Posterior:
+        if isinstance(self.posterior_spec, LocalInducing) and isinstance(self.posterior, InducingWeights):
+            return replace(self.posterior_spec, num_inducing=self.posterior.pseudo_outputs.shape[-2])
+        return self.posterior_spec
+
     def config(self) -> Config:
         """Widths and specifications."""
         return {
             "type": "Linear",
             "in_features": self.in_features,
             "out_features": self.out_features,
-            "posterior": spec_config(self.posterior_spec),
+            "posterior": spec_config(self._resolved_posterior()),
             "prior": spec_config(self.prior_spec),
             "bias": self.bias,
         }

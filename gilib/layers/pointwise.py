@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,7 @@ from gilib.layers.base import Layer, Shape
 from gilib.posteriors import BuildContext
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
-OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU)
+OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 
 
 class Pointwise(Layer):
@@ -42,11 +44,17 @@ class Pointwise(Layer):
         self._point_dim = len(shape)
         self.replicas = context.replicas
         try:
-            output = self.module(torch.zeros(1, *shape, dtype=context.dtype, device=context.device))
+            pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=context.dtype, device=context.device)
+            pair = pair.reshape(2, *shape)
+            output, both = self.module(pair[:1]), self.module(pair)
         except (RuntimeError, ValueError, IndexError) as error:
             raise ValueError(
                 f"{self.describe()} cannot take points of shape {list(shape)}: {error}"
             ) from error
+        if both.shape != (2, *output.shape[1:]) or not torch.allclose(both[:1], output):
+            raise ValueError(
+                f"{self.describe()} couples the points of a batch: {self.module} must act on one point"
+            )
         return tuple(output.shape[1:])
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
@@ -87,6 +95,10 @@ def _refuse_unsuitable(module: nn.Module) -> None:
             )
         if isinstance(part, OWN_NOISE):
             raise ValueError(f"{name} draws noise of its own, outside prior and posterior: leave it out")
+        if getattr(part, "inplace", False):
+            raise ValueError(
+                f"{name}(inplace=True) would overwrite inputs and inducing points: leave inplace out"
+            )
     if any(True for _ in module.parameters()):
         raise ValueError(
             f"{type(module).__name__} has parameters without a prior, so that ELBOs would not be comparable: "

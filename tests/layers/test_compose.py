@@ -1,0 +1,128 @@
+"""Sequences and residual blocks compose draws, for the data and for the inducing points alike."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib import BuildContext, Linear, Residual, Sequential
+from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
+
+
+def built(layer, shape=(2,)):
+    layer.build(shape, BuildContext(5, last=True, generator=seeded(), dtype=D))
+    return shaken(layer)
+
+
+def twin(layer, other):
+    """`other` with the parameters of `layer`, in order."""
+    for mine, yours in zip(layer.parameters(), other.parameters(), strict=True):
+        yours.data.copy_(mine.data)
+    return other
+
+
+def branch(posterior):
+    return [Linear(2, 3, posterior, PRIORS["scale"]), nn.Tanh(), Linear(3, 2, posterior, PRIORS["scale"])]
+
+
+@pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.LocalInducing(), gilib.Factorised()])
+def test_residual_adds_its_input(posterior):
+    sequence = built(Sequential(branch(posterior)))
+    block = twin(sequence, built(Residual(branch(posterior))))
+    u, x, noise = normals(5, 2), normals(4, 2, seed=1), sequence.base_noise(3, seeded())
+    plain, residual = sequence.draw(u, noise=noise), block.draw(u, noise=noise)
+    assert_equal(residual(x), (x + plain(x)).detach())
+    assert torch.equal(residual.log_pq, plain.log_pq)
+
+
+def test_inducing_points_travel_through_a_residual_block():
+    block = Residual(branch(gilib.GlobalInducing()))
+    net = shaken(gilib.Network(normals(5, 2), [block, nn.ReLU(), Linear(2, 1)], generator=seeded()))
+    noise = net.base_noise(3, seeded())
+    lower, upper = noise.split([block.noise_size, noise.shape[-1] - block.noise_size], -1)
+    first = block.draw(net.inducing_points, noise=lower)
+    last = list(net.layers)[2].draw(first(net.inducing_points).relu(), noise=upper)
+    x, draw = normals(4, 2, seed=1), net.draw(noise=noise)
+    assert_equal(draw(x), last(first(x).relu()).detach())
+    assert_equal(draw.log_pq, (first.log_pq + last.log_pq).detach())
+
+
+def test_nesting_changes_nothing():
+    def layers():
+        return [Linear(2, 3), nn.ReLU(), Linear(3, 4), nn.ReLU(), Linear(4, 1)]
+
+    flat = shaken(gilib.Network(normals(5, 2), layers(), generator=seeded()))
+    parts = layers()
+    nested = twin(
+        flat, gilib.Network(normals(5, 2), [parts[0], Sequential([parts[1], Sequential(parts[2:])])])
+    )
+    noise, x = flat.base_noise(3, seeded()), normals(4, 2, seed=1)
+    assert torch.equal(flat.draw(noise=noise)(x), nested.draw(noise=noise)(x))
+    assert_equal(flat.draw(noise=noise).log_pq.detach(), nested.draw(noise=noise).log_pq.detach())
+
+
+def test_the_last_layer_with_weights_gets_the_targets_wherever_it_is():
+    targets = normals(5, 1, seed=2)
+    layers = [Linear(2, 3), Sequential([nn.ReLU(), Residual([Linear(3, 3)]), Linear(3, 1)]), nn.Tanh()]
+    net = gilib.Network(normals(5, 2), layers, pseudo_outputs=targets)
+    last = layers[1].layers[2].posterior
+    assert torch.equal(last.pseudo_outputs, targets)
+    assert_equal(last.log_precision.detach(), torch.zeros(5))
+    others = [p for name, p in net.named_parameters() if name.endswith("scaled_log_precision")]
+    assert sum(bool((p == 0).all()) for p in others) == 1
+
+
+def test_inducing_points_stop_at_the_last_layer_that_needs_them():
+    class Counting(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            Counting.calls += 1
+            return x
+
+    layers = [
+        Linear(2, 2),
+        Counting(),
+        Linear(2, 2),
+        Counting(),
+        Linear(2, 1, gilib.Factorised()),
+        Counting(),
+    ]
+    net = gilib.Network(normals(5, 2), layers)
+    Counting.calls = 0
+    draw = net.draw(2)
+    assert Counting.calls == 1
+    draw(normals(4, 2))
+    assert Counting.calls == 4
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([Linear(2, 3), Linear(4, 1)], r"layer 1: Linear\(4 → 1\) takes points of shape \[4\], got \[3\]"),
+        ([Linear(3, 1)], r"layer 0: Linear\(3 → 1\) takes points of shape \[3\], got \[2\]"),
+        (
+            [Linear(2, 3), Residual([Linear(3, 2)])],
+            r"layer 1: a residual branch must keep.*\[3\] became \[2\]",
+        ),
+        ([Residual([nn.ReLU(), Linear(3, 3)])], r"layer 0: layer 1: Linear\(3 → 3\) takes"),
+        ([Linear(2, 4), nn.MaxPool2d(2)], r"layer 1: MaxPool2d cannot take points of shape \[4\]"),
+    ],
+)
+def test_widths_that_disagree_name_the_layer(layers, message):
+    with pytest.raises(ValueError, match=message):
+        gilib.Network(normals(5, 2), layers)
+
+
+def test_an_empty_network_is_refused():
+    with pytest.raises(ValueError, match="at least one layer"):
+        gilib.Network(normals(5, 2), [])
+
+
+def test_without_inducing_points_the_first_layer_tells_the_shape():
+    net = gilib.Network(None, [Linear(2, 1, gilib.Factorised())])
+    assert net.input_shape == (2,)
+    with pytest.raises(ValueError, match="give input_shape"):
+        gilib.Network(None, [nn.Flatten(), Linear(4, 1, gilib.Factorised())])
+    net = gilib.Network(None, [nn.Flatten(), Linear(4, 1, gilib.Factorised())], input_shape=(2, 2))
+    assert net.draw(3)(torch.zeros(5, 2, 2)).shape == (3, 5, 1)

@@ -1,0 +1,144 @@
+"""Local reparameterisation: the same outputs in distribution at every point, with the closed-form KL."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+
+import gilib
+from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken, small_net, with_ones
+
+SAMPLES = 4000
+X = normals(3, 2, seed=1)
+
+
+def one_layer(bias=True, **settings):
+    return small_net(gilib.Factorised(), hidden=(), bias=bias, **settings)
+
+
+def moments(values, other):
+    """First and second moments of two sets of samples agree within six standard errors."""
+    for power in (1, 2):
+        a, b = values**power, other**power
+        error = (a.var(0) / len(a) + b.var(0) / len(b)).sqrt()
+        assert ((a.mean(0) - b.mean(0)).abs() < 6 * error).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_layers_outputs_against_the_closed_form(bias):
+    net = one_layer(bias)
+    posterior = next(iter(net.layers)).posterior
+    features = with_ones(X) if bias else X
+    outputs = net.local_reparameterisation(SAMPLES, generator=seeded(2))(X).detach()
+    mean = features @ posterior.scaled_mean.detach() / (2 + bias) ** 0.5
+    variance = features.square() @ posterior.log_variance.detach().exp()
+    assert outputs.shape == (SAMPLES, 3, 2)
+    assert_mean(outputs, mean)
+    assert_mean((outputs - mean).square(), variance)
+
+
+def test_two_layers_outputs_against_weight_draws():
+    net = small_net(gilib.Factorised(initial_variance=0.5), hidden=(4,))
+    local = net.local_reparameterisation(SAMPLES, generator=seeded(2))(X).detach()
+    moments(local, net.draw(SAMPLES, generator=seeded(3))(X).detach())
+
+
+def test_points_share_no_noise():
+    """Two equal inputs get the same output from a draw, independent ones from the estimator."""
+    net, twice = one_layer(), X[:1].expand(2, 2)
+    outputs = net.local_reparameterisation(SAMPLES, generator=seeded(2))(twice).detach()
+    centred = outputs - outputs.mean(0)
+    assert_mean(centred[:, 0] * centred[:, 1], 0.0)
+    drawn = net.draw(5, generator=seeded(2))(twice)
+    assert torch.equal(drawn[:, 0], drawn[:, 1])
+
+
+@pytest.mark.parametrize(("prior", "variances"), [("neal", (1.69 / 3, 1.69 / 4)), ("standard", (1.0, 1.0))])
+def test_log_pq_is_minus_the_closed_form_kl(prior, variances):
+    net, total = small_net(gilib.Factorised(), PRIORS[prior]), 0.0
+    weights = [layer for layer in net.layers if layer.has_weights]
+    for layer, variance in zip(weights, variances, strict=True):
+        p = layer.posterior
+        q = Normal((p.scaled_mean / layer.fan_in**0.5).detach(), (0.5 * p.log_variance.detach()).exp())
+        total = (
+            total
+            + kl_divergence(q, Normal(torch.zeros((), dtype=D), torch.tensor(variance**0.5, dtype=D))).sum()
+        )
+    estimator = net.local_reparameterisation(3, generator=seeded())
+    assert_equal(estimator.log_pq.detach(), (-total).expand(3), 1e-10)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_log_pq_averages_to_that_of_draws(prior):
+    net = small_net(gilib.Factorised(), PRIORS[prior])
+    local = net.local_reparameterisation(SAMPLES, generator=seeded(2)).log_pq.detach()
+    drawn = net.draw(SAMPLES, generator=seeded(3)).log_pq.detach()
+    assert local.shape == drawn.shape == (SAMPLES,)
+    error = (local.var() / SAMPLES + drawn.var() / SAMPLES).sqrt()
+    assert (local.mean() - drawn.mean()).abs() < 6 * error
+
+
+def test_the_elbo_has_the_same_expectation_with_less_noise():
+    net, y = small_net(gilib.Factorised(initial_variance=0.1)), normals(3, 2, seed=3)
+    bounds = [
+        gilib.elbo(draw, gilib.Gaussian(0.5), X, y, num_data=3, reduction="none").detach()
+        for draw in (
+            net.draw(SAMPLES, generator=seeded(2)),
+            net.local_reparameterisation(SAMPLES, generator=seeded(3)),
+        )
+    ]
+    error = sum(b.var() / SAMPLES for b in bounds).sqrt()
+    assert (bounds[0].mean() - bounds[1].mean()).abs() < 6 * error
+    assert bounds[1].var() < bounds[0].var()
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_every_parameter_learns(prior):
+    net = small_net(gilib.Factorised(), PRIORS[prior])
+    estimator = net.local_reparameterisation(3, generator=seeded())
+    gilib.elbo(estimator, gilib.Gaussian(0.5), X, normals(3, 2, seed=3), num_data=3).backward()
+    for name, parameter in net.named_parameters():
+        assert torch.isfinite(parameter.grad).all() and (parameter.grad != 0).all(), name
+
+
+def test_gradients_stay_finite_where_all_inputs_are_zero():
+    """Without a bias a point at zero has no variance, whose square root has no derivative."""
+    net = one_layer(bias=False)
+    net.local_reparameterisation(3, generator=seeded())(torch.zeros(2, 2, dtype=D)).sum().backward()
+    for name, parameter in net.named_parameters():
+        assert torch.isfinite(parameter.grad).all(), name
+
+
+@pytest.mark.parametrize("x", [X, X.expand(2, 3, 2)])
+def test_replicas(x):
+    net = one_layer(replicas=(2,), prior=PRIORS["scale"])
+    estimator = net.local_reparameterisation(5, generator=seeded())
+    assert estimator(x).shape == (5, 2, 3, 2) and estimator.log_pq.shape == (5, 2)
+
+
+def test_it_composes_and_keeps_its_dtype():
+    """A plain module in front, and a residual block, behave as in a draw."""
+    block = gilib.Residual([gilib.Linear(4, 4, gilib.Factorised()), nn.Tanh()])
+    net = gilib.Network(None, [nn.Flatten(), block], input_shape=(2, 2), dtype=D, generator=seeded())
+    estimator, images = shaken(net).local_reparameterisation(SAMPLES, generator=seeded()), normals(3, 2, 2)
+    assert estimator.log_pq.dtype == D and estimator.log_pq.shape == (SAMPLES,)
+    moments(estimator(images).detach(), net.draw(SAMPLES, generator=seeded(1))(images).detach())
+    posterior = list(block)[0].posterior
+    q = Normal(posterior.mean.detach(), (0.5 * posterior.log_variance.detach()).exp())
+    truth = kl_divergence(q, Normal(torch.zeros((), dtype=D), torch.tensor(0.2**0.5, dtype=D))).sum()
+    assert_equal(estimator.log_pq.detach(), (-truth).expand(SAMPLES), 1e-10)
+
+
+@pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.LocalInducing(), gilib.FromPrior()])
+def test_other_posteriors_have_none(posterior):
+    with pytest.raises(TypeError, match=r"Linear\(2 → 3\) has no local reparameterisation.*factorised"):
+        small_net(posterior).local_reparameterisation(2)
+
+
+def test_it_is_no_draw():
+    estimator = one_layer().local_reparameterisation(2)
+    assert not isinstance(estimator, gilib.Draw)
+    with pytest.raises(
+        TypeError, match=r"iwbo needs draws of functions, got LocalReparameterisation.*net.draw"
+    ):
+        gilib.iwbo(estimator, gilib.Gaussian(0.5), X, normals(3, 2))

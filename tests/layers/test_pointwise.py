@@ -1,0 +1,106 @@
+"""A plain module is a layer: the same as applying it to every sample by itself."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib import BuildContext, Pointwise
+from tests.support import D, assert_equal, normals, seeded
+
+MODULES = {
+    "flatten": nn.Flatten(),
+    "max": nn.MaxPool2d(2),
+    "average": nn.AvgPool2d(2, stride=1),
+    "adaptive": nn.AdaptiveAvgPool2d(1),
+    "pad": nn.ZeroPad2d(1),
+    "relu": nn.ReLU(),
+    "chain": nn.Sequential(nn.MaxPool2d(2), nn.Tanh(), nn.Flatten()),
+}
+
+
+def built(module, shape=(2, 4, 6)):
+    layer = Pointwise(module)
+    return layer, layer.build(shape, BuildContext(dtype=D))
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (3, 2)], ids=["N", "SN", "SRN"])
+@pytest.mark.parametrize("name", MODULES)
+def test_images_against_a_loop_over_samples(name, lead):
+    layer, shape = built(MODULES[name])
+    images = normals(*lead, 5, 2, 4, 6)
+    output = layer.draw()(images)
+    assert output.shape == (*lead, 5, *shape)
+    for index in (
+        torch.cartesian_prod(*(torch.arange(n) for n in (*lead, 5))).reshape(-1, len(lead) + 1).tolist()
+    ):
+        alone = MODULES[name](images[tuple(index)][None])[0]
+        assert torch.equal(output[tuple(index)], alone)
+
+
+def test_draw_costs_nothing():
+    layer, _ = built(nn.ReLU())
+    function, log_pq = layer.draw(num_samples=4)
+    assert layer.noise_size == 0 and not layer.needs_inducing
+    assert torch.equal(log_pq, torch.zeros(4))
+    assert function(-torch.ones(1, 2, 4, 6)).max() == 0
+
+
+def test_images_through_a_network_against_a_loop():
+    """Flatten inside a network: sample, replica and point axes stay apart."""
+    layers = [nn.MaxPool2d(2), nn.Flatten(), gilib.Linear(6, 3), nn.ReLU(), gilib.Linear(3, 2)]
+    net = gilib.Network(normals(4, 1, 4, 6), layers, replicas=(2,), generator=seeded())
+    draw, images = net.draw(3, generator=seeded()), normals(5, 1, 4, 6)
+    outputs = draw(images)
+    assert outputs.shape == (3, 2, 5, 2)
+    pooled = nn.functional.max_pool2d(images, 2).reshape(5, 6)
+    first, second = (f.weights for f in draw.function.functions if hasattr(f, "weights"))
+    for s in range(3):
+        for r in range(2):
+            hidden = (pooled @ first[s, r, :-1] + first[s, r, -1]).relu()
+            assert_equal(outputs[s, r], (hidden @ second[s, r, :-1] + second[s, r, -1]).detach())
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (nn.BatchNorm1d(3), "BatchNorm1d couples the points"),
+        (nn.BatchNorm2d(3, affine=False), "BatchNorm2d couples the points"),
+        (nn.SyncBatchNorm(3, affine=False), "SyncBatchNorm couples the points"),
+        (nn.Sequential(nn.ReLU(), nn.BatchNorm1d(3, affine=False)), "BatchNorm1d couples the points"),
+        (nn.Dropout(), "Dropout draws noise of its own"),
+        (nn.Dropout2d(), "Dropout2d draws noise of its own"),
+        (nn.AlphaDropout(), "AlphaDropout draws noise of its own"),
+        (nn.FeatureAlphaDropout(), "FeatureAlphaDropout draws noise of its own"),
+        (nn.RReLU(), "RReLU draws noise of its own"),
+        (nn.FractionalMaxPool2d(2, output_size=2), "FractionalMaxPool2d draws noise of its own"),
+        (nn.Linear(2, 3), "Linear has parameters without a prior"),
+        (nn.Conv2d(2, 3, 3), "Conv2d has parameters without a prior"),
+        (nn.PReLU(), "PReLU has parameters without a prior"),
+        (nn.LayerNorm(3), "LayerNorm has parameters without a prior"),
+        (nn.ReLU(inplace=True), "ReLU.*inplace"),  # would overwrite inputs and inducing points
+        (nn.Sequential(nn.Tanh(), nn.ELU(inplace=True)), "ELU.*inplace"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_unsuitable_modules_are_refused_by_name(module, message):
+    with pytest.raises(ValueError, match=message):
+        Pointwise(module)
+
+
+@pytest.mark.parametrize("module", [nn.Softmax(dim=0), nn.Flatten(0), nn.Softmax(dim=-3)])
+def test_modules_that_mix_points_are_refused(module):
+    """Over the axis of the points even a harmless module couples them."""
+    with pytest.raises(ValueError, match=type(module).__name__):
+        gilib.Network(normals(4, 2, 3), [module, nn.Flatten(), gilib.Linear(6, 1)])
+
+
+def test_functions_and_classes_are_not_layers():
+    for other in (torch.relu, nn.ReLU, "relu"):
+        with pytest.raises(TypeError, match="gilib layer or a torch.nn.Module"):
+            gilib.Network(normals(4, 2), [gilib.Linear(2, 2), other])
+
+
+def test_points_of_the_wrong_shape():
+    with pytest.raises(ValueError, match=r"MaxPool2d cannot take points of shape \[7\]"):
+        built(nn.MaxPool2d(2), (7,))

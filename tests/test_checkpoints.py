@@ -1,0 +1,213 @@
+"""A training that is interrupted and resumed ends where an uninterrupted one ends, to the last bit."""
+
+import pickle
+
+import pytest
+import torch
+
+import gilib
+from tests.support import PRIORS, D, normals, small_net
+
+X = normals(20, 2, seed=1)
+Y = X.sin() + 0.1 * normals(20, 2, seed=2)
+CASES = {
+    "full batch": (gilib.GlobalInducing(), "neal", {}),
+    "minibatch": (gilib.GlobalInducing(precision="per_output"), "scale", {"batch_size": 6}),
+    "mixed": ((gilib.FromPrior(), gilib.GlobalInducing(precision="full")), "spatial", {"batch_size": 7}),
+    "local": (gilib.Factorised(), "scale", {"estimator": "local_reparameterisation", "batch_size": 6}),
+    "groups": (gilib.LocalInducing(), "neal", {"lr_groups": {"layers": 1e-3, "likelihood": 1e-2}}),
+}
+
+
+def fit(net, likelihood, path=None, *, steps=12, **settings):
+    settings = {"num_samples": 2, "seed": 3, "checkpoint_every": 4} | settings
+    return gilib.fit(net, likelihood, X, Y, steps=steps, checkpoint=path, progress=False, **settings)
+
+
+def pair(posterior=None, prior="neal", **settings):
+    net = small_net(posterior or gilib.GlobalInducing(), PRIORS[prior], **settings)
+    return net, gilib.Gaussian(0.1, learn=True)
+
+
+def stop_at(step):
+    """A schedule that stands for the power failing in the middle of a training."""
+
+    def schedule(now):
+        if now == step:
+            raise KeyboardInterrupt
+        return 1.0
+
+    return schedule
+
+
+def assert_same(a, b):
+    for module, twin in zip(a, b, strict=True):
+        for p, q in zip(module.parameters(), twin.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_resuming_changes_nothing(name, tmp_path):
+    posterior, prior, settings = CASES[name]
+    straight, path = pair(posterior, prior), tmp_path / "run" / "checkpoint.pt"
+    whole = fit(*straight, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        fit(*pair(posterior, prior), path, kl_weight=stop_at(10), **settings)
+    resumed = pair(posterior, prior, seed=9)  # other starting values: the file holds the ones that count
+    history = fit(*resumed, path, **settings)
+    assert history.resumed_at == 8 and whole.resumed_at == 0
+    assert torch.equal(history.elbo, whole.elbo)
+    assert_same(resumed, straight)
+
+
+def test_more_steps_continue_a_finished_training(tmp_path):
+    straight, longer, path = pair(), pair(), tmp_path / "checkpoint.pt"
+    whole = fit(*straight, steps=10)
+    fit(*pair(), path, steps=5)
+    history = fit(*longer, path, steps=10)
+    assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
+    assert_same(longer, straight)
+
+
+def test_a_finished_training_is_not_repeated(tmp_path):
+    first, again, path = pair(), pair(seed=9), tmp_path / "checkpoint.pt"
+    whole, content = fit(*first, path), path.read_bytes()
+    history = fit(*again, path)
+    assert history.resumed_at == 12 and torch.equal(history.elbo, whole.elbo)
+    assert path.read_bytes() == content
+    assert_same(first, again)
+
+
+def test_checkpoints_do_not_change_the_training(tmp_path):
+    plain, kept = pair(), pair()
+    fit(*plain)
+    fit(*kept, tmp_path / "checkpoint.pt", checkpoint_every=1)
+    assert_same(plain, kept)
+
+
+OTHERS = {
+    "posterior": lambda path: fit(*pair(gilib.LocalInducing(num_inducing=5)), path),
+    "prior": lambda path: fit(
+        small_net(gilib.GlobalInducing(), gilib.NealPrior(2.0)), gilib.Gaussian(0.1, True), path
+    ),
+    "widths": lambda path: fit(*pair(hidden=(4,)), path),
+    "inducing points": lambda path: fit(*pair(points=6), path),
+    "learned noise": lambda path: fit(pair()[0], gilib.Gaussian(0.1), path),
+    "batch size": lambda path: fit(*pair(), path, batch_size=6),
+    "samples": lambda path: fit(*pair(), path, num_samples=3),
+    "learning rate": lambda path: fit(*pair(), path, lr=0.02),
+    "groups": lambda path: fit(*pair(), path, lr_groups={"layers": 0.02}),
+    "seed": lambda path: fit(*pair(), path, seed=4),
+    "data": lambda path: gilib.fit(
+        *pair(), X + 1, Y, steps=12, num_samples=2, seed=3, checkpoint=path, progress=False
+    ),
+    "targets": lambda path: gilib.fit(
+        *pair(), X, Y + 1, steps=12, num_samples=2, seed=3, checkpoint=path, progress=False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4)
+    content = path.read_bytes()
+    with pytest.raises(
+        gilib.CheckpointError, match="belongs to another model, data set or setting: choose another file"
+    ):
+        OTHERS[name](path)
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
+    """A noise that is not learned is a setting: resuming must not bring the old one back without a word."""
+    path, net = tmp_path / "checkpoint.pt", small_net(gilib.GlobalInducing())
+    fit(net, gilib.Gaussian(0.1), path, steps=4)
+    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+        fit(net, gilib.Gaussian(0.2), path)
+
+
+class Bomb:
+    """Runs code where a pickle is loaded carelessly."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def foreign(path):
+    torch.save({"format": "something else"}, path)
+
+
+def model_file(path):
+    gilib.save(path, *pair())
+
+
+def bare_tensor(path):
+    torch.save(torch.zeros(3), path)
+
+
+def text(path):
+    path.write_text("not a checkpoint")
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def pickled_bomb(path):
+    path.write_bytes(pickle.dumps({"format": Bomb(path.with_suffix(".exploded"))}, protocol=2))
+
+
+def zipped_bomb(path):
+    torch.save({"format": Bomb(path.with_suffix(".exploded"))}, path)
+
+
+def truncated(path):
+    fit(*pair(), path, steps=4)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path):
+    fit(*pair(), path, steps=4)
+    content = bytearray(path.read_bytes())
+    content[200:260] = bytes(60)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 1'"),
+        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 1'"),
+        (bare_tensor, "holds None, wanted 'gilib checkpoint 1'"),
+        *(
+            (damage, "damaged or not a file of gilib.*restore or delete it")
+            for damage in (text, empty, truncated)
+        ),
+        *((damage, "damaged or not a file of gilib") for damage in (pickled_bomb, zipped_bomb, flipped)),
+    ],
+)
+def test_other_files_are_refused(damage, message, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    damage(path)
+    net, likelihood = pair()
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(gilib.CheckpointError, match=message):
+        fit(net, likelihood, path)
+    assert not path.with_suffix(".exploded").exists()
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+
+
+def test_divergence_keeps_the_last_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=D)
+
+    def explode(step):
+        return float("nan") if step == 6 else 1.0
+
+    with pytest.raises(gilib.DivergenceError, match="step 6"):
+        fit(net, gilib.Gaussian(0.1), path, kl_weight=explode)
+    assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4

@@ -1,0 +1,170 @@
+"""Measures against brute force, and the layer variances of the prior against the analytic ones."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import gilib
+from gilib import metrics
+from tests.support import D, assert_equal, assert_mean, normals, seeded, small_net
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(samples=st.integers(1, 6), points=st.integers(1, 6), shift=st.floats(-1e4, 1e4))
+def test_log_mean_exp(samples, points, shift):
+    values = normals(samples, points)
+    expected = np.log(np.exp(values.numpy()).mean(0)) + shift
+    assert_equal(metrics.log_mean_exp(values + shift), expected, 1e-10)
+
+
+def test_log_likelihood_takes_the_mean_over_samples_before_the_logarithm_and_over_points_after():
+    """Two samples, two points: every other order of the steps gives another number."""
+    probabilities = np.array([[0.9, 0.1], [0.1, 0.5]])  # [S, N]
+    right = np.log(probabilities.mean(0)).mean()
+    wrong = [
+        np.log(probabilities).mean(),
+        np.log(probabilities.prod(1).mean()) / 2,
+        np.log(probabilities.mean()),
+    ]
+    actual = float(metrics.test_log_likelihood(torch.tensor(probabilities).log()))
+    assert actual == pytest.approx(right, abs=1e-12)
+    assert all(abs(actual - other) > 0.01 for other in wrong)
+
+
+def test_log_likelihood_by_replica():
+    log_prob = normals(4, 3, 5)
+    expected = scipy.special.logsumexp(log_prob.numpy(), 0).mean(-1) - math.log(4)
+    assert_equal(metrics.test_log_likelihood(log_prob), expected)
+
+
+def test_rmse():
+    mean, targets = normals(3, 7, 2), normals(7, 2, seed=1)
+    expected = []
+    for replica in mean.reshape(3, 14).tolist():
+        squares = [(m - t) ** 2 for m, t in zip(replica, targets.flatten().tolist(), strict=True)]
+        expected.append(math.sqrt(sum(squares) / 14))
+    assert_equal(metrics.rmse(mean, targets), torch.tensor(expected, dtype=D))
+    assert metrics.rmse(mean[0], targets).shape == ()
+
+
+@pytest.mark.parametrize("targets", [normals(7), normals(1, 1), normals(7, 2), normals(6, 1)])
+def test_rmse_refuses_targets_that_would_broadcast(targets):
+    with pytest.raises(ValueError, match=r"\[7, 1\]"):
+        metrics.rmse(normals(7, 1), targets)
+
+
+def test_entropy():
+    probabilities = normals(3, 5, 4).softmax(-1)
+    expected = [-sum(p * math.log(p) for p in row) for row in probabilities.reshape(15, 4).tolist()]
+    assert_equal(metrics.entropy(probabilities).flatten(), torch.tensor(expected, dtype=D))
+    certain = torch.eye(4, dtype=D)
+    assert_equal(metrics.entropy(certain), torch.zeros(4))
+    assert_equal(metrics.entropy(torch.full((4,), 0.25, dtype=D)), math.log(4))
+
+
+def calibration_error(probabilities, labels, bins):
+    """Bins (b/B, (b+1)/B] of the confidence, the first one closed, one point at a time."""
+    members = [[] for _ in range(bins)]
+    for row, label in zip(probabilities.tolist(), labels.tolist(), strict=True):
+        confidence = max(row)
+        for b in range(bins):
+            if b / bins < confidence <= (b + 1) / bins:
+                members[b].append((confidence, row.index(confidence) == label))
+    total = 0.0
+    for rows in members:
+        if rows:
+            confidence = sum(c for c, _ in rows) / len(rows)
+            accuracy = sum(hit for _, hit in rows) / len(rows)
+            total += len(rows) / len(labels) * abs(accuracy - confidence)
+    return total
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(points=st.integers(1, 60), classes=st.integers(2, 5), bins=st.integers(1, 20), seed=st.integers(0, 99))
+def test_calibration_error_against_a_loop(points, classes, bins, seed):
+    probabilities = (2 * normals(points, classes, seed=seed)).softmax(-1)
+    labels = torch.randint(classes, (points,), generator=seeded(seed))
+    actual = float(metrics.expected_calibration_error(probabilities, labels, bins))
+    assert actual == pytest.approx(calibration_error(probabilities, labels, bins), abs=1e-12)
+
+
+def test_calibration_error_at_the_edges_of_bins():
+    probabilities = torch.tensor([[0.5, 0.5], [0.75, 0.25], [1.0, 0.0], [0.0, 1.0]], dtype=D)
+    labels = torch.tensor([1, 0, 1, 1])
+    for bins in (2, 4, 20):
+        expected = calibration_error(probabilities, labels, bins)
+        actual = float(metrics.expected_calibration_error(probabilities, labels, bins))
+        assert actual == pytest.approx(expected, abs=1e-12)
+
+
+def test_calibration_error_of_perfect_and_of_worst_predictions():
+    certain = torch.eye(2, dtype=D)
+    assert metrics.expected_calibration_error(certain, torch.tensor([0, 1])) == 0
+    assert metrics.expected_calibration_error(certain, torch.tensor([1, 0])) == 1
+
+
+def prior_variances(x, widths, relu):
+    """V[F] = (width · E[input²] + 1) / (width + 1) under NealPrior with a bias; a ReLU halves E[F²]."""
+    square, variances = x.square().mean(), []
+    for width in widths:
+        variances.append((width * square + 1) / (width + 1))
+        square = variances[-1] / 2 if relu else variances[-1]
+    return torch.stack(variances)
+
+
+@pytest.mark.parametrize(("activation", "relu"), [(nn.ReLU, True), (None, False)])
+def test_layer_variances_of_the_prior(activation, relu):
+    net = gilib.models.mlp(1, (50, 50), 1, posterior=gilib.FromPrior(), activation=activation, dtype=D)
+    x, generator = normals(40, 1, seed=1), seeded(2)
+    repeated = [torch.stack(metrics.layer_variances(net.draw(50, generator=generator), x)) for _ in range(80)]
+    assert_mean(torch.stack(repeated), prior_variances(x, (1, 50, 50), relu))
+
+
+def test_the_toy_networks_prior_has_the_variances_that_the_book_states():
+    """1.00, 0.51 and 0.27 for x ~ N(0, 1): the first is exactly (E x² + 1) / 2."""
+    unit = torch.ones(1, dtype=D)  # E x² = 1
+    assert prior_variances(unit, (1, 50, 50), True).tolist() == pytest.approx([1.0, 0.51, 0.27], abs=0.005)
+    net = gilib.models.mlp(1, (50, 50), 1, posterior=gilib.FromPrior(), dtype=D)
+    generator = seeded(3)
+    repeated = []
+    for _ in range(60):
+        x = torch.randn(40, 1, generator=generator, dtype=D)
+        repeated.append(torch.stack(metrics.layer_variances(net.draw(50, generator=generator), x)))
+    assert_mean(torch.stack(repeated), torch.tensor([1.0, 26 / 51, (25 * 26 / 51 + 1) / 51], dtype=D))
+
+
+def test_layer_variances_by_brute_force_and_replica():
+    net = small_net(gilib.GlobalInducing(), replicas=(2,))
+    draw, x = net.draw(6, generator=seeded()), normals(4, 2)
+    actual = metrics.layer_variances(draw, x)
+    hidden = list(net.layers)
+    assert len(actual) == sum(layer.has_weights for layer in hidden) == 2
+    for values, variance in zip((draw.function.functions[0](x), draw(x)), actual, strict=True):
+        expected = np.var(values.detach().numpy(), axis=0, ddof=1).mean((-2, -1))
+        assert variance.shape == (2,)
+        assert_equal(variance.detach(), expected)
+
+
+def test_layer_variances_look_into_nested_layers():
+    """One entry for every weight layer, in blocks too."""
+    block = gilib.Residual([gilib.Linear(3, 3), nn.ReLU()])
+    layers = [gilib.Sequential([gilib.Linear(2, 3), nn.ReLU()]), block, gilib.Linear(3, 1)]
+    net = gilib.Network(normals(5, 2), layers, generator=seeded())
+    assert len(metrics.layer_variances(net.draw(4, generator=seeded()), normals(4, 2))) == 3
+
+
+def test_layer_variances_need_a_networks_draw():
+    with pytest.raises(TypeError, match="draw of a Network"):
+        metrics.layer_variances(gilib.Draw(torch.relu, torch.zeros(1)), normals(4, 2))
+
+
+@pytest.mark.parametrize("bins", [0, -1, 2.5])
+def test_bins_must_be_a_count(bins):
+    with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
+        metrics.expected_calibration_error(torch.eye(2), torch.tensor([0, 1]), bins)

@@ -1,0 +1,107 @@
+"""`gilib.models.mlp` builds what it says."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from tests.support import D, assert_equal, normals, seeded, with_ones
+
+
+def shorts(net):
+    return [layer.posterior_spec.short for layer in net.layers if layer.has_weights]
+
+
+def test_widths_and_nonlinearities():
+    net = gilib.models.mlp(2, (5, 4), 3, inducing_points=normals(6, 2))
+    described = [layer.describe() for layer in net.layers]
+    assert described == ["Linear(2 → 5)", "ReLU", "Linear(5 → 4)", "ReLU", "Linear(4 → 3)"]
+    assert net.output_shape == (3,) and net.input_shape == (2,)
+
+
+def test_no_hidden_layer_is_linear_regression_and_no_activation_a_deep_linear_network():
+    assert len(list(gilib.models.mlp(2, (), 1, inducing_points=normals(6, 2)).layers)) == 1
+    net = gilib.models.mlp(2, (4,), 1, inducing_points=normals(6, 2), activation=None)
+    draw = net.draw(3, generator=seeded())
+    first, second = (f.weights for f in draw.function.functions)
+    x = normals(5, 2)
+    assert_equal(draw(x), (with_ones(with_ones(x) @ first) @ second).detach())
+
+
+@pytest.mark.parametrize(
+    ("posterior", "expected"),
+    [
+        (None, ["gi"] * 3),
+        (gilib.Factorised(), ["fac"] * 3),
+        ((gilib.FromPrior(), gilib.GlobalInducing()), ["rand", "rand", "gi"]),
+        ([gilib.LocalInducing(), gilib.Factorised(), gilib.GlobalInducing()], ["li", "fac", "gi"]),
+    ],
+)
+def test_posteriors_by_layer(posterior, expected):
+    net = gilib.models.mlp(2, (5, 4), 3, posterior=posterior, inducing_points=normals(6, 2))
+    assert shorts(net) == expected
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_bias_counts_as_an_input(bias):
+    net = gilib.models.mlp(2, (5,), 3, inducing_points=normals(6, 2), bias=bias)
+    assert [layer.fan_in for layer in net.layers if layer.has_weights] == [2 + bias, 5 + bias]
+    assert net.noise_size == (2 + bias) * 5 + (5 + bias) * 3
+    outputs = net.draw(2)(torch.zeros(1, 2, dtype=D))
+    assert bool((outputs == 0).all()) != bias
+
+
+def test_starting_values_of_the_paper():
+    """App. O: log-precisions -4, 0 in the last layer; targets as the last pseudo-outputs; U_0 as given."""
+    points, targets = normals(6, 2), normals(6, 1, seed=1)
+    net = gilib.models.mlp(2, (5, 4), 1, inducing_points=points, pseudo_outputs=targets)
+    posteriors = [layer.posterior for layer in net.layers if layer.has_weights]
+    for posterior, start in zip(posteriors, (-4.0, -4.0, 0.0), strict=True):
+        assert_equal(posterior.log_precision.detach(), torch.full((6,), start))
+    assert torch.equal(posteriors[-1].pseudo_outputs, targets)
+    assert torch.equal(net.inducing_points, points)
+    assert not torch.equal(posteriors[0].pseudo_outputs[:, :1], targets)
+
+
+def test_the_networks_parameters_are_copies_of_what_was_given():
+    points, targets = normals(6, 2), normals(6, 1, seed=1)
+    net = gilib.models.mlp(2, (), 1, inducing_points=points, pseudo_outputs=targets)
+    kept = points.clone(), targets.clone()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(1.0)
+    assert torch.equal(points, kept[0]) and torch.equal(targets, kept[1])
+
+
+def test_factorised_starts_as_the_paper_says_and_as_the_reference_implementation_does():
+    for start, power in (("paper", 0.5), ("reference", 1.0)):
+        posterior = gilib.Factorised(variance_start=start)
+        layer = next(iter(gilib.models.mlp(8, (), 3, posterior=posterior, dtype=D).layers))
+        assert_equal(
+            layer.posterior.log_variance.exp().detach(), torch.full((9, 3), 1e-3 / 9**power, dtype=D)
+        )
+        assert_equal(3.0 * layer.posterior.mean.detach(), layer.posterior.scaled_mean.detach())
+
+
+def test_a_generator_makes_the_starting_values_reproducible():
+    def build(seed):
+        return gilib.models.mlp(2, (5,), 1, posterior=gilib.LocalInducing(), dtype=D, generator=seeded(seed))
+
+    state = torch.get_rng_state()
+    a, b, c = build(0), build(0), build(1)
+    assert torch.equal(state, torch.get_rng_state())
+    pairs = list(zip(a.parameters(), b.parameters(), c.parameters(), strict=True))
+    assert all(torch.equal(p, q) for p, q, _ in pairs) and not all(torch.equal(p, r) for p, _, r in pairs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+def test_dtype(dtype):
+    net = gilib.models.mlp(2, (5,), 1, inducing_points=normals(6, 2), dtype=dtype, activation=nn.Tanh)
+    assert {p.dtype for p in net.parameters()} == {dtype}
+    assert net.draw(2)(torch.zeros(3, 2, dtype=dtype)).dtype == dtype
+
+
+def test_inducing_points_are_a_parameter_only_where_a_layer_draws_from_them():
+    for posterior, wanted in ((gilib.GlobalInducing(), True), (gilib.Factorised(), False)):
+        net = gilib.models.mlp(2, (5,), 1, posterior=posterior, inducing_points=normals(6, 2))
+        assert (net.inducing_points is not None) == wanted

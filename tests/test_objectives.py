@@ -1,0 +1,130 @@
+"""Bounds from draws: scaling, reductions, tempering, and the relation of the two bounds."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gilib
+from tests.support import D, assert_equal, normals, seeded, small_net
+
+X, Y = normals(12, 2, seed=1), normals(12, 2, seed=2)
+LIKELIHOOD = gilib.Gaussian(0.4)
+NET = small_net(gilib.GlobalInducing())
+DRAW = NET.draw(5, generator=seeded(1))
+
+
+def elbo(draw=DRAW, x=X, y=Y, num_data=12, **settings):
+    return gilib.elbo(draw, LIKELIHOOD, x, y, num_data=num_data, **settings).detach()
+
+
+def test_elbo_by_hand():
+    squares = (DRAW(X) - Y).square().sum((-2, -1))
+    log_likelihood = -0.5 * squares / 0.4 - 12 * math.log(2 * math.pi * 0.4)  # 24 numbers, half a log each
+    expected = (log_likelihood + DRAW.log_pq).detach()
+    assert_equal(elbo(reduction="none"), expected)
+    assert_equal(elbo(), expected.mean())
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(order=st.permutations(range(12)), size=st.sampled_from([1, 2, 3, 4, 6, 12]))
+def test_minibatches_of_a_partition_average_to_the_full_batch(order, size):
+    """The estimate is unbiased: exactly so over the batches of one epoch, for the same functions."""
+    batches = torch.tensor(order).split(size)
+    average = torch.stack([elbo(x=X[index], y=Y[index]) for index in batches]).mean()
+    assert_equal(average, elbo())
+
+
+def test_reductions_and_units():
+    assert elbo(reduction="none").shape == (5,) and elbo().shape == ()
+    assert_equal(elbo(), elbo(reduction="none").mean())
+    assert_equal(elbo(per_point=True), elbo() / 12)
+    assert_equal(
+        elbo(x=X[:3], y=Y[:3], per_point=True, reduction="none") * 12,
+        elbo(x=X[:3], y=Y[:3], reduction="none"),
+    )
+
+
+def test_num_data_scales_the_likelihood_and_not_the_ratio():
+    ratio = DRAW.log_pq.detach().mean()
+    assert_equal(elbo(num_data=36) - ratio, 3 * (elbo() - ratio))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
+def test_tempering(weight):
+    likelihood_only = elbo(reduction="none") - DRAW.log_pq.detach()
+    expected = likelihood_only + weight * DRAW.log_pq.detach()
+    assert_equal(elbo(reduction="none", kl_weight=weight), expected)
+
+
+def test_iwbo_by_hand():
+    weights = elbo(reduction="none").exp()
+    assert_equal(gilib.iwbo(DRAW, LIKELIHOOD, X, Y).detach(), weights.mean().log())
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(samples=st.integers(1, 8), seed=st.integers(0, 1000))
+def test_iwbo_is_at_least_the_elbo_of_the_same_draws(samples, seed):
+    draw = NET.draw(samples, generator=seeded(seed))
+    tighter, bound = gilib.iwbo(draw, LIKELIHOOD, X, Y), gilib.elbo(draw, LIKELIHOOD, X, Y, num_data=12)
+    assert tighter >= bound - 1e-9
+    if samples == 1:
+        assert_equal(tighter.detach(), bound.detach())
+
+
+def test_iwbo_survives_weights_far_below_the_smallest_float():
+    likelihood = gilib.Gaussian(1e-6)
+    bound = gilib.iwbo(DRAW, likelihood, X, Y)
+    each = gilib.elbo(DRAW, likelihood, X, Y, num_data=12, reduction="none")
+    assert each.max() < -1e5
+    assert_equal(bound.detach(), (each.max() - math.log(5)).detach())
+
+
+def test_both_bounds_take_labels():
+    labels = torch.arange(12) % 2
+    each = gilib.elbo(DRAW, gilib.Categorical(), X, labels, num_data=12, reduction="none")
+    expected = DRAW(X).log_softmax(-1)[:, torch.arange(12), labels].sum(-1) + DRAW.log_pq
+    assert_equal(each.detach(), expected.detach())
+    assert_equal(
+        gilib.iwbo(DRAW, gilib.Categorical(), X, labels).detach(), expected.exp().mean().log().detach()
+    )
+
+
+def test_both_bounds_have_gradients():
+    for objective in (gilib.iwbo, lambda *a: gilib.elbo(*a, num_data=12)):
+        net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.4, learn=True)
+        objective(net.draw(3, generator=seeded()), likelihood, X, Y).backward()
+        assert all((p.grad != 0).any() for p in [*net.parameters(), *likelihood.parameters()])
+
+
+def test_num_data_is_required():
+    with pytest.raises(TypeError, match="num_data"):
+        gilib.elbo(DRAW, LIKELIHOOD, X, Y)
+
+
+@pytest.mark.parametrize("num_data", [0, -3, 12.0, True, None])
+def test_num_data_must_be_a_count(num_data):
+    with pytest.raises(ValueError, match="num_data must be an integer of at least 1"):
+        elbo(num_data=num_data)
+
+
+def test_num_data_below_the_batch():
+    with pytest.raises(
+        ValueError, match="num_data is the size of the whole training set: 11 is less.* batch of 12"
+    ):
+        elbo(num_data=11)
+
+
+def test_unknown_reduction():
+    with pytest.raises(ValueError, match="unknown reduction 'sum': choose one of 'mean', 'none'"):
+        elbo(reduction="sum")
+
+
+@pytest.mark.parametrize("y", [Y[:, 0], Y[:, :1], Y[:11], Y[:1], torch.zeros(2, dtype=D)])
+def test_targets_that_would_broadcast(y):
+    """Targets [N] or [N, 1] against outputs [S, N, 2] would broadcast to a wrong number without a word."""
+    for objective in (gilib.iwbo, lambda *a: gilib.elbo(*a, num_data=12)):
+        with pytest.raises(ValueError, match=r"targets must have shape \[12, 2\]"):
+            objective(DRAW, LIKELIHOOD, X, y)

@@ -1,0 +1,253 @@
+"""A model in one file: the same predictions to the last bit, no code run on loading, no half-written file."""
+
+import io
+import math
+import os
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.data import Normalisation
+from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+
+NORMALISATION = Normalisation.fit(5 + 2 * normals(20, 2), 3 * normals(20, 1, seed=1))
+
+
+def images():
+    layers = [nn.MaxPool2d(2), nn.Flatten(1), gilib.Linear(4, 3), nn.LeakyReLU(0.3), gilib.Linear(3, 2)]
+    return gilib.Network(normals(5, 1, 4, 4), layers), normals(6, 1, 4, 4, seed=1)
+
+
+def blocks():
+    inner = [gilib.Linear(3, 4), nn.Tanh(), gilib.Linear(4, 3, gilib.Factorised())]
+    layers = [gilib.Linear(2, 3), gilib.Residual(inner), gilib.Sequential([nn.ELU(0.5), gilib.Linear(3, 2)])]
+    return gilib.Network(normals(5, 2), layers), normals(6, 2, seed=1)
+
+
+def chained():
+    """A chain of torch's own modules as one pointwise layer."""
+    layers = [gilib.Linear(2, 3), nn.Sequential(nn.Tanh(), nn.Hardtanh(-0.5, 0.25)), gilib.Linear(3, 2)]
+    return gilib.Network(normals(5, 2), layers), normals(6, 2, seed=1)
+
+
+def replicas():
+    net = small_net(gilib.GlobalInducing(precision="per_output"), PRIORS["scale"], replicas=(2,))
+    return net, normals(6, 2, seed=1)
+
+
+def no_bias():
+    return small_net(gilib.GlobalInducing(precision="full"), bias=False), normals(6, 2, seed=1)
+
+
+def single_precision():
+    net = gilib.models.mlp(2, (3,), 2, inducing_points=normals(5, 2), dtype=torch.float32)
+    return net, normals(6, 2, seed=1).float()
+
+
+def two_axes():
+    net = small_net(gilib.LocalInducing(num_inducing=4), replicas=(2, 3))
+    return net, normals(6, 2, seed=1)
+
+
+def many_points():
+    """Local inducing points as many as the network was given."""
+    return small_net(gilib.LocalInducing(), points=7), normals(6, 2, seed=1)
+
+
+def from_prior():
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.FromPrior(), dtype=D)
+    return net, normals(6, 2, seed=1)
+
+
+MODELS = [images, blocks, chained, replicas, two_axes, no_bias, single_precision, many_points, from_prior]
+
+
+def predict(net, likelihood, x):
+    return gilib.predict(net, likelihood, x, 4, generator=seeded(5))
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_a_reload_predicts_to_the_last_bit(build, tmp_path):
+    net, x = build()
+    likelihood = gilib.Gaussian(0.07, learn=True, scale=10.0)
+    shaken(nn.ModuleList([net, likelihood]), 0.2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, normalisation, config = gilib.load(tmp_path / "model.pt")
+    first, second = predict(net, likelihood, x), predict(again, noise, x)
+    assert torch.equal(first.means, second.means) and torch.equal(first.sd, second.sd)
+    assert first.means.dtype == second.means.dtype
+    assert normalisation is None and config is None
+    assert again.config() == net.config() and noise.config() == likelihood.config()
+    state = net.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in again.state_dict().items())
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_every_posterior_and_prior(name, prior, tmp_path):
+    net, likelihood, x = small_net(POSTERIORS[name], PRIORS[prior]), gilib.Gaussian(0.07), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
+    specs = [
+        [(layer.posterior_spec, layer.prior_spec) for layer in n.layers if layer.has_weights]
+        for n in (net, again)
+    ]
+    assert specs[0] == specs[1]
+
+
+def test_a_trained_model_goes_on_training(tmp_path):
+    net, likelihood, x, y = (
+        small_net(gilib.GlobalInducing()),
+        gilib.Gaussian(0.1, learn=True),
+        normals(9, 2),
+        normals(9, 2),
+    )
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    runs = [
+        gilib.fit(*pair, x, y, steps=3, progress=False).elbo for pair in ((net, likelihood), (again, noise))
+    ]
+    assert torch.equal(*runs)
+
+
+def test_normalisation_config_and_classes_travel_along(tmp_path):
+    config = {"dataset": "toy", "split": 3, "rates": [1e-2, 1e-3], "nested": {"paper": True, "none": None}}
+    net, x = small_net(gilib.GlobalInducing()), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, gilib.Categorical(), normalisation=NORMALISATION, config=config)
+    again, likelihood, normalisation, notes = gilib.load(tmp_path / "model.pt")
+    assert isinstance(likelihood, gilib.Categorical) and notes == config
+    for name, value in NORMALISATION.state().items():
+        assert (
+            torch.equal(getattr(normalisation, name), value)
+            and value.dtype == getattr(normalisation, name).dtype
+        )
+    assert torch.equal(predict(net, likelihood, x).mean, predict(again, likelihood, x).mean)
+
+
+def test_notes_that_could_not_be_read_again_are_refused_before_writing(tmp_path):
+    path = tmp_path / "model.pt"
+    for value in (tmp_path, object(), math.sqrt):
+        with pytest.raises((TypeError, ValueError), match="config"):
+            gilib.save(path, *ordinary(), config={"nested": [value]})
+    assert not path.exists()
+
+
+def test_modules_of_ones_own_are_refused_before_writing(tmp_path):
+    class Square(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    net = gilib.Network(normals(5, 2), [gilib.Linear(2, 3), Square(), gilib.Linear(3, 1)])
+    with pytest.raises(ValueError, match="Square is not a module of torch.nn"):
+        gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.1))
+    assert not (tmp_path / "model.pt").exists()
+
+
+def ordinary():
+    return small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1)
+
+
+class Bomb:
+    """Runs code where a pickle is loaded carelessly."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def saved(path):
+    gilib.save(path, *ordinary())
+
+
+def pickled_bomb(path):
+    path.write_bytes(pickle.dumps({"format": Bomb(path.with_suffix(".exploded"))}, protocol=2))
+
+
+def zipped_bomb(path):
+    torch.save({"format": "gilib model 1", "network": Bomb(path.with_suffix(".exploded"))}, path)
+
+
+def truncated(path):
+    saved(path)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def edited(**changes):
+    def damage(path):
+        saved(path)
+        content = torch.load(path, weights_only=True)
+        for name, value in changes.items():
+            if value is None:
+                del content[name]
+            else:
+                content[name] = value
+        torch.save(content, path)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_text("hello"), "damaged or not a file of gilib"),
+        (lambda path: path.write_bytes(b""), "damaged or not a file of gilib"),
+        (truncated, "damaged or not a file of gilib"),
+        (pickled_bomb, "damaged or not a file of gilib"),
+        (zipped_bomb, "damaged or not a file of gilib"),
+        (lambda path: torch.save([1, 2], path), "holds None, wanted 'gilib model 1'"),
+        (
+            lambda path: torch.save({"format": "gilib model 9"}, path),
+            "holds 'gilib model 9', wanted 'gilib model 1'",
+        ),
+        (edited(network={"layers": [{"type": "Conv9"}]}), "does not describe a model"),
+        (edited(state={}), "does not describe a model"),
+        (edited(likelihood={"type": "Poisson"}), "unknown likelihood 'Poisson'"),
+        (edited(network=None), "does not describe a model"),
+        (edited(normalisation=None), "does not describe a model"),
+        (edited(normalisation={"x_mean": torch.zeros(1)}), "does not describe a model"),
+        (edited(config=None), "does not describe a model"),
+    ],
+)
+def test_other_files_are_refused(damage, message, tmp_path):
+    path = tmp_path / "model.pt"
+    damage(path)
+    with pytest.raises(gilib.CheckpointError, match=message):
+        gilib.load(path)
+    assert not path.with_suffix(".exploded").exists()
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        gilib.load(tmp_path / "nowhere.pt")
+
+
+def test_an_interrupted_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "model.pt"
+    saved(path)
+    content = path.read_bytes()
+
+    real = torch.save
+
+    def full_disk(content, stream):
+        if isinstance(stream, io.BytesIO):  # memory is not the disk
+            return real(content, stream)
+        stream.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        saved(path)
+    assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
+
+
+def test_save_makes_the_folder_and_replaces_the_file(tmp_path):
+    path = tmp_path / "a" / "b" / "model.pt"
+    saved(path)
+    gilib.save(path, *ordinary(), config={"second": True})
+    assert gilib.load(path)[3] == {"second": True} and list(path.parent.iterdir()) == [path]
