@@ -1,0 +1,67 @@
+"""Hands what nbval has executed on to the book, so that a chapter runs once for both.
+
+nbval runs a chapter's cells and compares the checked ones with the reference. When all cells of a chapter
+pass, their outputs go into the execution cache that the book build reads.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbval.kernel import RunningKernel
+from nbval.plugin import IPyNbCell, IPyNbFile
+
+import book_key
+import chapters
+
+SECONDS = pytest.StashKey[dict[int, float]]()
+
+
+def execute_with_history(kernel: RunningKernel, cell_input: str, allow_stdin: bool | None = None) -> str:
+    """As nbval's own, but with history, without which a trailing ``;`` does not hide a cell's value."""
+    return kernel.kc.execute(cell_input, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Create the cache before several processes write to it."""
+    RunningKernel.execute_cell_input = execute_with_history
+    if not hasattr(config, "workerinput"):
+        folder = book_key.cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        get_cache(str(folder)).db  # noqa: B018
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note each passed cell; after the last, keep the chapter's outputs if every cell passed."""
+    report = yield
+    if isinstance(item, IPyNbCell) and call.when == "call" and report.passed:
+        seconds = item.parent.stash.setdefault(SECONDS, {})
+        seconds[item.cell_num] = call.duration
+        item.cell.outputs = item.test_outputs
+        if len(seconds) == len(chapters.code(item.parent.nb)):
+            keep(item.parent, sum(seconds.values()))
+    return report
+
+
+def keep(executed: IPyNbFile, seconds: float) -> None:
+    """Store the outputs of a chapter as the book build would have."""
+    found = {chapters.reference(path): path for path in chapters.chapters()}
+    chapter = found[Path(executed.path)]
+    notebook = chapters.read(chapter)
+    for number, (cell, done) in enumerate(
+        zip(chapters.code(notebook), chapters.code(executed.nb), strict=True)
+    ):
+        if cell.source != done.source:
+            return
+        cell.outputs = done.outputs
+        cell.execution_count = number + 1
+    notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+    bundle = CacheBundleIn(notebook, str(chapter), data={"execution_seconds": seconds})
+    get_cache(str(book_key.cache_folder())).cache_notebook_bundle(
+        bundle, check_validity=False, overwrite=True
+    )

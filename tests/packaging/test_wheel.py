@@ -1,0 +1,114 @@
+"""The wheel, installed where nothing of this tree is: it holds its data and needs only what it declares.
+
+The clean environment is a fresh ``venv`` into which the files of gilib's declared requirements, and of
+theirs, are linked from the present environment: a requirement that is not declared is not there. That takes
+seconds where downloading PyTorch again would take minutes.
+"""
+
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def closure(requirements: list[str]) -> dict[str, Distribution]:
+    """The installed distributions that these requirements need, and those that they need."""
+    found: dict[str, Distribution] = {}
+    queue = [Requirement(text) for text in requirements]
+    while queue:
+        wanted = queue.pop()
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            installed = distribution(wanted.name)
+        except PackageNotFoundError:
+            continue
+        assert wanted.specifier.contains(installed.version, prereleases=True), (
+            f"{wanted} against {installed.version}"
+        )
+        if installed.name not in found:
+            found[installed.name] = installed
+            queue += [Requirement(text) for text in installed.requires or []]
+    return found
+
+
+def link(installed: Distribution, folder: Path) -> None:
+    """Link the top of everything that a distribution has put beside its metadata."""
+    tops = {file.parts[0] for file in installed.files or []} - {"..", "__pycache__"}
+    for top in tops:
+        source, target = Path(str(installed.locate_file(top))), folder / top
+        if source.exists() and not target.exists():
+            target.symlink_to(source)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="session")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder / "venv", symlinks=True)
+    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    declared = distribution("gilib").requires or []
+    for installed in closure([text for text in declared if "extra ==" not in text]).values():
+        link(installed, packages)
+    path = folder / "venv" / "bin" / "python"
+    run(
+        sys.executable, "-m", "pip", "--python", path, "install", "--no-deps", "--no-index", wheel, cwd=folder
+    )
+    run(sys.executable, "-m", "pip", "--python", path, "check", cwd=folder)
+    return path
+
+
+def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"gilib", f"gilib-{version()}.dist-info"}
+    shipped = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gilib").rglob("*") if path.is_file()}
+    shipped = {name for name in shipped if "__pycache__" not in name}
+    assert shipped <= set(names), f"missing from the wheel: {sorted(shipped - set(names))}"
+    assert "gilib/py.typed" in names
+
+
+def test_wheel_imports_outside_the_tree(python: Path, tmp_path: Path) -> None:
+    code = "import gilib; print(gilib.__version__, gilib.__file__)"
+    printed, place = run(python, "-c", code, cwd=tmp_path).split()
+    assert printed == version()
+    assert ROOT not in Path(place).parents
+
+
+def test_shipped_data_load(python: Path, tmp_path: Path) -> None:
+    names = ("boston", "concrete", "energy", "wine", "yacht")
+    code = f"import gilib; print([gilib.data.load_uci(name).x.shape[0] for name in {names}])"
+    assert run(python, "-c", code, cwd=tmp_path).strip() == "[506, 1030, 768, 1599, 308]"
+
+
+def test_quickstart_runs_from_the_wheel(python: Path, tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    run(python, "-c", block, cwd=tmp_path)
+
+
+def version() -> str:
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "gilib" / "__init__.py").read_text(), flags=re.M)
+    assert found is not None
+    return found.group(1)

@@ -1,0 +1,65 @@
+"""The built book, served on 127.0.0.1, and a browser with the network cut off."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+import browser as browsers
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "_build" / "html"
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+
+def pages() -> list[str]:
+    """Paths of the book's own pages, below the site."""
+    return sorted(path.relative_to(SITE).as_posix() for path in (SITE / "book").rglob("*.html"))
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves without writing a line per request."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    if not (SITE / "index.html").is_file():
+        pytest.fail("the book is not built: run `make book` first")
+    return SITE
+
+
+@pytest.fixture(scope="session")
+def address(site: Path) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = browsers.find()
+    if path is None:
+        pytest.fail(f"no browser on PATH (wanted one of {', '.join(browsers.NAMES)}); `make test` says more")
+    with sync_playwright() as play:
+        instance = play.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield instance
+        instance.close()

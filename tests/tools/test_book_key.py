@@ -1,0 +1,61 @@
+"""The execution cache of the book follows whatever a chapter computes from."""
+
+from pathlib import Path
+
+import pytest
+
+import book_key
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in {
+        "gilib/a.py": "1",
+        "gilib/deep/b.py": "2",
+        "results/r.jsonl": "{}",
+        "constraints.txt": "torch",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["gilib/a.py", "gilib/deep/b.py", "results/r.jsonl", "constraints.txt"])
+def test_key_changes_with_any_source(tree: Path, name: str) -> None:
+    before = book_key.book_key(tree)
+    (tree / name).write_text((tree / name).read_text() + " ")
+    assert book_key.book_key(tree) != before
+
+
+def test_key_changes_when_a_file_comes_goes_or_moves(tree: Path) -> None:
+    keys = [book_key.book_key(tree)]
+    (tree / "gilib" / "c.py").write_text("3")
+    keys.append(book_key.book_key(tree))
+    (tree / "gilib" / "c.py").rename(tree / "gilib" / "d.py")
+    keys.append(book_key.book_key(tree))
+    (tree / "gilib" / "a.py").unlink()
+    keys.append(book_key.book_key(tree))
+    assert len(set(keys)) == len(keys)
+
+
+def test_text_cannot_move_between_files_unseen(tree: Path) -> None:
+    before = book_key.book_key(tree)
+    (tree / "gilib" / "a.py").write_text("")
+    (tree / "gilib" / "deep" / "b.py").write_text("12")
+    assert book_key.book_key(tree) != before
+
+
+def test_key_ignores_compiled_files_and_everything_else(tree: Path) -> None:
+    before = book_key.book_key(tree)
+    (tree / "gilib" / "__pycache__").mkdir()
+    (tree / "gilib" / "__pycache__" / "a.pyc").write_text("compiled")
+    (tree / "README.md").write_text("read me")
+    assert book_key.book_key(tree) == before
+    assert book_key.cache_folder(tree).name == f".jupyter_cache-{before}"
+
+
+def test_book_uses_the_keyed_folder() -> None:
+    """The extension that sets the folder is the one the configuration loads."""
+    root = book_key.ROOT
+    assert "- gilib_book" in (root / "_config.yml").read_text()
+    assert "config.nb_execution_cache_path = str(cache)" in (root / "tools" / "gilib_book.py").read_text()

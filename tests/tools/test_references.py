@@ -1,0 +1,68 @@
+"""What a reference notebook keeps, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode, v4
+
+import chapters
+import references
+
+KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+TAGGED = {"tags": [chapters.CHECKED]}
+
+
+def executed(*outputs: NotebookNode, metadata: dict[str, list[str]] = TAGGED) -> NotebookNode:
+    cell = v4.new_code_cell("code", outputs=list(outputs), execution_count=7, metadata=metadata)
+    return v4.new_notebook(cells=[v4.new_markdown_cell("prose"), cell], metadata=KERNEL)
+
+
+def printed(text: str, name: str = "stdout") -> NotebookNode:
+    return v4.new_output("stream", name=name, text=text)
+
+
+FIGURE = v4.new_output("display_data", data={"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})
+
+
+def test_checked_cell_keeps_its_text_and_its_count() -> None:
+    (cell,) = references.strip(executed(printed("1.0\n"), printed("2.0\n")), "chapter").cells
+    assert [output.text for output in cell.outputs] == ["1.0\n2.0\n"]
+    assert cell.execution_count == 7
+
+
+def test_other_cells_keep_nothing() -> None:
+    (cell,) = references.strip(executed(printed("0.1 s\n"), FIGURE, metadata={}), "chapter").cells
+    assert cell.outputs == []
+    assert cell.execution_count is None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (
+            (printed("1"), FIGURE),
+            "chapter: .* may print text and nothing else, and this one also shows image/png",
+        ),
+        ((printed("bar", "stderr"),), "also shows stderr"),
+        ((), "chapter: a cell tagged nbval-check-output prints nothing"),
+        ((printed("\n"),), "prints nothing"),
+    ],
+)
+def test_a_checked_cell_that_cannot_be_compared_is_refused(
+    outputs: tuple[NotebookNode, ...], message: str
+) -> None:
+    with pytest.raises(SystemExit, match=message):
+        references.strip(executed(*outputs), "chapter")
+
+
+def test_equal_notebooks_are_equal_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        chapters.write(references.strip(executed(printed("1")), "chapter"), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_chapter_without_kernel_is_named(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```{code-cell} ipython3\n1 + 1\n```\n")
+    with pytest.raises(ValueError, match="page.md has code cells but no kernelspec in its front matter"):
+        chapters.read(page)

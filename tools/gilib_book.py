@@ -1,0 +1,154 @@
+"""The book's Sphinx extension: execution cache by library, offline link inventories, API pages by room."""
+
+import importlib
+import inspect
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.util.docutils import SphinxDirective
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing import BracketStyle
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
+
+import book_key
+import docstrings
+import inventories
+
+
+def _round() -> BracketStyle:
+    return BracketStyle(left="(", right=")")
+
+
+@dataclass
+class RoundBrackets(AuthorYearReferenceStyle):
+    """Citations as "Ober and Aitchison (2021)" and "(Ober and Aitchison, 2021)"."""
+
+    bracket_parenthetical: BracketStyle = field(default_factory=_round)
+    bracket_textual: BracketStyle = field(default_factory=_round)
+
+
+def configure(app: Sphinx, config: Config) -> None:
+    """Choose the present library's cache folder, drop the oldest others, link to local inventories."""
+    root = Path(app.srcdir)
+    cache = book_key.cache_folder(root)
+    cache.mkdir(parents=True, exist_ok=True)
+    cache.touch()
+    caches = sorted(cache.parent.glob(".jupyter_cache-*"), key=lambda folder: folder.stat().st_mtime)
+    for old in caches[: -book_key.KEPT_CACHES]:
+        shutil.rmtree(old)
+    config.nb_execution_cache_path = str(cache)
+    config.intersphinx_mapping = inventories.write(
+        root / "book" / "inventories" / "names.txt", root / "_build" / "inventories"
+    )
+
+
+BY_NAME = ("plots", "experiments", "baselines")  # rooms that `import gilib` does not open
+
+
+def rooms(package: ModuleType) -> dict[str, list[str]]:
+    """The modules right below the package with the public names of each: ``__all__``, or what it defines."""
+    for name in BY_NAME:
+        importlib.import_module(f"{package.__name__}.{name}")
+    modules = {name: value for name, value in vars(package).items() if inspect.ismodule(value)}
+    public = {name: getattr(module, "__all__", None) for name, module in modules.items()}
+    for name in {*package.__all__, *BY_NAME} & set(modules):
+        if public[name] is None:
+            defined = [key for key, value in vars(modules[name]).items() if _made_in(value, modules[name])]
+            public[name] = [key for key in defined if not key.startswith("_")]
+    return {name: names for name, names in public.items() if names}
+
+
+def _made_in(value: Any, module: ModuleType) -> bool:
+    return getattr(value, "__module__", None) == module.__name__ and hasattr(value, "__qualname__")
+
+
+def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
+    """Every public name once: ``{documented name: (room, object)}``."""
+    found: dict[str, tuple[str, Any]] = {}
+    for name in package.__all__:
+        value = getattr(package, name)
+        if not inspect.ismodule(value) and not name.startswith("__"):
+            room = getattr(value, "__module__", package.__name__).removeprefix(package.__name__ + ".")
+            found[f"{package.__name__}.{name}"] = (room.split(".")[0], value)
+    known = {id(value) for _, value in found.values()}
+    for room, names in rooms(package).items():
+        for name in names:
+            value = getattr(getattr(package, room), name)
+            if id(value) not in known and not inspect.ismodule(value):
+                found[f"{package.__name__}.{room}.{name}"] = (room, value)
+    return found
+
+
+def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Before napoleon reads the sections."""
+    lines[:] = docstrings.tidy(lines)
+
+
+def entry(name: str, value: Any) -> list[str]:
+    """The autodoc directive of one public name."""
+    if inspect.isclass(value):
+        inherits = value.__bases__ != (object,)
+        return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, ""]
+    return [f".. autofunction:: {name}" if inspect.isroutine(value) else f".. autodata:: {name}", ""]
+
+
+def leave_internal_names(
+    app: Sphinx, env: Any, node: nodes.Element, content: nodes.Element
+) -> nodes.Element | None:
+    """Show a type of gilib that exists but is not public as text; all else unresolved stays an error."""
+    target = node.get("reftarget", "")
+    parts = target.split(".")
+    if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] != "gilib"):
+        return None
+    if len(parts) == 1:  # a type alias, written in an annotation by its bare name
+        modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "gilib"]
+        return content if any(hasattr(module, target) for module in modules) else None
+    classes = [value for _, value in public_names(_gilib()).values() if inspect.isclass(value)]
+    public = {f"{value.__module__}.{value.__qualname__}" for value in classes}
+    try:
+        value = getattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
+    except (ImportError, AttributeError):
+        return None
+    return content if inspect.isclass(value) and target not in public else None
+
+
+def _gilib() -> ModuleType:
+    return importlib.import_module("gilib")
+
+
+class Room(SphinxDirective):
+    """``{gilib-room} posteriors`` shows every public name defined in ``gilib.posteriors``."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        room = self.arguments[0]
+        names = public_names(_gilib())
+        lines = [
+            line for name, (place, value) in names.items() if place == room for line in entry(name, value)
+        ]
+        if not lines:
+            raise self.error(
+                f"gilib exports nothing from {room!r}; known: {sorted({r for r, _ in names.values()})}"
+            )
+        source = StringList(["````{eval-rst}", *lines, "````"], source=f"gilib-room {room}")
+        container = nodes.container(classes=["gilib-room"])
+        self.state.nested_parse(source, self.content_offset, container)
+        return container.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
+    app.connect("config-inited", configure, priority=400)
+    app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
+    app.connect("missing-reference", leave_internal_names)
+    app.add_directive("gilib-room", Room)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,99 @@
+"""Runs the project's checks one after another and times each: ``python tools/stages.py [STAGE ...]``.
+
+A stage that fails does not hide the others; one that needs the built book is not run where there is none.
+The exit code is zero only when every stage asked for has passed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import browser
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "_build" / "html"
+READ = ROOT / "_build" / ".doctrees"  # with it, a chapter that failed would pass unread in the next build
+PYTHON = [sys.executable]
+PYTEST = [*PYTHON, "-m", "pytest", "-q"]
+BOOK = [str(Path(sys.executable).parent / "jupyter-book"), "build", "-W", "-n", "--keep-going", "."]
+NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
+IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Commands that must all succeed; ``needs_book`` when they read the built site."""
+
+    commands: tuple[list[str], ...]
+    needs_book: bool = False
+    needs_browser: bool = False
+
+
+STAGES = {
+    "lint": Stage(
+        (
+            [*PYTHON, "-m", "ruff", "check", "."],
+            [*PYTHON, "-m", "ruff", "format", "--check", "."],
+            [*PYTHON, "-m", "mypy"],
+            [*PYTHON, "-m", "mypy", "tools"],
+        )
+    ),
+    "unit": Stage(([*PYTEST, *IN_PARALLEL],)),
+    "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],)),
+    "book": Stage((BOOK,)),
+    "links": Stage(([*PYTEST, "tests/site/test_links.py"],), needs_book=True),
+    "wheel": Stage(([*PYTEST, "tests/packaging"],)),
+    "site": Stage(([*PYTEST, *IN_PARALLEL, "tests/site"],), needs_book=True, needs_browser=True),
+}
+ALL = tuple(STAGES)
+
+
+def environment() -> dict[str, str]:
+    """One thread a process: several processes share the cores, and results do not depend on their number."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {**os.environ, **threads, "PATH": path, "PYTHONHASHSEED": "0"}
+
+
+def run(name: str, stage: Stage) -> bool:
+    """Whether every command of the stage succeeded; all of them run."""
+    print(f"\n=== {name}", flush=True)
+    if stage.needs_browser and (problem := browser.ensure()):
+        print(problem, file=sys.stderr, flush=True)
+        return False
+    if name == "book":
+        for folder in (SITE, READ):
+            shutil.rmtree(folder, ignore_errors=True)
+    passed = True
+    for command in stage.commands:
+        print("+", Path(command[0]).name, *command[1:], flush=True)
+        passed &= subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode == 0
+    return passed
+
+
+def main(names: list[str]) -> int:
+    """Run the stages in their order, print a table, return an exit code."""
+    unknown = set(names) - set(STAGES)
+    if unknown:
+        raise SystemExit(f"no stage {', '.join(sorted(unknown))}; choose from {', '.join(ALL)}")
+    rows: list[tuple[str, str, float]] = []
+    for name in [name for name in ALL if name in (names or ALL)]:
+        start = time.perf_counter()
+        if STAGES[name].needs_book and not (SITE / "index.html").is_file():
+            result = "NOT RUN (no book: `make book` first)"
+        else:
+            result = "passed" if run(name, STAGES[name]) else "FAILED"
+        rows.append((name, result, time.perf_counter() - start))
+    print("\n" + "\n".join(f"{name:<10} {seconds:7.1f} s  {result}" for name, result, seconds in rows))
+    print(f"{'total':<10} {sum(row[2] for row in rows):7.1f} s")
+    if ("book", "passed") in [row[:2] for row in rows]:
+        print(f"The book: {SITE / 'index.html'}")
+    return 0 if all(row[1] == "passed" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
