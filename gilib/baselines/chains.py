@@ -33,9 +33,9 @@ class HMCSettings:
     0.89 after it. In scaled coordinates it is 0.999 and 0.99: steps smaller than one would tune them to.
 
     The paper starts from standard normals. As weights these are √I prior standard deviations out, and the log
-    joint begins between -10⁵ and -10⁷ nats: of 64 chains, 23 had accepted nothing after 300 proposals. Such a
-    chain shows nothing of the posterior, so the default starts from a draw of the prior; what the chains
-    converge to does not depend on it.
+    joint begins between -10⁵ and -10⁷ nats: 15 of 64 chains accepted none of their first 1000 proposals. Such a
+    chain shows nothing of the posterior, so the default starts from a draw of the prior, from which all 64 moved;
+    what the chains converge to does not depend on it.
 
     Args:
         burn_in: states of each chain that are thrown away; 0 for none.
@@ -85,7 +85,10 @@ class HMCSettings:
 
     @classmethod
     def tuned(cls, **changes: Any) -> HMCSettings:
-        """Longer trajectories in scaled coordinates: kept states of the toy problem are all but independent.
+        """Longer trajectories in scaled coordinates, for twice the time: kept states are all but independent.
+
+        On `gilib.data.toy(seed=0)` 4000 kept states are worth at least 3300 independent ones everywhere in [-2, 2], in
+        place of 670 with the paper's settings; acceptance 0.75, R-hat at most 1.002 in place of 1.01.
 
         >>> HMCSettings.tuned(seed=1).coordinates
         'scaled'
