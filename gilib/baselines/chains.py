@@ -32,10 +32,10 @@ class HMCSettings:
     are taken. On `gilib.data.toy(seed=0)`, they fit the weights themselves: acceptance 0.99 in burn-in and
     0.89 after it. In scaled coordinates it is 0.999 and 0.99: steps smaller than one would tune them to.
 
-    The paper starts from standard normals. As weights these are √I prior standard deviations out, and the log
-    joint begins between -10⁵ and -10⁷ nats: 15 of 64 chains accepted none of their first 1000 proposals. Such a
-    chain shows nothing of the posterior, so the default starts from a draw of the prior, from which all 64 moved;
-    what the chains converge to does not depend on it.
+    The paper starts from standard normals. As weights these are √I prior standard deviations out, and the
+    log joint begins between -10⁵ and -10⁷ nats: 15 of 64 chains accepted none of 1000 proposals. Such a chain
+    shows nothing of the posterior, so the default starts from a draw of the prior, from which all 64 moved;
+    what chains converge to does not depend on it.
 
     Args:
         burn_in: states of each chain that are thrown away; 0 for none.
@@ -87,8 +87,8 @@ class HMCSettings:
     def tuned(cls, **changes: Any) -> HMCSettings:
         """Longer trajectories in scaled coordinates, for twice the time: kept states are all but independent.
 
-        On `gilib.data.toy(seed=0)` 4000 kept states are worth at least 3300 independent ones everywhere in [-2, 2], in
-        place of 670 with the paper's settings; acceptance 0.75, R-hat at most 1.002 in place of 1.01.
+        On `gilib.data.toy(seed=0)` 4000 kept states are worth at least 3300 independent ones anywhere in
+        [-2, 2], against some 700 with the paper's; acceptance 0.75, R-hat at most 1.002 against 1.01.
 
         >>> HMCSettings.tuned(seed=1).coordinates
         'scaled'

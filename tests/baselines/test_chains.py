@@ -1,0 +1,230 @@
+"""Chains made by hand: drawing, predicting, thinning, files, summaries. No sampler is run."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+import torch
+
+import gilib
+from gilib.baselines import Chains, HMCSettings, effective_sample_size, optional, split_r_hat
+from gilib.data import toy
+
+GRID = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[:, None]
+
+
+@pytest.fixture
+def chains():
+    """Two chains of twelve independent states of a network 1 → 4 → 2."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 12, 2, 4), (2, 12, 5, 2)
+    return Chains(
+        weights=tuple(torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes),
+        log_joint=torch.randn(2, 12, generator=generator, dtype=torch.float64),
+        acceptance=torch.tensor([0.9, 0.8], dtype=torch.float64),
+        acceptance_burn_in=torch.full((2,), torch.nan, dtype=torch.float64),
+        noise_variance=0.25,
+        seconds=1.5,
+        settings=HMCSettings(burn_in=0, samples=24, thin=2, chains=2),
+    )
+
+
+def functions(chains, x):
+    hidden = (x @ chains.weights[0][..., :1, :] + chains.weights[0][..., 1:, :]).clamp(min=0.0)
+    return hidden @ chains.weights[1][..., :4, :] + chains.weights[1][..., 4:, :]
+
+
+def test_a_draw_is_all_states_in_order(chains):
+    draw = chains.draw()
+    assert isinstance(draw, gilib.Draw)
+    torch.testing.assert_close(draw(GRID), functions(chains, GRID).flatten(0, 1), rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(chains.evaluate(GRID), functions(chains, GRID), rtol=1e-14, atol=1e-14)
+
+
+def test_some_states_are_chosen_without_repetition(chains):
+    generator = torch.Generator().manual_seed(1)
+    values = chains.draw(24, generator)(GRID)[:, 0, 0]
+    everything = functions(chains, GRID)[..., 0, 0].flatten()
+    assert not torch.equal(values, everything)
+    torch.testing.assert_close(values.sort().values, everything.sort().values, rtol=1e-14, atol=1e-14)
+    repeated = chains.draw(5, torch.Generator().manual_seed(1))(GRID)[:, 0, 0]
+    torch.testing.assert_close(repeated, values[:5], rtol=1e-14, atol=1e-14)
+
+
+def test_log_pq_is_undefined_and_so_is_every_bound(chains):
+    draw = chains.draw(7)
+    assert draw.log_pq.shape == (7,) and draw.log_pq.isnan().all()
+    targets = torch.zeros(6, 2, dtype=torch.float64)
+    assert gilib.elbo(draw, gilib.Gaussian(0.25), GRID, targets, num_data=6).isnan()
+    assert gilib.iwbo(draw, gilib.Gaussian(0.25), GRID, targets).isnan()
+
+
+def test_more_states_than_there_are_cannot_be_drawn(chains):
+    with pytest.raises(ValueError, match="keep 24 states, got num_samples=25"):
+        chains.draw(25)
+    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):
+        chains.draw(0)
+
+
+def test_layer_variances_take_the_draw(chains):
+    variances = gilib.metrics.layer_variances(chains.draw(), GRID)
+    expected = functions(chains, GRID).flatten(0, 1).var(0).mean()
+    torch.testing.assert_close(variances[-1], expected, rtol=1e-12, atol=0.0)
+
+
+def test_predictions_are_mixtures_over_all_states(chains):
+    prediction, values = chains.predict(GRID), functions(chains, GRID).flatten(0, 1)
+    torch.testing.assert_close(prediction.mean, values.mean(0))
+    torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + 0.25).sqrt())
+
+
+def test_predictions_return_to_original_units(chains):
+    normalisation = gilib.data.Normalisation.fit(
+        toy().x_raw, toy().y_raw.repeat(1, 2) * torch.tensor([1.0, 5.0])
+    )
+    prediction = chains.predict(normalisation.invert_x(GRID), normalisation)
+    values = normalisation.invert_y(functions(chains, GRID).flatten(0, 1))
+    torch.testing.assert_close(prediction.mean, values.mean(0))
+    noise = 0.25 * normalisation.y_std.square()
+    torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + noise).sqrt())
+
+
+def test_inputs_of_another_precision_are_refused(chains):
+    with pytest.raises(ValueError, match="x has dtype torch.float32"):
+        chains.evaluate(GRID.float())
+
+
+def test_thinning_keeps_every_third_state(chains):
+    thinned = chains.thinned(3)
+    torch.testing.assert_close(thinned.log_joint, chains.log_joint[:, 2::3], rtol=0.0, atol=0.0)
+    torch.testing.assert_close(thinned.evaluate(GRID), functions(chains, GRID)[:, 2::3])
+    assert thinned.settings.kept == thinned.log_joint.shape[1] == 4
+    assert chains.thinned(5).settings.kept == chains.thinned(5).log_joint.shape[1] == 2
+    with pytest.raises(ValueError, match="thinning by 13 leaves none"):
+        chains.thinned(13)
+
+
+def test_a_file_gives_the_same_chains_back(chains, tmp_path):
+    path = tmp_path / "chains.pt"
+    chains.save(path)
+    loaded = Chains.load(path)
+    assert torch.equal(loaded.draw()(GRID), chains.draw()(GRID))
+    assert torch.equal(loaded.log_joint, chains.log_joint) and torch.equal(
+        loaded.acceptance, chains.acceptance
+    )
+    assert loaded.acceptance_burn_in.isnan().all()
+    assert (loaded.settings, loaded.seconds, loaded.noise_variance) == (chains.settings, 1.5, 0.25)
+
+
+def test_a_thinned_file_is_small(chains, tmp_path):
+    chains.save(tmp_path / "all.pt")
+    chains.thinned(12).save(tmp_path / "thinned.pt")
+    saved = (tmp_path / "all.pt").stat().st_size - (tmp_path / "thinned.pt").stat().st_size
+    assert saved > 2 * 11 * (2 * 4 + 5 * 2 + 1) * 8 * 0.9  # storage of what was thinned away, headers aside
+
+
+def test_other_files_are_refused(chains, tmp_path):
+    gilib.persistence.write(tmp_path / "other.pt", {"format": "something else"})
+    with pytest.raises(gilib.CheckpointError, match="holds 'something else', wanted 'gilib chains 1'"):
+        Chains.load(tmp_path / "other.pt")
+    settings = asdict(chains.settings) | {"kernel": "unknown"}
+    gilib.persistence.write(tmp_path / "newer.pt", {"format": "gilib chains 1", "settings": settings})
+    with pytest.raises(gilib.CheckpointError, match="does not describe chains .*kernel"):
+        Chains.load(tmp_path / "newer.pt")
+
+
+def test_a_summary_is_plain_and_true(chains):
+    pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
+    summary = json.loads(json.dumps(chains.summary(GRID, quantiles=(0.1, 0.5), states=10), allow_nan=False))
+    prediction = chains.predict(GRID)
+    for name, expected in (
+        ("mean", prediction.mean),
+        ("sd", prediction.sd),
+        ("function_sd", prediction.function_sd),
+    ):
+        torch.testing.assert_close(
+            torch.tensor(summary[name]).double(), expected.flatten(), rtol=1e-5, atol=1e-9
+        )
+    found = torch.tensor(summary["quantiles"]["0.1"]).double()
+    torch.testing.assert_close(found, prediction.quantile(0.1).flatten(), rtol=1e-5, atol=1e-9)
+    assert summary["log_joint"] == pytest.approx(chains.log_joint.flatten()[::3].tolist(), rel=1e-5)
+    assert summary["settings"]["samples"] == 24 and summary["acceptance_burn_in"] is None
+    assert summary["diagnostics"]["draws"] == 24 and len(summary["diagnostics"]["r_hat"]) == 12
+
+
+def test_r_hat_sees_chains_that_disagree():
+    pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(4, 1000, 2, generator=generator, dtype=torch.float64)
+    values[0, :, 1] += 3.0
+    r_hat = split_r_hat(values)
+    halves = values.unflatten(1, (2, 500)).flatten(0, 1)  # [8, 500, 2]
+    within = halves.var(1).mean(0)
+    expected = ((within * 499 / 500 + halves.mean(1).var(0)) / within).sqrt()
+    torch.testing.assert_close(r_hat, expected, rtol=1e-12, atol=0.0)
+    assert r_hat[0] < 1.01 and r_hat[1] > 1.5
+
+
+def test_effective_sizes_of_an_autoregression_match_theory():
+    """x' = ρ x + noise is worth (1 - ρ)/(1 + ρ) draws per state; good to 15 % at this length."""
+    pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4, 10_000, generator=generator, dtype=torch.float64)
+    values, state = [], noise[:, 0]
+    for step in noise.unbind(1):
+        state = 0.8 * state + 0.6 * step
+        values.append(state)
+    effective = float(effective_sample_size(torch.stack(values, 1)))
+    assert effective == pytest.approx(40_000 * 0.2 / 1.8, rel=0.15)
+
+
+def test_short_chains_have_no_diagnostics(chains):
+    for diagnostic in (split_r_hat, effective_sample_size):
+        with pytest.raises(ValueError, match=r"at least 4 of them kept, got \[2, 2\]"):
+            diagnostic(chains.thinned(6).log_joint)
+
+
+def test_a_missing_extra_is_named(chains, monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(optional, "import_module", missing)
+    with pytest.raises(ImportError, match=r"numpyro is needed .* pip install 'gilib\[hmc\]'"):
+        chains.diagnostics(GRID)
+    with pytest.raises(ImportError, match=r"jax is needed .* pip install 'gilib\[hmc\]'"):
+        gilib.baselines.hmc((1, 1), torch.zeros(2, 1), torch.zeros(2, 1), 1.0)
+    assert chains.draw(3)(GRID).shape == (3, 6, 2)
+
+
+def test_importing_the_baselines_imports_no_jax():
+    code = "import sys, gilib.baselines; sys.exit(any(name in sys.modules for name in ('jax', 'numpyro')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"burn_in": -1}, "burn_in must be an integer of at least 0, got -1"),
+        ({"samples": 5}, "samples must be an integer of at least 10, got 5"),
+        ({"thin": 0}, "thin must be an integer of at least 1"),
+        ({"leapfrog_steps": 2.0}, "leapfrog_steps must be an integer"),
+        ({"step_size_burn_in": 0.0}, "step_size_burn_in must be a positive finite number"),
+        ({"step_size": float("nan")}, "step_size must be a positive finite number"),
+        ({"chains": True}, "chains must be an integer of at least 1, got True"),
+        ({"seed": -3}, "seed must be an integer of at least 0"),
+        ({"coordinates": "log"}, "unknown coordinates 'log': choose one of 'weights', 'scaled'"),
+        ({"start": "zero"}, "unknown start 'zero'"),
+    ],
+)
+def test_settings_are_checked(change, message):
+    with pytest.raises(ValueError, match=message):
+        HMCSettings(**change)
+
+
+def test_settings_default_to_the_paper():
+    paper = HMCSettings()
+    assert (paper.burn_in, paper.samples, paper.thin, paper.leapfrog_steps) == (10_000, 10_000, 10, 20)
+    assert (paper.step_size_burn_in, paper.step_size) == (0.0007, 0.003)
+    assert HMCSettings.tuned(chains=2).chains == 2

@@ -1,0 +1,212 @@
+"""Hamiltonian Monte Carlo against closed forms, and the model in JAX against the model in torch."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+from gilib import NealPrior, ScalePrior, StandardPrior
+from gilib.baselines import HMCSettings, StuckChainError, effective_sample_size, hmc
+from gilib.baselines import hamiltonian as module
+
+jax = pytest.importorskip("jax", reason="the extra gilib[hmc] is not installed")
+pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
+
+WIDTHS = (2, 7, 5, 2)
+
+
+def data(widths, points=9, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = widths[0], widths[-1]
+    return tuple(torch.randn(points, size, generator=generator, dtype=torch.float64) for size in sizes)
+
+
+def random_weights(widths, seed=1, lead=()):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(*lead, a + 1, b) for a, b in zip(widths, widths[1:], strict=False)]
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+
+def torch_forward(weights, x):
+    for k, layer in enumerate(weights):
+        x = torch.cat([x.clamp(min=0.0) if k else x, torch.ones(*x.shape[:-1], 1, dtype=x.dtype)], -1) @ layer
+    return x
+
+
+def torch_log_joint(weights, x, y, noise_variance, deviations):
+    noise = torch.tensor(noise_variance, dtype=torch.float64).sqrt()
+    value = Normal(torch_forward(weights, x), noise).log_prob(y).sum((-2, -1))
+    for layer, deviation in zip(weights, deviations, strict=True):
+        prior = Normal(torch.zeros_like(layer), torch.full_like(layer, deviation))
+        value = value + prior.log_prob(layer).sum((-2, -1))
+    return value
+
+
+@pytest.mark.parametrize(
+    ("prior", "deviations"),
+    [
+        (NealPrior(), [1 / math.sqrt(3), 1 / math.sqrt(8), 1 / math.sqrt(6)]),
+        (NealPrior(scale=1.7), [1.7 / math.sqrt(3), 1.7 / math.sqrt(8), 1.7 / math.sqrt(6)]),
+        (StandardPrior(), [1.0, 1.0, 1.0]),
+    ],
+)
+def test_jax_and_torch_have_the_same_joint_density(prior, deviations):
+    x, y = data(WIDTHS)
+    weights = random_weights(WIDTHS)
+    expected = torch_log_joint(weights, x, y, 0.3, deviations)
+    with jax.enable_x64(True):
+        density = module.log_joint(x.numpy(), y.numpy(), 0.3, module.prior_scales(WIDTHS, prior))
+        found = density([layer.numpy() for layer in weights])
+        assert found.dtype == "float64"
+    assert float(found) == pytest.approx(float(expected), rel=1e-13, abs=1e-10)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    """A Bayesian linear regression: 4 chains, each state nearly independent of the one before."""
+    x, y = data((2, 1), points=12)
+    settings = HMCSettings(
+        burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, step_size_burn_in=0.1, step_size=0.15
+    )
+    return x, y, hmc((2, 1), x, y, 0.5, NealPrior(scale=1.3), settings, progress=False)
+
+
+def test_linear_regression_matches_the_closed_form(regression):
+    x, y, chains = regression
+    features = torch.cat([x, torch.ones(12, 1, dtype=x.dtype)], 1)
+    precision = features.T @ features / 0.5 + 3.0 / 1.3**2 * torch.eye(3, dtype=x.dtype)
+    covariance = precision.inverse()
+    mean = covariance @ features.T @ y / 0.5
+    centred = chains.weights[0][..., 0] - mean[:, 0]  # [chains, kept, I]
+    products = centred[..., :, None] * centred[..., None, :] - covariance
+    for moments in (centred, products.flatten(2)):
+        effective = effective_sample_size(moments)
+        error = moments.flatten(0, 1).std(0) / effective.sqrt()
+        assert (effective > 1000).all()
+        assert (moments.mean((0, 1)).abs() < 6.0 * error).all()
+
+
+def test_every_phase_reports_its_acceptance(regression):
+    _, _, chains = regression
+    for acceptance in (chains.acceptance, chains.acceptance_burn_in):
+        assert acceptance.shape == (4,)
+        assert ((acceptance > 0.5) & (acceptance < 1.0)).all()
+    assert (chains.acceptance != chains.acceptance_burn_in).all()
+    assert chains.seconds > 0.0
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A short run of a deep network in scaled coordinates."""
+    x, y = data(WIDTHS)
+    settings = HMCSettings(
+        burn_in=0, samples=60, thin=6, chains=3, step_size=0.01, coordinates="scaled", leapfrog_steps=5
+    )
+    return x, y, hmc(WIDTHS, x, y, 0.3, settings=settings, progress=False)
+
+
+def test_kept_states_carry_their_joint_density(network):
+    x, y, chains = network
+    assert [layer.shape for layer in chains.weights] == [(3, 10, 3, 7), (3, 10, 8, 5), (3, 10, 6, 2)]
+    expected = torch_log_joint(
+        chains.weights, x, y, 0.3, [layer.shape[-2] ** -0.5 for layer in chains.weights]
+    )
+    torch.testing.assert_close(chains.log_joint, expected, rtol=1e-12, atol=1e-9)
+
+
+def test_draws_are_the_functions_of_jax(network):
+    x, _, chains = network
+    found = chains.draw()(x).unflatten(0, (3, 10))
+    with jax.enable_x64(True):
+        forward = jax.vmap(jax.vmap(lambda *weights: module.forward(weights, x.numpy())))
+        expected = torch.as_tensor(
+            jax.device_get(forward(*(layer.numpy() for layer in chains.weights))).copy()
+        )
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_without_data_the_prior_is_sampled():
+    """In scaled coordinates (the regression tests the others), to 6 standard errors."""
+    settings = HMCSettings(
+        burn_in=0, samples=2000, thin=1, leapfrog_steps=9, step_size=0.2, coordinates="scaled", seed=3
+    )
+    x, y = torch.zeros(0, 3), torch.zeros(0, 1)
+    chains = hmc((3, 8, 1), x, y, 1.0, settings=settings, progress=False)
+    for layer, fan_in in zip(chains.weights, (4, 9), strict=True):
+        squares = layer.double().square().mean((-2, -1))  # [chains, kept]
+        error = squares.std() / effective_sample_size(squares).sqrt()
+        assert abs(float(squares.mean()) - 1.0 / fan_in) < 6.0 * float(error)
+    assert layer.dtype == torch.float32
+    assert chains.acceptance_burn_in.isnan().all()
+
+
+def test_one_chain_keeps_its_axis_and_starts_from_the_prior():
+    """A step of next to no length stays at the start."""
+    x, y = data((2, 1))
+    settings = HMCSettings(burn_in=0, samples=8, thin=2, chains=1, step_size=1e-9, leapfrog_steps=1, seed=4)
+    chains = hmc((2, 1), x, y, 0.3, settings=settings, progress=False)
+    assert chains.weights[0].shape == (1, 4, 3, 1)
+    assert chains.log_joint.shape == (1, 4) and chains.acceptance.shape == (1,)
+    assert chains.acceptance == pytest.approx(1.0, abs=1e-6)
+    start = torch.tensor(np.random.default_rng(4).standard_normal((3, 1)) / math.sqrt(3))
+    torch.testing.assert_close(chains.weights[0], start.expand(1, 4, 3, 1), rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "start", "scale"),
+    [
+        ("weights", "prior", 0.5),
+        ("weights", "normal", 1.0),
+        ("scaled", "prior", 1.0),
+        ("scaled", "normal", 1.0),
+    ],
+)
+def test_starts_lie_where_the_settings_say(coordinates, start, scale):
+    settings = HMCSettings(chains=2, seed=4, coordinates=coordinates, start=start)
+    target = module._Target(lambda weights: 0.0, [0.5], coordinates == "scaled")
+    (position,) = module._Sampler(target, settings, progress=False)._start((3, 5))
+    expected = scale * np.random.default_rng(4).standard_normal((2, 4, 5))
+    np.testing.assert_allclose(position, expected, rtol=1e-15)
+
+
+def test_the_configuration_of_jax_is_left_alone(network):
+    assert not jax.config.jax_enable_x64
+    assert jax.numpy.zeros(1).dtype == "float32"
+
+
+def test_a_chain_that_never_moves_is_an_error():
+    x, y = data((2, 1))
+    settings = HMCSettings(burn_in=5, samples=5, thin=1, chains=2, step_size_burn_in=1e3)
+    with pytest.raises(
+        StuckChainError, match="2 of 2 chains accepted none of 5 proposals of the burn-in phase"
+    ):
+        hmc((2, 1), x, y, 0.3, settings=settings, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"widths": (2,)}, ValueError, "at least inputs and outputs"),
+        ({"widths": (2, 0, 1)}, ValueError, "every one of widths must be an integer of at least 1, got 0"),
+        ({"x": torch.zeros(4, 3)}, ValueError, r"x must have shape \[points, 2\]"),
+        ({"y": torch.zeros(4)}, ValueError, r"y must have shape \[points, 1\]"),
+        ({"y": torch.zeros(3, 1)}, ValueError, "same number of points, got 4 and 3"),
+        (
+            {"y": torch.zeros(4, 1).long()},
+            TypeError,
+            "y must be a floating-point torch.Tensor, got torch.int64",
+        ),
+        ({"x": [[0.0, 0.0]]}, TypeError, "x must be a floating-point torch.Tensor, got list"),
+        ({"x": torch.full((4, 2), torch.inf)}, ValueError, "x holds 8 NaN or infinite"),
+        ({"noise_variance": 0.0}, ValueError, "noise_variance must be a positive"),
+        ({"prior": ScalePrior()}, TypeError, "fixed prior variances .* got ScalePrior"),
+        ({"prior": NealPrior}, TypeError, r"write NealPrior\(\)"),
+        ({"settings": {"chains": 2}}, TypeError, "settings must be a HMCSettings, got dict"),
+    ],
+)
+def test_bad_arguments_are_refused(change, error, message):
+    arguments = {"widths": (2, 1), "x": torch.zeros(4, 2), "y": torch.zeros(4, 1), "noise_variance": 1.0}
+    with pytest.raises(error, match=message):
+        hmc(**{**arguments, **change})
