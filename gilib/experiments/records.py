@@ -91,6 +91,29 @@ def load_records(name: str) -> list[Record]:
     return [_parse(path, number, line) for number, line in enumerate(path.read_text().splitlines(), 1)]
 
 
+def select(name: str, **settings: Any) -> list[Record]:
+    """The recorded runs of an experiment with these settings, at the largest scale among them.
+
+    Args:
+        name: the experiment.
+        settings: fields of its configuration and the values that they must have.
+
+    Returns:
+        The records; none if the experiment was never run with these settings.
+
+    Raises:
+        RecordError: if the file is damaged.
+    """
+    if not (results_directory() / f"{name}.jsonl").exists():
+        return []
+    matching = [
+        record
+        for record in load_records(name)
+        if all(record["config"].get(key) == value for key, value in settings.items())
+    ]
+    return best_scale(matching)
+
+
 def best_scale(records: list[Record]) -> list[Record]:
     """The records of the largest scale among them.
 

@@ -35,7 +35,7 @@ class TruthConfig:
 
 def configurations(scale: str) -> Iterator[TruthConfig]:
     """The paper's settings and the tuned ones on the first data draw; tuned ones on the others."""
-    seeds, length = {"smoke": (1, 20), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
+    seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
     yield TruthConfig(burn_in=length, samples=length, scale=scale)
     for seed in range(seeds):
         yield TruthConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)

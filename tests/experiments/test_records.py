@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gilib.experiments import RecordError, best_scale, load_records, printed
+from gilib.experiments import RecordError, best_scale, load_records, printed, select
 from gilib.experiments.records import append, identity, provenance
 from gilib.experiments.toy import ToyConfig
 
@@ -84,3 +84,16 @@ def test_printed_tables_keep_their_digits(monkeypatch):
     assert {row["value"] for row in rows if row["method"] == "global_inducing"} >= {"2.236", "0.4820"}
     with pytest.raises(RecordError, match="there are .*repro_gip_elbo_iwbo"):
         printed("table_of_dreams")
+
+
+def test_select_matches_settings_at_the_largest_scale():
+    for scale, method, seed in (
+        ("smoke", "gi", 0),
+        ("paper", "gi", 0),
+        ("paper", "gi", 1),
+        ("smoke", "fac", 0),
+    ):
+        append("trial", {"id": scale + method, "scale": scale, "config": {"method": method, "seed": seed}})
+    assert [record["config"]["seed"] for record in select("trial", method="gi")] == [0, 1]
+    assert [record["scale"] for record in select("trial", method="fac")] == ["smoke"]
+    assert select("trial", method="li") == select("never_run") == []

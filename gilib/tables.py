@@ -1,0 +1,70 @@
+"""Tables and captions of pages: means with errors, and where recorded numbers come from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+class Markdown(str):
+    """Text that a notebook shows as Markdown."""
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
+    """Mean and its standard error, s/√n; the error of a single value is zero.
+
+    Raises:
+        ValueError: if there are no values.
+
+    >>> mean_and_error([1.0, 3.0])
+    (2.0, 1.0)
+    """
+    found = list(values)
+    if not found:
+        raise ValueError("a mean needs at least one value, got none: is the experiment recorded?")
+    error = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+    return statistics.mean(found), error
+
+
+def with_error(values: Iterable[float], digits: int) -> str:
+    """Mean ± standard error as text, with a true minus sign and unbreakable spaces.
+
+    >>> with_error([-1.0, -3.0], 1).split()
+    ['−2.0', '±', '1.0']
+    """
+    mean, error = mean_and_error(values)
+    return f"{mean:.{digits}f}\u00a0±\u00a0{error:.{digits}f}".replace("-", "−")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
+    """A table: the first column to the left, the others to the right.
+
+    >>> print(table(["method", "ELBO"], [["gi", "1.0"]]))
+    | method | ELBO |
+    | :-- | --: |
+    | gi | 1.0 |
+    """
+    lines = [header, [":--"] + ["--:"] * (len(header) - 1), *rows]
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
+    """What a table or figure shows, and where its records come from.
+
+    Args:
+        text: one or more sentences.
+        groups: records, each group of one experiment and one scale.
+    """
+    origins = []
+    for records in groups:
+        draws = len({record["config"]["seed"] for record in records})
+        plural = "s" if draws > 1 else ""
+        file = f"`results/{records[0]['experiment']}.jsonl`"
+        origins.append(f"{file}, scale “{records[0]['scale']}”, {draws} draw{plural} of the data")
+    every = "Every record holds its settings, hardware, library versions and revision."
+    return Markdown(f"*{text} Records: {'; '.join(origins)}. {every}*")

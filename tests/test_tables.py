@@ -1,0 +1,28 @@
+"""Numbers on pages: means, errors, captions."""
+
+import math
+
+import pytest
+
+from gilib import tables
+
+
+def test_mean_and_standard_error():
+    values = [1.0, 2.0, 4.0, 5.0]
+    mean, error = tables.mean_and_error(values)
+    assert mean == 3.0
+    assert error == pytest.approx(math.sqrt(sum((value - mean) ** 2 for value in values) / 3 / 4))
+    assert tables.mean_and_error([2.5]) == (2.5, 0.0)
+
+
+def test_no_values_are_an_error_that_says_why():
+    with pytest.raises(ValueError, match="at least one value, got none"):
+        tables.mean_and_error([])
+
+
+def test_a_caption_names_file_scale_and_draws():
+    records = [{"experiment": "toy", "scale": "paper", "config": {"seed": seed}} for seed in (0, 0, 1)]
+    text = tables.caption("Bounds.", records, records[:1])
+    assert "results/toy.jsonl`, scale “paper”, 2 draws of the data; `results/toy.jsonl`" in text
+    assert "1 draw of the data." in text
+    assert text._repr_markdown_() == str(text)
