@@ -28,6 +28,8 @@ from gilib.experiments.records import (
     results_directory,
     source_revision,
 )
+from gilib.linalg import FactorisationError
+from gilib.training import DivergenceError
 from gilib.validation import choice, count
 
 
@@ -78,6 +80,9 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
 
     Returns:
         How many records were added.
+
+    Raises:
+        RecordError: when all is done, if trainings broke down; what the others recorded is kept.
     """
     choice(name, EXPERIMENTS, "experiment")
     choice(scale, SCALES, "scale")
@@ -85,6 +90,7 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
     todo, total = pending(name, scale)
     deadline = time.monotonic() + 60.0 * (time_limit or 1e9)
     added = 0
+    failures: list[str] = []
     context = multiprocessing.get_context("spawn")
     with (
         tqdm(total=total, initial=total - len(todo), desc=name, unit="run") as bar,
@@ -95,12 +101,17 @@ def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit:
         while running:
             done = next(as_completed(running))
             running.remove(done)
-            append(name, done.result())
-            added += 1
+            try:
+                append(name, done.result())
+                added += 1
+            except (FactorisationError, DivergenceError) as error:
+                failures.append(str(error))
             bar.update()
             following = next(waiting, None) if time.monotonic() < deadline else None
             if following is not None:
                 running.add(pool.submit(_record, name, following))
+    if failures:
+        raise RecordError(f"{added} records added, {len(failures)} runs failed: {'; '.join(failures)}")
     return added
 
 

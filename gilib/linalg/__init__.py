@@ -1,6 +1,6 @@
 """Linear algebra: factorisations that explain their failures, and structured symmetric operators."""
 
-from gilib.linalg.factor import FactorisationError, cholesky, inverse_cholesky
+from gilib.linalg.factor import FactorisationError, cholesky, inverse_cholesky, readable
 from gilib.linalg.operators import KroneckerIdentity, ScaledIdentity, SymmetricOperator
 
 __all__ = [
@@ -10,4 +10,5 @@ __all__ = [
     "SymmetricOperator",
     "cholesky",
     "inverse_cholesky",
+    "readable",
 ]

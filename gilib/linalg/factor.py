@@ -29,6 +29,10 @@ class FactorisationError(RuntimeError):
         place = "".join(f"{name}: " for name in where)
         super().__init__(f"{place}{what} is not positive definite ({cause})")
 
+    def __reduce__(self) -> tuple[type, tuple[str, str, tuple[str, ...]]]:
+        """Travel between processes."""
+        return type(self), (self.what, self.cause, self.where)
+
     def within(self, layer: str) -> FactorisationError:
         """The same error, seen from the layer that contains it."""
         return FactorisationError(self.what, self.cause, (layer, *self.where))
@@ -56,9 +60,9 @@ def _diagnose(matrix: Tensor) -> str:
     )
 
 
-def _readable(info: Tensor) -> bool:
-    """Whether reading the flag of a factorisation is free: on the CPU, outside `torch.func`."""
-    return info.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(info)
+def readable(tensor: Tensor) -> bool:
+    """Whether a decision may depend on values: on the CPU, where reading is free, outside `torch.func`."""
+    return tensor.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
@@ -81,7 +85,7 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
             [1., 1.]])
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
-    if _readable(info):
+    if readable(info):
         if bool(info.any()):
             raise FactorisationError(what, _diagnose(matrix))
         return factor

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from gilib.linalg import SymmetricOperator
+from gilib.linalg import SymmetricOperator, readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
 from gilib.validation import choice, count, positive
 
+HARD = 1e5  # condition numbers above which "auto" factorises in float64
 PRECISIONS = ("shared", "per_output", "full")
 FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 
@@ -35,8 +36,8 @@ class GlobalInducing(Posterior):
         log_precision: where the log-precisions start; None: -4, and 0 in the last layer (App. O).
         log_precision_scale: the factor by which the stored parameter is multiplied (App. H, App. O).
         factor_dtype: in which arithmetic statistics and factorisation are done: "parameters" (that of the
-            parameters), "float32", "float64", or "auto": float64 under priors that let features grow, else as
-            "parameters".
+            parameters), "float32", "float64", or "auto": float64 under priors that let features grow and,
+            on the CPU, wherever the condition number may exceed 1e5; else as "parameters".
 
     >>> GlobalInducing(precision="per_output").short
     'gi'
@@ -108,6 +109,14 @@ class LocalInducing(Posterior):
         return InducingWeights(self, inputs, points, outputs, dtype, context, bias)
 
 
+def _is_hard(gram: Tensor, prior_precision: SymmetricOperator) -> bool:
+    """Whether tr A / min P, which bounds the condition number of P + A, is too much for float32."""
+    if not readable(gram):
+        return False
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max()
+    return bool(trace > HARD * prior_precision.diagonal().min())
+
+
 def _factor_dtype(name: str, well_scaled: bool) -> torch.dtype | None:
     return torch.float64 if name == "auto" and not well_scaled else FACTOR_DTYPES[name]
 
@@ -136,6 +145,7 @@ class InducingWeights(PosteriorModule):
         """Create the parameters."""
         super().__init__()
         self.kind, self.factor_dtype = spec.precision, factor_dtype
+        self.automatic = spec.factor_dtype == "auto"
         self.log_precision_scale = spec.log_precision_scale
         self.needs_inducing, self.bias = inputs is None, bias
         self.inducing_inputs = None if inputs is None else nn.Parameter(inputs)
@@ -172,7 +182,11 @@ class InducingWeights(PosteriorModule):
             features = pad(self.inducing_inputs, (0, int(self.bias)), value=1.0)
         assert features is not None
         dtype = self.factor_dtype or features.dtype
-        return regress(self.statistics(features, dtype), prior_precision.to(dtype))
+        statistics = self.statistics(features, dtype)
+        if self.automatic and dtype == torch.float32 and _is_hard(statistics.gram, prior_precision):
+            dtype = torch.float64
+            statistics = self.statistics(features, dtype)
+        return regress(statistics, prior_precision.to(dtype))
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

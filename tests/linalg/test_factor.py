@@ -1,5 +1,7 @@
 """Cholesky factors and their inverses against torch.linalg, their cost, and their failures."""
 
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -173,3 +175,14 @@ def test_off_the_cpu_no_flag_is_read(factorise, size):
     """The meta device holds no data: reading a flag raises there, as it would wait on an accelerator."""
     factor = factorise(torch.empty(3, size, size, device="meta"))
     assert factor.shape == (3, size, size) and factor.device.type == "meta"
+
+
+def test_an_error_travels_between_processes():
+    error = FactorisationError("H", "indefinite", ("layer 2",))
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.what, copy.cause, copy.where, str(copy)) == (
+        error.what,
+        error.cause,
+        error.where,
+        str(error),
+    )

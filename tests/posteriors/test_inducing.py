@@ -197,3 +197,18 @@ def test_all_shapes_and_the_order_of_inducing_points_does_not_matter(points, fan
     again, again_pq = module.draw(features[:, order], prior, noise)
     torch.testing.assert_close(weights, again, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(log_pq, again_pq, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("log_precision", "expected"), [(0.0, torch.float32), (12.0, torch.float64)])
+def test_auto_takes_float64_where_the_condition_number_may_be_large(log_precision, expected):
+    generator = torch.Generator().manual_seed(0)
+    context = BuildContext(num_inducing=12, generator=generator, dtype=torch.float32)
+    layer = GlobalInducing(log_precision=log_precision).build(6, 2, True, True, context)
+    features = torch.randn(12, 6, generator=generator, dtype=torch.float32)
+    prior = ScaledIdentity(torch.tensor(6.0, dtype=torch.float32), 6)
+    posterior = layer.condition(features, prior)
+    assert posterior.precision.dtype == expected
+    weights, log_pq = layer.draw(
+        features, prior, torch.randn(3, 6, 2, generator=generator, dtype=torch.float32)
+    )
+    assert weights.dtype == log_pq.dtype == torch.float32

@@ -167,17 +167,20 @@ def test_float64_factorisation_mends_nearly_dependent_features(kind, generator):
     mended = build(
         GlobalInducing(precision=kind, log_precision=0.0, factor_dtype="float64"), dtype=torch.float32
     )
-    plain = build(GlobalInducing(precision=kind, log_precision=0.0), dtype=torch.float32)
-    for module in (mended, plain):
+    plain_spec = GlobalInducing(precision=kind, log_precision=0.0, factor_dtype="parameters")
+    plain = build(plain_spec, dtype=torch.float32)
+    automatic = build(spec, dtype=torch.float32)
+    for module in (mended, plain, automatic):
         module.load_state_dict(exact.state_dict())
     exact.load_state_dict(mended.state_dict())  # the values that float32 can hold
     eigenvalues = torch.linalg.eigvalsh(exact.condition(features.double(), prior).precision[0])
     assert eigenvalues[-1] / eigenvalues[0] > 1e9
 
     expected, expected_pq = exact.draw(features.double(), prior, noise.double())
-    weights, log_pq = mended.draw(features, prior.to(torch.float32), noise)
-    torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
+    for module in (mended, automatic):
+        weights, log_pq = module.draw(features, prior.to(torch.float32), noise)
+        torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
     try:
         _, log_pq = plain.draw(features, prior.to(torch.float32), noise)
     except FactorisationError:
