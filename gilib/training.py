@@ -99,16 +99,13 @@ def fit(
     _check(net, likelihood, x, y, steps, batch_size, num_samples, lr, estimator, checkpoint_every)
     run = _Run(net, likelihood, x, y, batch_size, num_samples, estimator, kl_weight, seed)
     run.optimiser = _optimiser(run.modules, lr, lr_groups or {}, x.device)
-    settings: dict[str, Any] = {
-        "batch_size": batch_size,
-        "num_samples": num_samples,
-        "lr": lr,
-        "lr_groups": dict(lr_groups or {}),
-    }
-    settings |= {"seed": seed, "estimator": estimator}
+    settings: dict[str, Any] = dict(
+        batch_size=batch_size, num_samples=num_samples, lr=lr, lr_groups=dict(lr_groups or {})
+    )
+    settings |= dict(seed=seed, estimator=estimator)
     fingerprint = _fingerprint(net, likelihood, x, y, settings) if checkpoint is not None else ""
     path = None if checkpoint is None else Path(checkpoint)
-    start = run.restore(path, fingerprint) if path is not None and path.exists() else 0
+    start = run.restore(path, fingerprint, steps) if path is not None and path.exists() else 0
     with tqdm(total=steps, initial=start, disable=not progress, desc="fit", unit="step") as bar:
         for step in range(start, steps):
             run.step(step)
@@ -158,8 +155,8 @@ class _Run:
             self.order, self.position = torch.randperm(self.num_data, generator=self.shuffle), 0
         index = self.order[self.position : self.position + self.batch_size].to(self.x.device)
         self.position += self.batch_size
-        labels = not self.y.is_floating_point()
-        return self.x.index_select(self.axis, index), self.y.index_select(-1 if labels else -2, index)
+        axis = -2 if self.y.is_floating_point() else -1  # labels have no axis of outputs
+        return self.x.index_select(self.axis, index), self.y.index_select(axis, index)
 
     def step(self, step: int) -> None:
         """One gradient step."""
@@ -204,12 +201,16 @@ class _Run:
         }
         write(path, content)
 
-    def restore(self, path: Path, fingerprint: str) -> int:
+    def restore(self, path: Path, fingerprint: str, steps: int) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read(path, CHECKPOINT_FORMAT)
         if content.get("fingerprint") != fingerprint:
             raise CheckpointError(
                 f"{path} belongs to another model, data set or setting: choose another file, or delete it"
+            )
+        if content["step"] > steps:
+            raise CheckpointError(
+                f"{path} is at step {content['step']}, beyond steps={steps}: ask for more steps"
             )
         self.modules.load_state_dict(content["modules"])
         self.optimiser.load_state_dict(content["optimiser"])
@@ -246,13 +247,13 @@ def _optimiser(
 def _fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]) -> str:
     """A hash of architecture, data and settings: what must agree for a resumption to make sense."""
     digest = hashlib.sha256()
-    description: dict[str, Any] = {
+    description = {
         "network": net.config(),
         "likelihood": likelihood.config(),
         "settings": settings,
         "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
+        "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],
     }
-    description["data"] = [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)]
     digest.update(json.dumps(description, sort_keys=True).encode())
     for values in (x, y):
         digest.update(values.detach().cpu().contiguous().numpy().tobytes())

@@ -211,3 +211,13 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
     with pytest.raises(gilib.DivergenceError, match="step 6"):
         fit(net, gilib.Gaussian(0.1), path, kl_weight=explode)
     assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4
+
+
+def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=12)
+    net, likelihood = pair()
+    before = [p.clone() for p in net.parameters()]
+    with pytest.raises(gilib.CheckpointError, match="at step 12, beyond steps=8"):
+        fit(net, likelihood, path, steps=8)
+    assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))
