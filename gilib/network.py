@@ -11,6 +11,7 @@ from gilib.config import Config
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.layers import Layer, Sequential, Shape
 from gilib.posteriors import BuildContext
+from gilib.randomness import Source
 from gilib.validation import tensor
 
 
@@ -50,7 +51,7 @@ class Network(nn.Module):
         pseudo_outputs: Tensor | None = None,
         input_shape: Shape | None = None,
         replicas: Shape = (),
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         dtype: torch.dtype | None = None,
     ):
         """Build every layer and check that widths agree."""
@@ -118,7 +119,7 @@ class Network(nn.Module):
         return self.layers.noise_size
 
     def draw(
-        self, num_samples: int = 1, *, generator: torch.Generator | None = None, noise: Tensor | None = None
+        self, num_samples: int = 1, *, generator: Source | None = None, noise: Tensor | None = None
     ) -> Draw:
         """Draw `num_samples` functions from the posterior.
 
@@ -138,12 +139,12 @@ class Network(nn.Module):
         """
         return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
-    def base_noise(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
+    def base_noise(self, num_samples: int, generator: Source | None = None) -> Tensor:
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
         return self.layers.base_noise(num_samples, generator)
 
     def local_reparameterisation(
-        self, num_samples: int = 1, *, generator: torch.Generator | None = None
+        self, num_samples: int = 1, *, generator: Source | None = None
     ) -> LocalReparameterisation:
         """The training estimator that samples outputs, not weights; all weights must be `Factorised`."""
         return self.layers.local_reparameterisation(num_samples, generator)

@@ -12,6 +12,7 @@ from torch.special import ndtr
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.metrics import log_mean_exp
 from gilib.network import Network
+from gilib.randomness import Source
 from gilib.validation import count, instance_of_tensor, tensor
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def predict(
     *,
     normalisation: Normalisation | None = None,
     batch_size: int | None = None,
-    generator: torch.Generator | None = None,
+    generator: Source | None = None,
 ) -> Prediction:
     """Predict with S functions, drawn once and evaluated everywhere.
 

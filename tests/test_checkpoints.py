@@ -180,9 +180,9 @@ def flipped(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (foreign, "holds 'something else', wanted 'gilib checkpoint 1'"),
-        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 1'"),
-        (bare_tensor, "holds None, wanted 'gilib checkpoint 1'"),
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 2'"),
+        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 2'"),
+        (bare_tensor, "holds None, wanted 'gilib checkpoint 2'"),
         *(
             (damage, "damaged or not a file of gilib.*restore or delete it")
             for damage in (text, empty, truncated)

@@ -12,6 +12,7 @@ from gilib.config import Config
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
+from gilib.randomness import Source, standard_normal
 from gilib.validation import count, same_kind
 
 Shape = tuple[int, ...]
@@ -70,7 +71,7 @@ class Layer(nn.Module, ABC):
         inducing: Tensor | None = None,
         num_samples: int = 1,
         *,
-        generator: torch.Generator | None = None,
+        generator: Source | None = None,
         noise: Tensor | None = None,
     ) -> Draw:
         """Draw `num_samples` functions.
@@ -100,7 +101,7 @@ class Layer(nn.Module, ABC):
             raise error.within(f"{name}{self.describe()}") from None
 
     def local_reparameterisation(
-        self, num_samples: int, generator: torch.Generator | None = None
+        self, num_samples: int, generator: Source | None = None
     ) -> LocalReparameterisation:
         """A training estimator that samples outputs, not weights; see `gilib.LocalReparameterisation`."""
         raise TypeError(
@@ -109,14 +110,14 @@ class Layer(nn.Module, ABC):
         )
 
     def base_noise(
-        self, num_samples: int, generator: torch.Generator | None = None, size: int | None = None
+        self, num_samples: int, generator: Source | None = None, size: int | None = None
     ) -> Tensor:
         """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
         count(num_samples, "num_samples")
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
         like = self.like()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
-        return torch.randn(shape, generator=generator, dtype=dtype, device=device)
+        return standard_normal(shape, generator, dtype, device)
 
     def like(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""

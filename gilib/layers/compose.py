@@ -12,6 +12,7 @@ from gilib.draws import Composition, Draw, LocalReparameterisation, ResidualFunc
 from gilib.layers.base import Layer, Shape
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
+from gilib.randomness import Source
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
@@ -74,7 +75,7 @@ class Sequential(Layer):
         return Draw(Composition(tuple(functions)), log_pq)
 
     def local_reparameterisation(
-        self, num_samples: int, generator: torch.Generator | None = None
+        self, num_samples: int, generator: Source | None = None
     ) -> LocalReparameterisation:
         """Compose the layers' estimators."""
         parts = [layer.local_reparameterisation(num_samples, generator) for layer in self]
@@ -118,7 +119,7 @@ class Residual(Sequential):
         return Draw(ResidualFunction(branch.function), branch.log_pq)
 
     def local_reparameterisation(
-        self, num_samples: int, generator: torch.Generator | None = None
+        self, num_samples: int, generator: Source | None = None
     ) -> LocalReparameterisation:
         """The branch's estimator, plus the identity."""
         branch = super().local_reparameterisation(num_samples, generator)

@@ -21,6 +21,7 @@ from gilib.posteriors import (
     PosteriorModule,
 )
 from gilib.priors import NealPrior, Prior, PriorModule
+from gilib.randomness import Source, standard_normal
 from gilib.validation import count, instance
 
 
@@ -100,7 +101,7 @@ class Linear(Layer):
         return pad(inputs, (0, 1), value=1.0) if self.bias else inputs
 
     def local_reparameterisation(
-        self, num_samples: int, generator: torch.Generator | None = None
+        self, num_samples: int, generator: Source | None = None
     ) -> LocalReparameterisation:
         """Sample F | X from N(X μ, X² σ²) at every point (Kingma, Salimans & Welling, 2015)."""
         weights = self.posterior
@@ -112,7 +113,7 @@ class Linear(Layer):
         return LocalReparameterisation(self._output_sampler(weights, num_samples, generator), log_pq)
 
     def _output_sampler(
-        self, weights: FactorisedWeights, samples: int, generator: torch.Generator | None
+        self, weights: FactorisedWeights, samples: int, generator: Source | None
     ) -> Function:
         mean, variance = (
             LinearFunction(weights.mean, self.bias),
@@ -126,7 +127,7 @@ class Linear(Layer):
             )  # tiny: √ has no slope at 0
             rank = 1 + len(self.replicas) + 2
             shape = centre.shape if centre.dim() >= rank else (samples, *centre.shape)
-            noise = torch.randn(shape, generator=generator, dtype=centre.dtype, device=centre.device)
+            noise = standard_normal(shape, generator, centre.dtype, centre.device)
             return centre + spread * noise
 
         return sample

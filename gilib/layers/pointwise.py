@@ -11,6 +11,7 @@ from gilib.config import Config, module_config
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.layers.base import Layer, Shape
 from gilib.posteriors import BuildContext
+from gilib.randomness import Source
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
 OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
@@ -62,7 +63,7 @@ class Pointwise(Layer):
         return Draw(self.evaluate, noise.new_zeros(noise.shape[:-1]))
 
     def local_reparameterisation(
-        self, num_samples: int, generator: torch.Generator | None = None
+        self, num_samples: int, generator: Source | None = None
     ) -> LocalReparameterisation:
         """Itself."""
         return LocalReparameterisation(self.evaluate, torch.zeros(()))

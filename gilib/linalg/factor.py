@@ -9,9 +9,14 @@ Bayesian neural networks have.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
 
+_failures_raise = ContextVar("failures_raise", default=True)
 LEAF = 16  # largest diagonal block given to LAPACK; measured on [500, 51, 51] and [10, 51, 51]
 
 
@@ -65,6 +70,23 @@ def readable(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
+@contextmanager
+def failures_as_nan() -> Iterator[None]:
+    """Within it a matrix that cannot be factorised spoils only its own results: its factor is NaN.
+
+    For batches of independent problems of which one may break down while the others go on.
+
+    >>> with failures_as_nan():
+    ...     cholesky(torch.tensor([[[4.0]], [[-1.0]]])).flatten()
+    tensor([2., nan])
+    """
+    token = _failures_raise.set(False)
+    try:
+        yield
+    finally:
+        _failures_raise.reset(token)
+
+
 def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     """The lower Cholesky factor T of `matrix` = T Tᵀ; only the lower triangle is read.
 
@@ -78,7 +100,7 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
         it.
 
     Raises:
-        FactorisationError: on the CPU, if a matrix is not positive definite.
+        FactorisationError: on the CPU, if a matrix is not positive definite, outside of `failures_as_nan`.
 
     >>> cholesky(torch.tensor([[4.0, 0.0], [2.0, 2.0]]))
     tensor([[2., 0.],
@@ -86,9 +108,10 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
     if readable(info):
-        if bool(info.any()):
+        if not bool(info.any()):
+            return factor
+        if _failures_raise.get():
             raise FactorisationError(what, _diagnose(matrix))
-        return factor
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
