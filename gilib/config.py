@@ -18,7 +18,17 @@ def spec_config(spec: Any) -> Config:
     >>> spec_config(NealPrior())
     {'type': 'NealPrior', 'scale': 1.0}
     """
-    return {"type": type(spec).__name__, **dataclasses.asdict(spec)}
+    return {
+        "type": type(spec).__name__,
+        **{field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(spec)},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A field as plain data: a specification as a dictionary, a tuple as a list."""
+    if dataclasses.is_dataclass(value):
+        return spec_config(value)
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def spec_from_config(config: Config, family: type) -> Any:
@@ -27,9 +37,15 @@ def spec_from_config(config: Config, family: type) -> Any:
     name = fields.pop("type", None)
     for kind in subclasses(family):
         if kind.__name__ == name:
-            return kind(**fields)
+            return kind(**{key: _from_plain(value, family) for key, value in fields.items()})
     known = ", ".join(sorted(kind.__name__ for kind in subclasses(family)))
     raise ValueError(f"unknown {family.__name__} {name!r}: this version knows {known}")
+
+
+def _from_plain(value: Any, family: type) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_plain(part, family) for part in value)
+    return spec_from_config(value, family) if isinstance(value, dict) else value
 
 
 def subclasses(family: type) -> list[type[Any]]:
