@@ -11,6 +11,7 @@ from gilib.layers import Layer, Linear
 from gilib.network import Network
 from gilib.posteriors import GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
+from gilib.randomness import Source
 from gilib.validation import instance
 
 
@@ -26,7 +27,7 @@ def mlp(
     activation: type[nn.Module] | None = nn.ReLU,
     bias: bool = True,
     replicas: tuple[int, ...] = (),
-    generator: torch.Generator | None = None,
+    generator: Source | None = None,
     dtype: torch.dtype | None = None,
 ) -> Network:
     """A fully connected network.

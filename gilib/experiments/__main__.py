@@ -1,40 +1,94 @@
-"""The command line: `python -m gilib.experiments list | run NAME | status`."""
+"""The command line: `python -m gilib.experiments list | run NAME | status | merge FILE... | report`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
+from gilib.data.errors import DataError
+from gilib.experiments.merging import merge
 from gilib.experiments.records import SCALES, RecordError
-from gilib.experiments.runner import EXPERIMENTS, run_experiment, status
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import DEVICES, PLACES, Place, run_experiment, status
+
+INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m gilib.experiments", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="what there is")
-    commands.add_parser("status", help="how much of it is recorded")
-    run = commands.add_parser("run", help="run what is not recorded yet")
-    run.add_argument("name", choices=sorted(EXPERIMENTS))
-    run.add_argument("--scale", choices=SCALES, default="reduced")
-    run.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
-    run.add_argument("--time-limit", type=float, metavar="MIN", help="start nothing new after MIN minutes")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        if options.command == "list":
-            for name, experiment in EXPERIMENTS.items():
-                print(f"{name:16} {experiment.about}")
-        elif options.command == "status":
-            for name, scale, done, total in status():
-                print(f"{name:16} {scale:8} {done:4} of {total}")
-        else:
-            added = run_experiment(options.name, options.scale, options.jobs, options.time_limit)
-            print(f"{added} records added to {options.name}")
-    except (RecordError, ValueError) as error:
+        options.command(options)
+    except (RecordError, DataError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted: what was recorded is kept; run again to go on", file=sys.stderr)
+        return INTERRUPTED
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gilib.experiments", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("list", help="what there is").set_defaults(command=_list)
+    commands.add_parser("status", help="how much of it is recorded").set_defaults(command=_status)
+    run = commands.add_parser("run", help="run what is not recorded yet")
+    run.set_defaults(command=_run)
+    run.add_argument("name", choices=sorted(EXPERIMENTS))
+    run.add_argument("--scale", choices=SCALES, default="reduced")
+    run.add_argument("--only", nargs="+", action="extend", default=[], metavar="FIELD=VALUE")
+    run.add_argument("--device", choices=DEVICES, default="auto")
+    run.add_argument("--where", choices=PLACES, default="local", help="ray: the cluster at RAY_ADDRESS")
+    run.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
+    run.add_argument("--gpus", type=float, default=1.0, help="GPUs of a task on a cluster")
+    run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
+    joining = commands.add_parser("merge", help="join results files of several machines")
+    joining.set_defaults(command=_merge)
+    joining.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    report = commands.add_parser("report", help="our numbers beside the papers'")
+    report.set_defaults(command=_report)
+    report.add_argument("--out", type=Path, metavar="FILE", help="where to write it; default: the terminal")
+    return parser
+
+
+def _list(options: argparse.Namespace) -> None:
+    for name, experiment in EXPERIMENTS.items():
+        print(f"{name:16} {experiment.about}")
+
+
+def _status(options: argparse.Namespace) -> None:
+    for row in status():
+        broken = f", {row.diverged} diverged" if row.diverged else ""
+        print(f"{row.name:16} {row.scale:8} " + (row.note or f"{row.recorded:4} of {row.total}{broken}"))
+
+
+def _run(options: argparse.Namespace) -> None:
+    place = Place(options.device, options.where, options.jobs, options.gpus)
+    ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
+    broken = f" ({ran.diverged} diverged)" if ran.diverged else ""
+    print(f"{ran.added} records added to {options.name}{broken}")
+    if ran.left:
+        print(f"time is up: {ran.left} configurations are left; run again to go on")
+
+
+def _merge(options: argparse.Namespace) -> None:
+    merged = merge(options.files)
+    for conflict in merged.conflicts:
+        print(f"conflict: {conflict}", file=sys.stderr)
+    for name, added in merged.added.items():
+        print(f"{added} records added to {name}")
+    print(f"{merged.known} were recorded already, {len(merged.conflicts)} of them with other metrics")
+
+
+def _report(options: argparse.Namespace) -> None:
+    from gilib.experiments import report
+
+    if options.out is None:
+        print(report.text())
+    else:
+        options.out.write_text(report.text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

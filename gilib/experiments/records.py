@@ -1,32 +1,33 @@
-"""Records: one JSON line for each configuration that was run, appended whole or not at all."""
+"""Records: one JSON line for each configuration that was run, read with line numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 import os
-import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 SCHEMA = 1
 SCALES = ("smoke", "reduced", "paper")  # from the smallest to the full experiment
+NEEDED = {"schema": int, "id": str, "experiment": str, "scale": str, "config": dict}
 
 Record = dict[str, Any]
 
 
 class RecordError(RuntimeError):
-    """A results file that cannot be read or written."""
+    """A results file that cannot be read or written, or that something else has to be recorded before."""
 
 
 def results_directory() -> Path:
     """Where records live: `GILIB_RESULTS`, or `results/` beside the package's source."""
     return Path(os.environ.get("GILIB_RESULTS", Path(__file__).parents[2] / "results"))
+
+
+def results_file(name: str) -> Path:
+    """Where the records of an experiment live."""
+    return results_directory() / f"{name}.jsonl"
 
 
 def identity(config: Any) -> str:
@@ -40,44 +41,8 @@ def identity(config: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def provenance() -> Record:
-    """Versions, hardware and revision of the code that is running."""
-    return {
-        "gilib": _package_version(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "hardware": torch.cuda.get_device_name() if torch.cuda.is_available() else _processor(),
-        "threads": torch.get_num_threads(),
-        "revision": source_revision(),
-    }
-
-
-def append(name: str, record: Record) -> None:
-    """Append one record to `results/<name>.jsonl`: one write to a file opened for appending, then a sync.
-
-    Raises:
-        RecordError: if the file cannot be written.
-    """
-    path = results_directory() / f"{name}.jsonl"
-    line = json.dumps({"schema": SCHEMA, **record}, allow_nan=False) + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            written = os.write(descriptor, line.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise RecordError(f"cannot write {path}: {error}") from error
-    if written != len(line.encode()):
-        raise RecordError(
-            f"{path}: only {written} of {len(line.encode())} bytes of the last record were written"
-        )
-
-
 def load_records(name: str) -> list[Record]:
-    """All records of an experiment, in the order in which they were appended.
+    """All records of an experiment, in the order in which they were appended, diverged ones included.
 
     Args:
         name: the experiment, `results/<name>.jsonl`.
@@ -85,17 +50,59 @@ def load_records(name: str) -> list[Record]:
     Raises:
         RecordError: if there is no such file, or a line of it is not a record; with its number.
     """
-    path = results_directory() / f"{name}.jsonl"
+    path = results_file(name)
     if not path.exists():
         raise RecordError(f"no results at {path}: run `python -m gilib.experiments run {name}`")
-    return [_parse(path, number, line) for number, line in enumerate(path.read_text().splitlines(), 1)]
+    return read_records(path)
 
 
-def select(name: str, **settings: Any) -> list[Record]:
+def recorded(name: str) -> list[Record]:
+    """The records of an experiment; none if it was never run."""
+    return load_records(name) if results_file(name).exists() else []
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file.
+
+    Raises:
+        RecordError: if it cannot be read, or a line is cut short, foreign, of a newer schema or there twice.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error}") from error
+    return parse_records(path, content)
+
+
+def parse_records(path: Path, content: bytes) -> list[Record]:
+    """The records in the content of a file; `path` is named in errors, see `read_records`."""
+    lines = content.removesuffix(b"\n").split(b"\n") if content else []
+    records = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
+    first: dict[str, int] = {}
+    for number, record in enumerate(records, 1):
+        if first.setdefault(record["id"], number) != number:
+            raise RecordError(
+                f"{path}, line {number}: {record['id']} is recorded in line {first[record['id']]} already; "
+                "remove one of them"
+            )
+    return records
+
+
+def diverged(record: Record) -> bool:
+    """Whether the training of a record broke down.
+
+    >>> diverged({"metrics": {}, "diverged_at": 7})
+    True
+    """
+    return "error" in record or record.get("diverged_at") is not None
+
+
+def select(name: str, *, include_diverged: bool = False, **settings: Any) -> list[Record]:
     """The recorded runs of an experiment with these settings, at the largest scale among them.
 
     Args:
         name: the experiment.
+        include_diverged: whether to return trainings that broke down as well.
         settings: fields of its configuration and the values that they must have.
 
     Returns:
@@ -104,12 +111,11 @@ def select(name: str, **settings: Any) -> list[Record]:
     Raises:
         RecordError: if the file is damaged.
     """
-    if not (results_directory() / f"{name}.jsonl").exists():
-        return []
     matching = [
         record
-        for record in load_records(name)
-        if all(record["config"].get(key) == value for key, value in settings.items())
+        for record in recorded(name)
+        if (include_diverged or not diverged(record))
+        and all(record["config"].get(key) == value for key, value in settings.items())
     ]
     return best_scale(matching)
 
@@ -124,48 +130,22 @@ def best_scale(records: list[Record]) -> list[Record]:
     return [record for record in records if record["scale"] == SCALES[largest]]
 
 
-def _parse(path: Path, number: int, line: str) -> Record:
+def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
         record = json.loads(line)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # neither UTF-8 nor JSON
         raise RecordError(
             f"{path}, line {number}: not a record ({error}); a write was cut short? Remove the line"
         ) from None
-    if not isinstance(record, dict) or "schema" not in record:
+    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         raise RecordError(f"{path}, line {number}: not a record of gilib")
     if record["schema"] > SCHEMA:
         raise RecordError(
             f"{path}, line {number}: schema {record['schema']} is newer than {SCHEMA}; update gilib"
         )
+    wrong = [key for key, kind in NEEDED.items() if not isinstance(record.get(key), kind)]
+    if wrong or record["scale"] not in SCALES:
+        raise RecordError(
+            f"{path}, line {number}: not a record of gilib ({', '.join(wrong) or 'scale'} missing or wrong)"
+        )
     return record
-
-
-def _package_version() -> str:
-    from gilib import __version__
-
-    return __version__
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        model = platform.processor() or platform.machine()
-    return f"{model}, {os.cpu_count()} cores"
-
-
-@functools.cache
-def source_revision() -> str:
-    """The commit of the source when first asked for, marked + if files of the package differ from it."""
-    here = Path(__file__).parents[2]
-    try:
-        commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git(here, "status", "--porcelain", "-uno", "--", "gilib") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def _git(directory: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -2,150 +2,168 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import multiprocessing
-import os
+import shutil
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from gilib.experiments import toy, truth
-from gilib.experiments.records import (
-    SCALES,
-    Record,
-    RecordError,
-    append,
-    identity,
-    load_records,
-    provenance,
-    results_directory,
-    source_revision,
-)
-from gilib.linalg import FactorisationError
-from gilib.training import DivergenceError
-from gilib.validation import choice, count
+from gilib.data.errors import DataError
+from gilib.experiments import cluster, local
+from gilib.experiments.groups import chosen, cut
+from gilib.experiments.records import SCALES, RecordError, diverged, identity, recorded
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.work import Group, Outcome, Work, checkpoint_folder, checkpoints
+from gilib.experiments.writing import append, check_writable
+from gilib.validation import choice, count, positive
+
+DEVICES = ("auto", "cpu", "cuda")
+PLACES = ("local", "ray")
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A grid of configurations and what one of them records.
+class Place:
+    """Where to run.
 
     Attributes:
-        about: one line.
-        configurations: the grid at a scale.
-        run: trains and measures one configuration; called with the path of a checkpoint.
+        device: "cpu", "cuda", or "auto" for cuda where there is one.
+        where: "local", or "ray" for a cluster.
+        jobs: processes on this machine, with one thread each on the CPU.
+        gpus: GPUs of a task on a cluster of GPUs.
     """
 
-    about: str
-    configurations: Callable[[str], Iterator[Any]]
-    run: Callable[..., Record]
+    device: str = "auto"
+    where: str = "local"
+    jobs: int = 1
+    gpus: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise for what does not exist."""
+        choice(self.device, DEVICES, "device")
+        choice(self.where, PLACES, "place")
+        count(self.jobs, "jobs")
+        positive(self.gpus, "gpus")
 
 
-EXPERIMENTS: dict[str, Experiment] = {
-    "toy": Experiment("Table 2 and Fig. 1: methods on the toy problem", toy.table_2, toy.run),
-    "toy_inducing": Experiment("Fig. A2: the number of inducing points", toy.figure_a2, toy.run),
-    "reproduction": Experiment("The TensorFlow reproduction and its sweeps", toy.reproduction, toy.run),
-    "toy_hmc": Experiment("Hamiltonian Monte Carlo on the toy problem", truth.configurations, truth.run),
-}
+@dataclass(frozen=True)
+class Ran:
+    """What a run did: records added, how many of them diverged, and configurations left to run."""
+
+    added: int
+    diverged: int
+    left: int
 
 
-def pending(name: str, scale: str) -> tuple[list[Any], int]:
+@dataclass(frozen=True)
+class Progress:
+    """How much of an experiment is recorded at a scale, how much of that diverged; or why nobody knows."""
+
+    name: str
+    scale: str
+    recorded: int = 0
+    diverged: int = 0
+    total: int = 0
+    note: str = ""
+
+
+def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any], int]:
     """Configurations of an experiment that are not recorded, and how many there are in all."""
-    configurations = list(dict.fromkeys(EXPERIMENTS[name].configurations(scale)))
+    configs = chosen(EXPERIMENTS[name], scale, only)
     done = {record["id"] for record in recorded(name)}
-    return [config for config in configurations if identity(config) not in done], len(configurations)
+    return [config for config in configs if identity(config) not in done], len(configs)
 
 
-def recorded(name: str) -> list[Record]:
-    """The records of an experiment; none if it was never run."""
-    exists = (results_directory() / f"{name}.jsonl").exists()
-    return load_records(name) if exists else []
-
-
-def run_experiment(name: str, scale: str = "reduced", jobs: int = 1, time_limit: float | None = None) -> int:
-    """Run what is missing, one process and one thread each, and append every record when it is done.
+def run_experiment(
+    name: str,
+    scale: str = "reduced",
+    place: Place | None = None,
+    *,
+    only: Sequence[str] = (),
+    time_limit: float | None = None,
+) -> Ran:
+    """Run what is missing, and append the records of every group of configurations when it is done.
 
     Args:
         name: of the experiment.
         scale: "smoke", "reduced" or "paper".
-        jobs: processes.
-        time_limit: minutes after which no configuration is started any more.
-
-    Returns:
-        How many records were added.
+        place: where to run; default: this process.
+        only: filters "field=value".
+        time_limit: minutes after which trainings save their checkpoints and stop.
 
     Raises:
-        RecordError: when all is done, if trainings broke down; what the others recorded is kept.
+        ValueError: for arguments that do not fit, before any work starts.
+        RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
     """
     choice(name, EXPERIMENTS, "experiment")
     choice(scale, SCALES, "scale")
-    count(jobs, "jobs")
-    todo, total = pending(name, scale)
-    deadline = time.monotonic() + 60.0 * (time_limit or 1e9)
-    added = 0
-    failures: list[str] = []
-    context = multiprocessing.get_context("spawn")
-    with (
-        tqdm(total=total, initial=total - len(todo), desc=name, unit="run") as bar,
-        ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker) as pool,
-    ):
-        waiting = iter(todo)
-        running = {pool.submit(_record, name, config) for config in itertools.islice(waiting, jobs)}
-        while running:
-            done = next(as_completed(running))
-            running.remove(done)
-            try:
-                append(name, done.result())
-                added += 1
-            except (FactorisationError, DivergenceError) as error:
-                failures.append(str(error))
-            bar.update()
-            following = next(waiting, None) if time.monotonic() < deadline else None
-            if following is not None:
-                running.add(pool.submit(_record, name, following))
-    if failures:
-        raise RecordError(f"{added} records added, {len(failures)} runs failed: {'; '.join(failures)}")
-    return added
+    place = place or Place()
+    if time_limit is not None:
+        positive(time_limit, "time_limit")
+    deadline = None if time_limit is None else time.time() + 60.0 * time_limit
+    todo, total = pending(name, scale, only)
+    if not todo:
+        return Ran(0, 0, 0)
+    check_writable(name, checkpoints(name))
+    experiment = EXPERIMENTS[name]
+    if experiment.check is not None:
+        experiment.check(todo)
+    with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
+        work = Work(name, experiment.run, _device(place), deadline)
+        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
+            return _record(name, outcomes, len(todo), total)
 
 
-def _prepare_worker() -> None:
-    """One thread; and the revision of the code that was just imported."""
-    torch.set_num_threads(1)
-    source_revision()
+def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ran:
+    """Append what arrives, then remove its checkpoints."""
+    added = broken = left = 0
+    with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
+        for outcome in outcomes:
+            if outcome.records is None:
+                left += len(outcome.group)
+                continue
+            new = append(name, outcome.records)
+            shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
+            added += len(new)
+            broken += sum(map(diverged, new))
+            bar.update(len(outcome.group))
+    return Ran(added, broken, left)
 
 
-def _record(name: str, config: Any) -> Record:
-    checkpoint = checkpoint_path(name, config)
-    start = time.perf_counter()
-    result = EXPERIMENTS[name].run(config, checkpoint=str(checkpoint))
-    seconds = round(time.perf_counter() - start, 1)
-    checkpoint.unlink(missing_ok=True)
-    settings = dataclasses.asdict(config)
-    head = {"id": identity(config), "experiment": name, "scale": settings.pop("scale"), "config": settings}
-    return {**head, **result, "seconds": seconds, "provenance": provenance()}
+def _device(place: Place) -> str:
+    """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
+    available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
+    if place.device == "cuda" and not available:
+        raise ValueError("no CUDA device was found: ask for --device cpu")
+    return "cuda" if available and place.device != "cpu" else "cpu"
 
 
-def checkpoint_path(name: str, config: Any) -> Path:
-    """Where a configuration keeps its checkpoint: outside the repository, in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return cache / "gilib" / "checkpoints" / name / f"{identity(config)}.checkpoint"
+def _outcomes(work: Work, groups: Sequence[Group], place: Place) -> Generator[Outcome, None, None]:
+    """The generator of what becomes of the groups."""
+    if place.where == "ray":
+        return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)
+    if place.jobs == 1 or len(groups) == 1:
+        return local.in_process(work, groups)
+    return local.in_processes(work, groups, place.jobs)
 
 
-def status() -> list[tuple[str, str, int, int]]:
-    """(experiment, scale, recorded, total) of everything."""
-    rows = []
-    for name in EXPERIMENTS:
-        for scale in SCALES:
-            missing, total = pending(name, scale)
-            rows.append((name, scale, total - len(missing), total))
-    return rows
+def status() -> list[Progress]:
+    """How much of everything is recorded.
+
+    Raises:
+        RecordError: if a results file is damaged.
+    """
+    return [_progress(name, scale) for name in EXPERIMENTS for scale in SCALES]
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "RecordError", "pending", "recorded", "run_experiment", "status"]
+def _progress(name: str, scale: str) -> Progress:
+    records = {record["id"]: record for record in recorded(name)}
+    try:
+        configs = chosen(EXPERIMENTS[name], scale)
+    except (RecordError, DataError) as error:
+        return Progress(name, scale, note=str(error))
+    found = [records[key] for key in map(identity, configs) if key in records]
+    return Progress(name, scale, len(found), sum(map(diverged, found)), len(configs))

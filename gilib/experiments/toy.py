@@ -15,6 +15,7 @@ from torch import Tensor
 
 import gilib
 from gilib.data import ToyProblem, toy
+from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record
 from gilib.metrics import layer_variances
 from gilib.posteriors import Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
@@ -91,8 +92,12 @@ def reproduction(scale: str) -> Iterator[ToyConfig]:
             yield replace(base, seed=seed, num_inducing=points)
 
 
-def run(config: ToyConfig, checkpoint: str | None = None, progress: bool = False) -> Record:
+def run(config: ToyConfig, job: Job) -> Record:
     """Train one configuration and measure it.
+
+    Args:
+        config: what to train.
+        job: where, and with which checkpoint.
 
     Returns:
         ELBO (mean over 1000 draws and its standard error), IWBO (ten repetitions), layer variances, the
@@ -101,20 +106,23 @@ def run(config: ToyConfig, checkpoint: str | None = None, progress: bool = False
     """
     problem = toy(config.seed, config.num_points, normalise=config.normalise, balanced=config.balanced)
     net, likelihood = build(config, problem)
+    net, likelihood = net.to(job.device), likelihood.to(job.device)
+    x, y = problem.x.to(job.device), problem.y.to(job.device)
     history = gilib.fit(
         net,
         likelihood,
-        problem.x,
-        problem.y,
+        x,
+        y,
         steps=config.steps,
         num_samples=config.num_samples,
         lr=config.lr,
         seed=config.seed,
-        checkpoint=checkpoint,
-        progress=progress,
+        checkpoint=job.checkpoint,
+        deadline=job.deadline,
+        progress=job.progress,
     )
     with torch.no_grad():
-        measured = measure(config, problem, net, likelihood)
+        measured = measure(config, x, y, net, likelihood)
     curve = history.elbo[:: max(1, config.steps // 50)]
     data = {"name": "toy", "sha256": problem.sha256}
     return {"data": data, "metrics": measured, "curve": [round(value, 4) for value in curve.tolist()]}
@@ -141,15 +149,17 @@ def build(config: ToyConfig, problem: ToyProblem) -> tuple[gilib.Network, gilib.
     return net, gilib.Gaussian(noise, learn=config.learn_noise)
 
 
-def measure(config: ToyConfig, problem: ToyProblem, net: gilib.Network, likelihood: gilib.Gaussian) -> Record:
-    """What is recorded of a trained network."""
-    generator = torch.Generator().manual_seed(2000 + config.seed)
+def measure(
+    config: ToyConfig, x: Tensor, y: Tensor, net: gilib.Network, likelihood: gilib.Gaussian
+) -> Record:
+    """What is recorded of a trained network; `x` and `y`, `[N, 1]`, are its training data."""
+    generator = torch.Generator(x.device).manual_seed(2000 + config.seed)
     draw = net.draw(1000, generator=generator)
-    bounds = gilib.elbo(draw, likelihood, problem.x, problem.y, num_data=config.num_points, reduction="none")
-    grid = GRID if config.normalise else GRID * problem.x.std()
+    bounds = gilib.elbo(draw, likelihood, x, y, num_data=config.num_points, reduction="none")
+    grid = GRID.to(x) * (1.0 if config.normalise else x.std())
     prediction = gilib.predict(net, likelihood, grid, 1000, generator=generator)
     assert isinstance(prediction, gilib.GaussianPrediction)
-    inputs = torch.randn(200, 1, generator=generator)
+    inputs = torch.randn(200, 1, generator=generator, device=x.device)
     measured: Record = {
         "elbo": float(bounds.mean()),
         "elbo_stderr": float(bounds.std() / math.sqrt(len(bounds))),
@@ -162,8 +172,7 @@ def measure(config: ToyConfig, problem: ToyProblem, net: gilib.Network, likeliho
     }
     if config.iwbo_draws:
         repeats = [
-            gilib.iwbo(net.draw(config.iwbo_draws, generator=generator), likelihood, problem.x, problem.y)
-            for _ in range(10)
+            gilib.iwbo(net.draw(config.iwbo_draws, generator=generator), likelihood, x, y) for _ in range(10)
         ]
         values = torch.stack(repeats)
         measured |= {"iwbo": float(values.mean()), "iwbo_stderr": float(values.std() / math.sqrt(10))}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gilib.baselines import HMCSettings, hmc
 from gilib.data import toy
+from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record
 from gilib.experiments.toy import GRID
 from gilib.priors import NealPrior
@@ -41,12 +42,12 @@ def configurations(scale: str) -> Iterator[TruthConfig]:
         yield TruthConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
 
 
-def run(config: TruthConfig, checkpoint: str | None = None) -> Record:
+def run(config: TruthConfig, job: Job) -> Record:
     """Sample, and record the predictive distribution on the grid with R-hat and effective sample sizes.
 
     Args:
         config: what to sample.
-        checkpoint: unused: chains of this length take a minute.
+        job: unused: chains of this length take a minute, on the device that JAX chooses.
     """
     problem = toy(config.seed, normalise=config.normalise)
     base = HMCSettings.tuned() if config.tuned else HMCSettings()

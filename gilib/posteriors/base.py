@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.linalg import SymmetricOperator
+from gilib.randomness import ReplicaGenerators, Source
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class BuildContext:
         replicas: shape of the replica axes R.
         pseudo_outputs: initial pseudo-outputs of the last layer `[M, O]`, or None for standard normals.
         last: whether the layer is the last with weights.
-        generator: source of initial values.
+        generator: source of initial values; with `ReplicaGenerators` every replica starts as it would alone.
         dtype: of the parameters.
         device: of the parameters.
     """
@@ -31,14 +32,17 @@ class BuildContext:
     replicas: tuple[int, ...] = ()
     pseudo_outputs: Tensor | None = None
     last: bool = False
-    generator: torch.Generator | None = None
+    generator: Source | None = None
     dtype: torch.dtype | None = None
     device: torch.device | None = None
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normals `[R, *shape]`."""
+        dtype = self.dtype or torch.get_default_dtype()
+        if isinstance(self.generator, ReplicaGenerators):
+            return self.generator.normal((1, *self.replicas, *shape), dtype, self.device)[0]
         size = (*self.replicas, *shape)
-        return torch.randn(size, generator=self.generator, dtype=self.dtype, device=self.device)
+        return torch.randn(size, generator=self.generator, dtype=dtype, device=self.device)
 
     def full(self, shape: Sequence[int], value: float) -> Tensor:
         """A constant `[R, *shape]`."""

@@ -1,0 +1,69 @@
+"""What an experiment is: a grid of frozen configurations, and what a group of them records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gilib.experiments.records import Record
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the runner hands to `Experiment.run` beside the configurations.
+
+    Attributes:
+        device: where to train.
+        checkpoint: a file of this group of configurations alone, for `gilib.fit`. Its folder is removed with
+            all that it holds when the group is recorded.
+        deadline: the `time.monotonic()` after which a training saves its checkpoint and raises
+            `gilib.training.Paused`; None: never.
+        progress: whether trainings show a bar.
+    """
+
+    device: torch.device
+    checkpoint: Path
+    deadline: float | None = None
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of configurations and what they record.
+
+    Attributes:
+        about: one line.
+        configurations: the grid at a scale, as frozen dataclasses with a field `scale`. It raises a
+            `RecordError` that says what to run first if it depends on records that are missing.
+        run: trains and measures a group, `run(configs, job)`; returns a record body for each configuration,
+            in order: "data", "metrics", "curve"; "diverged_at" if that training broke down.
+        group: configurations with equal keys may be trained together as replicas of one program; None: one by
+            one.
+        check: raises before any work starts if something is missing, for example data.
+        largest_group: more configurations than this are not trained together; None: any number.
+    """
+
+    about: str
+    configurations: Callable[[str], Iterator[Any]]
+    run: Callable[..., list[Record]]
+    group: Callable[[Any], Hashable] | None = None
+    check: Callable[[Sequence[Any]], None] | None = None
+    largest_group: int | None = None
+
+
+def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:
+    """`Experiment.run` made of a function of one configuration and the job.
+
+    >>> one_by_one(lambda config, job: {"metrics": config})([1, 2], None)
+    [{'metrics': 1}, {'metrics': 2}]
+    """
+    return functools.partial(_each, run)
+
+
+def _each(run: Callable[[Any, Job], Record], configs: Sequence[Any], job: Job) -> list[Record]:
+    return [run(config, job) for config in configs]

@@ -1,0 +1,55 @@
+"""Joining the results files of several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gilib.experiments.records import Record, read_records, recorded
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.writing import append
+from gilib.validation import choice
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        added: records added to each experiment.
+        known: how many were recorded already.
+        conflicts: a line for each of those whose metrics are not the same; the recorded one stays.
+    """
+
+    added: dict[str, int]
+    known: int
+    conflicts: list[str]
+
+
+def merge(files: Iterable[Path]) -> Merged:
+    """Add the records of files to `results/`, each identity once; all are read before one is written.
+
+    Args:
+        files: results files of any experiments, of which a file may hold several.
+
+    Raises:
+        RecordError: if a file or the results are damaged or of a newer schema.
+        ValueError: if a record belongs to an unknown experiment.
+    """
+    incoming = [(path, record) for path in files for record in read_records(path)]
+    for path, record in incoming:
+        choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
+    names = dict.fromkeys(record["experiment"] for _, record in incoming)
+    kept = {(name, record["id"]): record for name in names for record in recorded(name)}
+    new: dict[str, list[Record]] = {name: [] for name in names}
+    conflicts = []
+    for path, record in incoming:
+        key = record["experiment"], record["id"]
+        if key not in kept:
+            kept[key] = record
+            new[record["experiment"]].append(record)
+        elif kept[key].get("metrics") != record.get("metrics"):
+            conflicts.append(f"{key[0]} {key[1]}: {path} has other metrics than the record that is kept")
+    added = {name: len(append(name, records)) for name, records in new.items()}
+    return Merged(added, len(incoming) - sum(added.values()), conflicts)
