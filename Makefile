@@ -32,7 +32,7 @@ $(VENV)/.book: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.book
 	@echo 'Installing the test environment into $(VENV)'
-	$(PIP) -e '.[book,hmc,test]'
+	$(PIP) -e '.[book,cluster,hmc,test]'
 	@touch $@
 
 book: $(VENV)/.book

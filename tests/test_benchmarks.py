@@ -1,19 +1,25 @@
-"""What the benchmark times computes the same thing on both sides."""
+"""What the benchmarks time computes the same thing on both sides."""
 
 import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def benchmark():
-    path = Path(__file__).parents[1] / "benchmarks" / "training_step.py"
-    spec = importlib.util.spec_from_file_location("training_step", path)
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_bounds_and_gradients_agree_with_the_plain_computation(benchmark):
-    benchmark.check("toy")
+def test_bounds_and_gradients_agree_with_the_plain_computation():
+    load("training_step").check("toy")
+
+
+@pytest.mark.parametrize("method", ["fac", "gi"])
+def test_replicas_train_alike_both_ways(method):
+    load("replicas").check(method, torch.device("cpu"), replicas=2, points=8, samples=1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 
-from gilib.experiments.records import RecordError, results_directory
+from gilib.experiments.records import RecordError
+
+PRINTED = Path(__file__).parents[2] / "results" / "printed"  # wherever our own records are kept
 
 
 def printed(table: str) -> list[dict[str, str]]:
@@ -20,10 +23,9 @@ def printed(table: str) -> list[dict[str, str]]:
     Raises:
         RecordError: if there is no such table; the message lists those that there are.
     """
-    folder = results_directory() / "printed"
-    path = folder / f"{table}.csv"
+    path = PRINTED / f"{table}.csv"
     if not path.exists():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.csv"))) or "none"
-        raise RecordError(f"no printed table {table!r} in {folder}: there are {known}")
+        known = ", ".join(sorted(file.stem for file in PRINTED.glob("*.csv"))) or "none"
+        raise RecordError(f"no printed table {table!r} in {PRINTED}: there are {known}")
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))

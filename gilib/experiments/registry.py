@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments import toy, truth, uci, uci_run
+from gilib.experiments import toy, truth, uci, uci_run, uci_scale_prior, uci_truth
 from gilib.experiments.experiment import Experiment, one_by_one
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -29,5 +29,25 @@ EXPERIMENTS: dict[str, Experiment] = {
         group=uci.together,
         check=uci.check,
         largest_group=64,
+    ),
+    "uci_scale_prior": Experiment(
+        "The factorised posterior under ScalePrior, as the paper states it and as the reference code has it",
+        uci_scale_prior.configurations,
+        uci_scale_prior.run,
+        group=uci_scale_prior.together,
+        check=uci.check,
+        largest_group=80,
+    ),
+    "uci_hmc": Experiment(
+        "Hamiltonian Monte Carlo on the two smallest UCI sets",
+        uci_truth.chains,
+        one_by_one(uci_truth.sample),
+        check=uci.check,
+    ),
+    "uci_fixed_noise": Experiment(
+        "The four methods with the noise of these chains",
+        uci_truth.approximations,
+        uci_truth.train,
+        check=uci.check,
     ),
 }

@@ -62,10 +62,15 @@ def load(name: str, splits: Sequence[int], device: torch.device, dtype: torch.dt
     dataset = _dataset(name)
     distinct: dict[int, Split] = {k: dataset.split(k, dtype, device) for k in dict.fromkeys(splits)}
     chosen = [distinct[k] for k in splits]
-    parts = ("train_x", "train_y", "test_x", "test_y")
-    stacked = [torch.stack([getattr(split, part) for split in chosen]) for part in parts]
-    scale = torch.stack([split.normalisation.y_std[0] for split in chosen]).to(stacked[0])
-    return Data(name, dataset.sha256, *stacked, scale)
+    return Data(
+        name=name,
+        sha256=dataset.sha256,
+        x=torch.stack([split.train_x for split in chosen]),
+        y=torch.stack([split.train_y for split in chosen]),
+        test_x=torch.stack([split.test_x for split in chosen]),
+        test_y=torch.stack([split.test_y for split in chosen]),
+        y_std=torch.stack([split.normalisation.y_std[0] for split in chosen]).to(device, dtype),
+    )
 
 
 def run(configs: Sequence[UciConfig], job: Job) -> list[Record]:
@@ -89,31 +94,40 @@ def _records(configs: Sequence[UciConfig], job: Job, measured: bool) -> list[Rec
     seeds = [config.split for config in configs]
     net, likelihood = build(configs, data, seeds)
     history = train(configs[0], net, likelihood, data, [c.lr for c in configs], seeds, job)
-    results = (
-        measure(net, likelihood, data, configs[0].test_samples, seeds)
-        if measured
-        else {"elbo": history.elbo[-math.ceil(len(history.elbo) / 10) :].mean(0)}
-    )
-    assert history.diverged_at is not None
-    return [_record(data, history, results, r, int(at)) for r, at in enumerate(history.diverged_at)]
+    if measured:
+        results = measure(drawn(net, configs[0].test_samples, seeds), likelihood, data)
+    else:
+        results = {"elbo": last_bounds(history)}
+    return records(data, history, results)
+
+
+def last_bounds(history: gilib.History) -> Tensor:
+    """The mean of the last tenth of each training curve, `[R]`."""
+    return history.elbo[-math.ceil(len(history.elbo) / 10) :].mean(0)
 
 
 def build(
-    configs: Sequence[UciConfig], data: Data, seeds: Sequence[int]
+    configs: Sequence[UciConfig],
+    data: Data,
+    seeds: Sequence[int],
+    posterior: gilib.Posterior | tuple[gilib.Posterior, gilib.Posterior] | None = None,
+    prior: Prior | None = None,
 ) -> tuple[gilib.Network, gilib.Gaussian]:
-    """One network with a replica for each configuration, initialised as App. O has it."""
+    """One network with a replica for each configuration, initialised on the CPU as App. O has it.
+
+    Posterior and prior are those of the configurations' method and priors unless others are given.
+    """
     config, replicas = configs[0], (len(configs),)
-    priors = [PRIORS[c.prior] for c in configs]
     inducing = min(config.num_inducing, data.x.shape[1])
     is_global = config.method in ("gi", "fac_gi")
     net = gilib.models.mlp(
         data.x.shape[-1],
         (50, 50),
         1,
-        posterior=posterior(config.method, inducing),
-        prior=priors[0] if len(set(priors)) == 1 else PerReplica(tuple(priors)),
-        inducing_points=data.x[:, :inducing] if is_global else None,
-        pseudo_outputs=data.y[:, :inducing] if is_global else None,
+        posterior=posterior or posterior_of(config.method, inducing),
+        prior=prior or prior_of(configs),
+        inducing_points=data.x[:, :inducing].cpu() if is_global else None,
+        pseudo_outputs=data.y[:, :inducing].cpu() if is_global else None,
         replicas=replicas,
         generator=ReplicaGenerators([1000 + seed for seed in seeds]),
         dtype=data.x.dtype,
@@ -122,7 +136,13 @@ def build(
     return net, noise.to(data.x.device)
 
 
-def posterior(method: str, inducing: int) -> gilib.Posterior | tuple[gilib.Posterior, gilib.Posterior]:
+def prior_of(configs: Sequence[UciConfig]) -> Prior:
+    """The prior of all replicas, or one for each."""
+    priors = [PRIORS[config.prior] for config in configs]
+    return priors[0] if len(set(priors)) == 1 else PerReplica(tuple(priors))
+
+
+def posterior_of(method: str, inducing: int) -> gilib.Posterior | tuple[gilib.Posterior, gilib.Posterior]:
     """The posterior of a method, with one diagonal precision for each output channel."""
     last = gilib.GlobalInducing(precision="per_output")
     if method == "li":
@@ -161,30 +181,38 @@ def train(
 
 
 @torch.no_grad()
-def measure(
-    net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
-) -> dict[str, Tensor]:
-    """What is recorded of trained networks, each `[R]`; NaN where a replica's draw failed."""
-    source = ReplicaGenerators([2000 + seed for seed in seeds], data.x.device)
+def drawn(net: gilib.Network, samples: int, seeds: Sequence[int]) -> gilib.Draw:
+    """Functions to measure with; NaN where a replica's factorisation fails."""
+    like = next(net.parameters())
     with failures_as_nan():
-        draw = net.draw(samples, generator=source)
+        return net.draw(samples, generator=ReplicaGenerators([2000 + seed for seed in seeds], like.device))
+
+
+@torch.no_grad()
+def measure(
+    draw: gilib.Draw | gilib.LocalReparameterisation, likelihood: gilib.Gaussian, data: Data
+) -> dict[str, Tensor]:
+    """What is recorded of trained networks, each `[R]`; the bound `iwbo` of whole functions only."""
     train_log_prob, _ = _evaluate(draw, likelihood, data.x, data.y)
     bounds = train_log_prob.sum(-1).double() + draw.log_pq.double()  # [S, R]
     points = data.x.shape[1]
     test_log_prob, mean = _evaluate(draw, likelihood, data.test_x, data.test_y)
-    test = gilib.metrics.test_log_likelihood(test_log_prob) - data.y_std.log()
-    error = gilib.metrics.rmse(mean, data.test_y) * data.y_std
-    return {
+    measured = {
         "elbo": bounds.mean(0) / points,
-        "elbo_stderr": bounds.std(0) / math.sqrt(samples) / points,
+        "elbo_stderr": bounds.std(0) / math.sqrt(len(bounds)) / points,
         "iwbo": log_mean_exp(bounds, 0) / points,
-        "test_log_likelihood": test,
-        "rmse": error,
+        "test_log_likelihood": gilib.metrics.test_log_likelihood(test_log_prob) - data.y_std.log(),
+        "rmse": gilib.metrics.rmse(mean, data.test_y) * data.y_std,
         "noise_variance": likelihood.noise_variance,
     }
+    if not isinstance(draw, gilib.Draw):
+        del measured["iwbo"]
+    return measured
 
 
-def _evaluate(draw: gilib.Draw, likelihood: gilib.Gaussian, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _evaluate(
+    draw: gilib.Draw | gilib.LocalReparameterisation, likelihood: gilib.Gaussian, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
     """Log-likelihoods `[S, R, N]` and mean prediction `[R, N, 1]`, a batch of points at a time."""
     size = max(1, EVALUATED_AT_ONCE // draw.log_pq.numel())
     log_probs, means = [], []
@@ -193,6 +221,12 @@ def _evaluate(draw: gilib.Draw, likelihood: gilib.Gaussian, x: Tensor, y: Tensor
         log_probs.append(likelihood.log_prob(outputs, targets))
         means.append(outputs.mean(0))
     return torch.cat(log_probs, -1), torch.cat(means, -2)
+
+
+def records(data: Data, history: gilib.History, results: dict[str, Tensor]) -> list[Record]:
+    """One record for each replica: results `[R]` by name, and the thinned training curve."""
+    assert history.diverged_at is not None
+    return [_record(data, history, results, r, int(at)) for r, at in enumerate(history.diverged_at)]
 
 
 def _record(
@@ -204,8 +238,8 @@ def _record(
         curve = curve[:diverged_at]
     record: Record = {
         "data": {"name": data.name, "sha256": data.sha256},
-        "metrics": {name: _rounded(float(value[replica])) for name, value in results.items()},
-        "curve": [_rounded(value) for value in curve[:: max(1, steps // CURVE)].tolist()],
+        "metrics": {name: significant(float(value[replica])) for name, value in results.items()},
+        "curve": [significant(value) for value in curve[:: max(1, steps // CURVE)].tolist()],
     }
     finite = all(math.isfinite(value) for value in record["metrics"].values())
     if diverged_at >= 0 or not finite:
@@ -213,6 +247,10 @@ def _record(
     return record
 
 
-def _rounded(value: float) -> float:
-    """Six significant digits."""
+def significant(value: float) -> float:
+    """A number with six significant digits, as records keep it.
+
+    >>> significant(1 / 3)
+    0.333333
+    """
     return float(f"{value:.6g}")

@@ -117,7 +117,7 @@ class Linear(Layer):
     ) -> Function:
         mean, variance = (
             LinearFunction(weights.mean, self.bias),
-            LinearFunction(weights.log_variance.exp(), self.bias),
+            LinearFunction(weights.propagated_variance, self.bias),
         )
 
         def sample(x: Tensor) -> Tensor:

@@ -68,6 +68,11 @@ class FactorisedWeights(PosteriorModule):
         """μ, `[R, I, O]`."""
         return self.scaled_mean / self.root_fan_in
 
+    @property
+    def propagated_variance(self) -> Tensor:
+        """σ² as local reparameterisation propagates it to the outputs, `[R, I, O]`."""
+        return self.log_variance.exp()
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:

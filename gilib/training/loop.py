@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 from tqdm import tqdm
@@ -96,8 +97,8 @@ def fit(
     check_data(net, likelihood, x, y)
     check_seeds(seed, net.replicas)
     check_estimator(net, estimator, x.device)
-    settings = {"batch_size": batch_size, "num_samples": num_samples, "lr": lr, "lr_groups": lr_groups or {}}
-    settings |= {"seed": seed, "estimator": estimator}
+    settings: dict[str, Any] = {"batch_size": batch_size, "num_samples": num_samples, "lr": lr}
+    settings |= {"lr_groups": lr_groups or {}, "seed": seed, "estimator": estimator}
     identity = fingerprint(net, likelihood, x, y, settings) if checkpoint is not None else ""
     run = Run(net, likelihood, x, y, steps, settings, kl_weight, on_divergence == "freeze")
     path = None if checkpoint is None else Path(checkpoint)

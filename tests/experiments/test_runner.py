@@ -1,61 +1,147 @@
-"""The runner runs what is missing, once, and nothing else."""
+"""The runner runs what is missing, once, and checks everything before it starts."""
+
+import dataclasses
+import time
 
 import pytest
+import torch
 
-from gilib.experiments.__main__ import main
-from gilib.experiments.records import load_records
-from gilib.experiments.runner import EXPERIMENTS, pending, run_experiment
-from gilib.experiments.toy import METHODS, figure_a2, reproduction, table_2
+from gilib.data.errors import DataError
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.records import identity
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import Place, Ran, pending, run_experiment, status
+from gilib.experiments.work import checkpoints
+from gilib.training import DivergenceError
+from tests.experiments.test_writing import disk_that_fills_up
+from tests.experiments.tiny import TINY, run
 
 
-@pytest.fixture(autouse=True)
-def results(tmp_path, monkeypatch):
-    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+def never(*arguments):
+    raise AssertionError("work was started")
 
 
 def test_a_smoke_run_records_every_configuration_once_and_is_not_repeated():
-    expected = len(set(figure_a2("smoke")))
-    assert run_experiment("toy_inducing", "smoke") == expected
-    records = load_records("toy_inducing")
-    assert len({record["id"] for record in records}) == len(records) == expected
-    assert [record["config"]["num_inducing"] for record in records] == [2, 5, 10, 20, 40]
-    assert all(record["scale"] == "smoke" and len(record["data"]["sha256"]) == 64 for record in records)
-    assert run_experiment("toy_inducing", "smoke") == 0
-    assert pending("toy_inducing", "smoke") == ([], expected)
+    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=0, left=0)
+    records = load_records("tiny")
+    assert {record["id"] for record in records} == {identity(c) for c in TINY.configurations("smoke")}
+    assert all(record["scale"] == "smoke" and record["group"] == 2 for record in records)
+    assert list(checkpoints("tiny").iterdir()) == []
+    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    assert pending("tiny", "smoke") == ([], 6)
 
 
-def test_paper_grids_cover_what_the_chapters_show():
-    table = list(table_2("paper"))
-    assert {config.method for config in table} == set(METHODS)
-    assert {config.seed for config in table} == set(range(10))
-    assert all(config.steps == 5000 and config.num_samples == 10 for config in table)
-    sweep = list(reproduction("paper"))
-    assert len({config.prior_scale for config in sweep if config.seed == 0}) == 12
-    assert {config.num_inducing for config in sweep} == {1, 2, 5, *range(10, 101, 10)}
+def test_a_filter_runs_only_what_it_names():
+    assert run_experiment("tiny", "smoke", only=["task=sine"]).added == 2
+    assert [record["config"]["task"] for record in load_records("tiny")] == ["sine", "sine"]
+    assert run_experiment("tiny", "smoke").added == 4
 
 
-@pytest.mark.parametrize("name", sorted(EXPERIMENTS))
-def test_every_experiment_has_a_smoke_scale(name):
-    todo, total = pending(name, "smoke")
-    assert len(todo) == total > 0
+def test_a_training_that_diverges_is_recorded_and_the_others_go_on(monkeypatch):
+    def cubes_diverge(configs, job):
+        if configs[0].task == "cube":
+            raise DivergenceError("not finite at step 3")
+        return run(configs, job)
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=cubes_diverge))
+    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=2, left=0)
+    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    (row,) = [row for row in status() if (row.name, row.scale) == ("tiny", "smoke")]
+    assert (row.recorded, row.diverged, row.total, row.note) == (6, 2, 6, "")
 
 
-def test_the_command_line(capsys):
-    assert main(["list"]) == 0
-    assert main(["status"]) == 0
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in EXPERIMENTS)
-    with pytest.raises(SystemExit) as error:
-        main(["run", "no-such-experiment"])
-    assert error.value.code == 2
-    assert main(["run", "toy", "--jobs", "0"]) == 1
-    assert "jobs must be an integer" in capsys.readouterr().err
+def test_a_time_limit_keeps_everything_and_says_what_is_left(monkeypatch):
+    assert run_experiment("tiny", "smoke", time_limit=1e-9) == Ran(added=0, diverged=0, left=6)
+
+    def pause_at_cubes(configs, job):
+        late = dataclasses.replace(job, deadline=time.monotonic()) if configs[0].task == "cube" else job
+        return run(configs, late)
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=pause_at_cubes))
+    assert run_experiment("tiny", "smoke", time_limit=10.0) == Ran(added=4, diverged=0, left=2)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    assert run_experiment("tiny", "smoke") == Ran(added=2, diverged=0, left=0)
+    resumed = [record["config"]["task"] for record in load_records("tiny") if record.get("resumed")]
+    assert resumed == ["cube", "cube"]
 
 
-def test_a_damaged_results_file_stops_the_run(results, capsys):
-    (results / "toy.jsonl").write_text("half a rec\n")
-    assert main(["run", "toy", "--scale", "smoke"]) == 1
-    assert "line 1" in capsys.readouterr().err
-    assert (results / "toy.jsonl").read_text() == "half a rec\n"
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(name="no_such"), "unknown experiment 'no_such'"),
+        (dict(scale="huge"), "unknown scale 'huge'"),
+        (dict(only=["sed=0"]), "unknown field 'sed'"),
+        (dict(time_limit=0.0), "time_limit must be a positive"),
+    ],
+)
+def test_bad_arguments_are_found_before_work_starts(results, monkeypatch, arguments, message):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match=message):
+        run_experiment(**{"name": "tiny", "scale": "smoke", **arguments})
+    assert list(results.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(device="gpu"), "unknown device 'gpu'"),
+        (dict(where="moon"), "unknown place 'moon'"),
+        (dict(jobs=0), "jobs must be an integer of at least 1"),
+        (dict(gpus=0.0), "gpus must be a positive"),
+    ],
+)
+def test_places_that_do_not_exist_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Place(**settings)
+
+
+def test_a_device_that_is_not_there_is_refused(results, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match="no CUDA device was found: ask for --device cpu"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+    assert list(results.iterdir()) == []
+
+
+def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch):
+    def no_data(configs):
+        raise DataError(f"no data for {len(configs)} configurations")
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
+    with pytest.raises(DataError, match="no data for 6"):
+        run_experiment("tiny", "smoke")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with monkeypatch.context() as patch:
+        disk_that_fills_up(patch, 0)
+        with pytest.raises(RecordError, match="No space left"):
+            run_experiment("tiny", "smoke")
+    assert list(results.iterdir()) == []
+    (results / "tiny.jsonl").write_text("half a rec\n")
+    with pytest.raises(RecordError, match="line 1"):
+        run_experiment("tiny", "smoke")
+    assert (results / "tiny.jsonl").read_text() == "half a rec\n"
+
+
+def test_records_that_cannot_be_written_after_all_leave_their_checkpoint(monkeypatch):
+    def fill_the_disk(configs, job):
+        bodies = run(configs, job)
+        disk_that_fills_up(monkeypatch, 0)
+        return bodies
+
+    with monkeypatch.context():
+        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=fill_the_disk))
+        with pytest.raises(RecordError, match="No space left"):
+            run_experiment("tiny", "smoke", only=["task=line"])
+    assert len(list(checkpoints("tiny").iterdir())) == 1
+
+
+def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
+    def after_another(scale):
+        raise RecordError("run `python -m gilib.experiments run first` before")
+        yield
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, configurations=after_another))
+    rows = [row for row in status() if row.name == "tiny"]
+    assert len(rows) == 3 and all("run first` before" in row.note for row in rows)
+    with pytest.raises(RecordError, match="run first` before"):
+        run_experiment("tiny", "smoke")

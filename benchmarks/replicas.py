@@ -1,0 +1,126 @@
+"""Training R networks in one program against training them one by one.
+
+The networks are those of the UCI tables on yacht: 2 × 50 units, one network for each split, its own learning
+rate, noise and minibatches. Both ways are `gilib.fit`; their bounds over the first steps are compared before
+anything is timed. Times are interleaved, medians, in one process: the ratio is what counts.
+
+    python benchmarks/replicas.py [--device cuda] [--replicas 1 4 16] [--points 100] [--samples 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+import gilib
+from gilib.experiments import uci, uci_run
+from gilib.experiments.experiment import Job
+from gilib.experiments.provenance import provenance
+
+WARM_UP, STEPS = 3, 20
+WIDTH = 50
+
+
+def configurations(method: str, replicas: int, points: int, samples: int, steps: int) -> list[uci.UciConfig]:
+    """One configuration for each replica: another split and learning rate."""
+    inducing = 0 if method == "fac" else points
+    return [
+        uci.UciConfig("yacht", method, "NealPrior", r % 20, 1e-3 * (1 + r % 4), 100, inducing, steps, samples)
+        for r in range(replicas)
+    ]
+
+
+def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float]:
+    """Train together; the history, and the seconds of the steps after the first few."""
+    splits = [config.split for config in configs]
+    data = uci_run.load("yacht", splits, device)
+    net, likelihood = uci_run.build(configs, data, splits)
+    rates, job = [config.lr for config in configs], Job(device, None)
+    uci_run.train(_shortened(configs[0], WARM_UP), net, likelihood, data, rates, splits, job)
+    _wait(device)
+    started = time.perf_counter()
+    history = uci_run.train(configs[0], net, likelihood, data, rates, splits, job)
+    _wait(device)
+    return history, time.perf_counter() - started
+
+
+def _shortened(config: uci.UciConfig, steps: int) -> uci.UciConfig:
+    return uci.UciConfig(**{**vars(config), "steps": steps})
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def check(method: str, device: torch.device, replicas: int = 3, points: int = 20, samples: int = 2) -> float:
+    """The largest relative difference between the bounds of both ways, which must be a rounding error."""
+    configs = configurations(method, replicas, points, samples, STEPS)
+    together = train(configs, device)[0].elbo
+    alone = torch.stack([train([config], device)[0].elbo[:, 0] for config in configs], 1)
+    difference = float(((together - alone) / alone).abs().max())
+    assert difference < 1e-2, f"{method}: bounds differ by {difference:.1e} (relative, float32)"
+    return difference
+
+
+def operations(method: str, points: int, samples: int) -> float:
+    """GFLOP of a step of one replica that no arrangement avoids.
+
+    Inducing points: the weighted Gram matrices of the hidden-to-hidden layer and their gradients, 3 S O M I²,
+    and the factorisations, products and gradients of its S O precisions, about 7 S O I³ (local inducing: the
+    same Gram matrices once for all samples). Factorised layers: two products forward and four backward for a
+    batch of 100 points.
+    """
+    size = WIDTH + 1
+    products = 6 * 2 * samples * 100 * size * WIDTH
+    if method in ("fac", "fac_gi"):
+        return products / 1e9
+    grams = 3 * WIDTH * points * size**2 * (samples if method == "gi" else 1)
+    factors = 7 * WIDTH * size**3 * (samples if method == "gi" else 1)
+    return (grams + factors + products) / 1e9
+
+
+def measure(
+    method: str, replicas: int, points: int, samples: int, device: torch.device
+) -> tuple[float, float]:
+    """Milliseconds per step and replica, one by one and together."""
+    configs = configurations(method, replicas, points, samples, STEPS)
+    ways: dict[str, Callable[[], float]] = {
+        "alone": lambda: train(configs[:1], device)[1],
+        "together": lambda: train(configs, device)[1] / replicas,
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(3):
+        for name, way in ways.items():
+            times[name].append(1e3 * way() / STEPS)
+    return statistics.median(times["alone"]), statistics.median(times["together"])
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--points", type=int, default=100, help="inducing points")
+    parser.add_argument("--samples", type=int, default=2, help="draws a step")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    print(f"torch {torch.__version__}, {provenance(device.type)['hardware']}, {options.threads} thread(s)")
+    print(f"{'method':10}{'R':>4}{'alone ms':>11}{'together ms':>13}{'ratio':>8}{'GFLOP/s':>10}  per replica")
+    for method in uci.METHODS:
+        check(method, device)
+        work = operations(method, options.points, options.samples)
+        for replicas in options.replicas:
+            alone, together = measure(method, replicas, options.points, options.samples, device)
+            rate = 1e3 * work / together
+            print(f"{method:10}{replicas:4}{alone:11.2f}{together:13.2f}{alone / together:8.1f}{rate:10.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Every test of experiments has results and a cache of its own, and knows the tiny experiment."""
+
+import pytest
+
+from gilib.experiments.registry import EXPERIMENTS
+from tests.experiments.tiny import TINY
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    """An empty results directory."""
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    (tmp_path / "results").mkdir()
+    return tmp_path / "results"

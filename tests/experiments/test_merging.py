@@ -1,0 +1,65 @@
+"""Results of several machines become one file, every identity once."""
+
+import json
+
+import pytest
+
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.__main__ import main
+from gilib.experiments.merging import merge
+from gilib.experiments.writing import append
+from tests.experiments.test_records import record
+
+
+def line(*arguments, **more):
+    return json.dumps({"schema": 1, **record(*arguments, **{"experiment": "tiny", **more})})
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two machines' results that overlap."""
+    append("tiny", [record("a", experiment="tiny", metrics={"elbo": 1.0})])
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    one.write_text(line("a", metrics={"elbo": 1.0}) + "\n" + line("b") + "\n" + line("t", experiment="toy"))
+    two.write_text(line("b") + "\n" + line("c") + "\n")
+    return [one, two]
+
+
+def test_merging_adds_what_is_new_in_order_and_is_idempotent(files):
+    merged = merge(files)
+    assert (merged.added, merged.known, merged.conflicts) == ({"tiny": 2, "toy": 1}, 2, [])
+    assert [r["id"] for r in load_records("tiny")] == ["a", "b", "c"]
+    assert [r["id"] for r in load_records("toy")] == ["t"]
+    assert merge(files).added == {"tiny": 0, "toy": 0}
+
+
+def test_records_that_disagree_are_named_and_the_kept_one_stays(files, capsys):
+    files[1].write_text(line("a", metrics={"elbo": 9.0}) + "\n" + line("b", metrics={"elbo": 2.0}) + "\n")
+    assert main(["merge", *map(str, files)]) == 0
+    printed = capsys.readouterr()
+    assert f"tiny a: {files[1]} has other metrics" in printed.err
+    assert f"tiny b: {files[1]} has other metrics" in printed.err
+    assert "1 records added to tiny" in printed.out and "2 of them with other metrics" in printed.out
+    assert [r.get("metrics") for r in load_records("tiny")] == [{"elbo": 1.0}, None]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (line("d")[:-4], "two.jsonl, line 1: not a record"),
+        (line("d").replace('"schema": 1', '"schema": 2'), "two.jsonl, line 1: schema 2 is newer"),
+        (line("d", experiment="../tiny"), "unknown experiment in .*two.jsonl"),
+    ],
+)
+def test_a_file_that_is_damaged_newer_or_foreign_changes_nothing(files, results, bad, message):
+    before = (results / "tiny.jsonl").read_bytes()
+    files[1].write_text(bad + "\n")
+    with pytest.raises((RecordError, ValueError), match=message):
+        merge(files)
+    assert (results / "tiny.jsonl").read_bytes() == before
+    assert not (results / "toy.jsonl").exists()
+
+
+def test_a_missing_file_is_an_error(tmp_path, capsys):
+    assert main(["merge", str(tmp_path / "nowhere.jsonl")]) == 1
+    assert "cannot read" in capsys.readouterr().err

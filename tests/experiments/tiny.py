@@ -1,0 +1,103 @@
+"""A tiny experiment: replicas of a one-layer network that train together, in a fraction of a second."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import gilib
+from gilib.data.errors import DataError
+from gilib.experiments.experiment import Experiment, Job
+from gilib.experiments.records import Record
+
+STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    task: str
+    seed: int
+    lr: float = 0.01
+    scale: str = "smoke"
+
+
+def configurations(scale: str) -> Iterator[TinyConfig]:
+    """Three tasks, two seeds each."""
+    for seed in (0, 1):
+        for task in ("sine", "cube", "line"):
+            yield TinyConfig(task, seed, scale=scale)
+
+
+def run(configs: list[TinyConfig], job: Job) -> list[Record]:
+    """Train the seeds of a task as replicas, with a checkpoint every five steps."""
+    x = torch.linspace(-1.0, 1.0, 8)[:, None]
+    y = {"sine": torch.sin(3.0 * x), "cube": x**3, "line": x}[configs[0].task]
+    net = gilib.models.mlp(
+        1,
+        (3,),
+        1,
+        inducing_points=x[:4],
+        replicas=(len(configs),),
+        generator=torch.Generator().manual_seed(7),
+    )
+    history = gilib.fit(
+        net,
+        gilib.Gaussian(0.1),
+        x,
+        y,
+        steps=STEPS[configs[0].scale],
+        num_samples=2,
+        seed=[config.seed for config in configs],
+        checkpoint=job.checkpoint,
+        checkpoint_every=5,
+        deadline=job.deadline,
+        progress=False,
+    )
+    weights = [parameter.detach().sum().item() for parameter in net.parameters()]
+    curves = history.elbo.T.tolist()
+    about = {"name": configs[0].task, "resumed_at": history.resumed_at}
+    return [
+        {"data": about, "metrics": {"elbo": curve[-1], "weights": weights}, "curve": curve}
+        for curve in curves
+    ]
+
+
+def run_and_lose_a_process(configs: list[TinyConfig], job: Job) -> list[Record]:
+    """The same, but the first process to begin with "cube" is killed once a checkpoint is there."""
+    mark = Path(os.environ["TINY_MARK"])
+    if configs[0].task == "cube" and not mark.exists():
+        mark.touch()
+        try:
+            run(configs, Job(job.device, job.checkpoint, time.monotonic()))
+        except gilib.training.Paused:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return run(configs, job)
+
+
+def stay(configs: list[TinyConfig], job: Job) -> list[Record]:
+    """Leave the number of the process in a folder, and do not come back."""
+    (Path(os.environ["TINY_MARK"]) / str(os.getpid())).touch()
+    time.sleep(600.0)
+    raise AssertionError("nobody stopped this process")
+
+
+def stay_or_fail(configs: list[TinyConfig], job: Job) -> list[Record]:
+    """The same, but "sine" fails as soon as another process stays."""
+    while configs[0].task == "sine":
+        if os.listdir(os.environ["TINY_MARK"]):
+            raise DataError("no data for sine")
+        time.sleep(0.01)
+    return stay(configs, job)
+
+
+def task(config: TinyConfig) -> str:
+    """What the members of a group share."""
+    return config.task
+
+
+TINY = Experiment("replicas of a tiny network", configurations, run, task)
+UNLUCKY = Experiment("the same, and a process is lost", configurations, run_and_lose_a_process, task)
