@@ -120,3 +120,34 @@ def error_bars(
     axes.errorbar(
         x, mean, yerr=stderr, color=look.colour, marker=look.marker, markersize=5, capsize=2, label=look.label
     )
+
+
+def beside_print(
+    axes: Axes,
+    x: float,
+    method: str,
+    ours: tuple[float, float] | None,
+    printed: tuple[float, float] | None,
+) -> None:
+    """A number of ours, filled, and the printed one, hollow and a little to the right.
+
+    Args:
+        axes: where to draw.
+        x: position.
+        method: key of `METHODS`.
+        ours: mean and standard error; None: not run.
+        printed: likewise; None: not printed.
+    """
+    look = METHODS[method]
+    for value, shift, fill in ((ours, 0.0, look.colour), (printed, 0.28, "none")):
+        if value is not None:
+            axes.errorbar(
+                x + shift,
+                value[0],
+                yerr=value[1],
+                fmt=look.marker,
+                markersize=4.5,
+                color=look.colour,
+                markerfacecolor=fill,
+                elinewidth=1.0,
+            )

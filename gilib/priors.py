@@ -250,10 +250,10 @@ class _LearnedScale(PriorModule):
         self.log_beta = nn.Parameter(torch.full_like(like, spec.initial_log_beta))  # [R]
 
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
-        settings = noise.new_tensor([self.spec.shape, self.spec.rate])
-        prior = Gamma(settings[0], settings[1], validate_args=False)
         shape, rate = self.spec.shape + self.log_alpha.exp(), self.spec.rate + self.log_beta.exp()
         scale = gamma_from_normal(shape, noise[..., 0]) / rate  # [S, R]
+        known = (torch.full_like(scale, value) for value in (self.spec.shape, self.spec.rate))
+        prior = Gamma(*known, validate_args=False)
         log_pq = prior.log_prob(scale) - Gamma(shape, rate, validate_args=False).log_prob(scale)
         precision = self.size * scale if self.spec.parameterisation == "paper" else self.size * scale.rsqrt()
         return ScaledIdentity(precision, self.size), log_pq
@@ -276,7 +276,9 @@ class _LearnedSpatial(PriorModule):
         identity = torch.eye(self.pixels, dtype=noise.dtype, device=noise.device)
         nu, root = self.log_nu.exp(), self.psi_factor.tril()
         scale = self.prior_scale * identity + nu[..., None, None] * (root @ root.mT)
-        prior = InverseWishart(identity.new_tensor(degrees), self.prior_scale * identity, validate_args=False)
+        prior = InverseWishart(
+            torch.full_like(identity[0, 0], degrees), self.prior_scale * identity, validate_args=False
+        )
         posterior = InverseWishart(degrees + nu, scale, validate_args=False)
         root = posterior.rsample_cholesky(
             noise=noise.unflatten(-1, (self.pixels, self.pixels))

@@ -62,9 +62,15 @@ def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
     """
     origins = []
     for records in groups:
-        draws = len({record["config"]["seed"] for record in records})
-        plural = "s" if draws > 1 else ""
         file = f"`results/{records[0]['experiment']}.jsonl`"
-        origins.append(f"{file}, scale “{records[0]['scale']}”, {draws} draw{plural} of the data")
+        origins.append(f"{file}, scale “{records[0]['scale']}”, {_repetitions(records)}")
     every = "Every record holds its settings, hardware, library versions and revision."
     return Markdown(f"*{text} Records: {'; '.join(origins)}. {every}*")
+
+
+def _repetitions(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many published splits, or draws of the data, records are about."""
+    key = "split" if "split" in records[0]["config"] else "seed"
+    count = len({record["config"][key] for record in records})
+    noun = ("split" if key == "split" else "draw") + ("s" if count > 1 else "")
+    return f"{count} {noun} of the data"

@@ -26,3 +26,8 @@ def test_a_caption_names_file_scale_and_draws():
     assert "results/toy.jsonl`, scale “paper”, 2 draws of the data; `results/toy.jsonl`" in text
     assert "1 draw of the data." in text
     assert text._repr_markdown_() == str(text)
+
+
+def test_a_caption_counts_splits_where_there_are_some():
+    records = [{"experiment": "uci", "scale": "reduced", "config": {"split": split}} for split in (0, 1, 1)]
+    assert "2 splits of the data" in tables.caption("Bounds.", records)
