@@ -1,6 +1,7 @@
 """One figure style and one colour for each method, everywhere in the book.
 
-Colours are the Okabe-Ito palette, distinct under the common kinds of colour blindness; markers differ too.
+Colours are the Okabe-Ito palette, its yellow darkened, distinct under the common kinds of colour blindness;
+markers differ too.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ METHODS: dict[str, MethodStyle] = {
     "hmc": MethodStyle("HMC", "#009E73", "*"),
     "exact": MethodStyle("exact", "#4D4D4D", "x"),
     "prior": MethodStyle("prior", "#8C8C8C", "+"),
+    "li_gi": MethodStyle("li → gi", "#A89A00", "P"),
 }
 
 

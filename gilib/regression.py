@@ -80,6 +80,11 @@ class WeightPosterior:
         return weights, prior_log_prob(weights, self.prior_precision, outputs) - log_q
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The arithmetic of the regression."""
+        return self.precision.dtype
+
+    @property
     def mean(self) -> Tensor:
         """The mean H⁻¹ b, `[..., I, O]`."""
         return merge_outputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments import toy, truth, uci, uci_run, uci_scale_prior, uci_truth
+from gilib.experiments import depth, toy, truth, uci, uci_run, uci_scale_prior, uci_truth
 from gilib.experiments.experiment import Experiment, one_by_one
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -50,4 +50,5 @@ EXPERIMENTS: dict[str, Experiment] = {
         uci_truth.train,
         check=uci.check,
     ),
+    "depth": Experiment("Fig. 2: deep linear networks", depth.figure_2, depth.run, group=depth.together),
 }

@@ -42,7 +42,11 @@ class SymmetricOperator(ABC):
 
     @abstractmethod
     def colour(self, noise: Tensor) -> Tensor:
-        """Map standard normals `[..., I, O]` to columns distributed as N(0, P⁻¹)."""
+        """Map standard normals `[..., I, O]` to columns P^-½ z distributed as N(0, P⁻¹)."""
+
+    @abstractmethod
+    def pull_back(self, features: Tensor) -> Tensor:
+        """Map rows `[..., M, I]` to Φ P^-½: `pull_back(Φ) @ z` is `Φ @ colour(z)`."""
 
     def add_to(self, matrix: Tensor) -> Tensor:
         """`matrix` + P for a `matrix` `[..., G, I, I]` with one more axis, of groups of outputs."""
@@ -87,6 +91,10 @@ class ScaledIdentity(SymmetricOperator):
     def colour(self, noise: Tensor) -> Tensor:
         """Noise / √scale, `[..., I, O]`."""
         return noise / self.scale.sqrt()[..., None, None]
+
+    def pull_back(self, features: Tensor) -> Tensor:
+        """Features / √scale, `[..., M, I]`."""
+        return self.colour(features)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,13 @@ class KroneckerIdentity(SymmetricOperator):
         factor = cholesky(self.block, "the block of the prior precision")
         coloured = torch.linalg.solve_triangular(factor.mT[..., None, :, :], self._blocks(noise), upper=True)
         return coloured.reshape(*coloured.shape[:-3], self.size, noise.shape[-1])
+
+    def pull_back(self, features: Tensor) -> Tensor:
+        """Features T⁻ᵀ in every block of columns, B = T Tᵀ; `[..., M, I]`."""
+        factor = cholesky(self.block, "the block of the prior precision")
+        rows = features.unflatten(-1, (self.repeats, self.block.shape[-1]))  # [..., M, repeats, K]
+        pulled = torch.linalg.solve_triangular(factor.mT[..., None, :, :], rows, upper=True, left=False)
+        return pulled.flatten(-2)
 
     def _blocks(self, columns: Tensor) -> Tensor:
         return columns.reshape(*columns.shape[:-2], self.repeats, self.block.shape[-1], columns.shape[-1])

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.linalg import SymmetricOperator, readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
 from gilib.validation import choice, count, positive
 
+FEW = 3  # FEW · M ≤ I: solve the M × M system; measured, 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
 HARD = 1e5  # condition numbers above which "auto" factorises in float64
 PRECISIONS = ("shared", "per_output", "full")
 FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
@@ -109,12 +111,12 @@ class LocalInducing(Posterior):
         return InducingWeights(self, inputs, points, outputs, dtype, context, bias)
 
 
-def _is_hard(gram: Tensor, prior_precision: SymmetricOperator) -> bool:
+def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
     """Whether tr A / min P, which bounds the condition number of P + A, is too much for float32."""
     if not readable(gram):
         return False
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max()
-    return bool(trace > HARD * prior_precision.diagonal().min())
+    return bool(trace > HARD * smallest)
 
 
 def _factor_dtype(name: str, well_scaled: bool) -> torch.dtype | None:
@@ -171,29 +173,54 @@ class InducingWeights(PosteriorModule):
             return shared_statistics(features, targets, precision)
         if self.kind == "per_output":
             return per_output_statistics(features, targets, precision)
-        assert self.scaled_root is not None
-        identity = torch.eye(targets.shape[-2], dtype=dtype, device=targets.device)
-        root = precision.sqrt()[..., None] * (identity + self.scaled_root.to(dtype).tril(-1))
-        return full_statistics(features, targets, root)
+        return full_statistics(features, targets, self._full_root(dtype))
 
-    def condition(self, features: Tensor | None, prior_precision: SymmetricOperator) -> WeightPosterior:
-        """Q(W | Φ): the posterior over the weights given inducing features `[S, R, M, I]`."""
+    def condition(
+        self, features: Tensor | None, prior_precision: SymmetricOperator
+    ) -> WeightPosterior | DualWeightPosterior:
+        """Q(W | Φ): the posterior over the weights given inducing features `[S, R, M, I]`.
+
+        Both kinds draw and score alike; the dual one serves where inducing points are few (3 M ≤ I).
+        """
         if self.inducing_inputs is not None:
             features = pad(self.inducing_inputs, (0, int(self.bias)), value=1.0)
         assert features is not None
         dtype = self.factor_dtype or features.dtype
+        mend = self.automatic and dtype == torch.float32
+        if FEW * features.shape[-2] <= features.shape[-1]:
+            dual = self._regress_dual(features, prior_precision, dtype)
+            hard = mend and _is_hard(dual.gram, 1.0)
+            return self._regress_dual(features, prior_precision, torch.float64) if hard else dual
         statistics = self.statistics(features, dtype)
-        if self.automatic and dtype == torch.float32 and _is_hard(statistics.gram, prior_precision):
+        if mend and _is_hard(statistics.gram, prior_precision.diagonal().min()):
             dtype = torch.float64
             statistics = self.statistics(features, dtype)
         return regress(statistics, prior_precision.to(dtype))
 
+    def _regress_dual(
+        self, features: Tensor, prior_precision: SymmetricOperator, dtype: torch.dtype
+    ) -> DualWeightPosterior:
+        features, targets = features.to(dtype), self.pseudo_outputs.to(dtype)
+        root = (0.5 * self.log_precision.to(dtype)).exp()  # [R, M] or [R, O, M]
+        if self.kind == "full":
+            whiten = self._full_root(dtype).mT
+            features, targets, root = whiten @ features, whiten @ targets, torch.ones_like(root)
+        root = root.mT if self.kind == "per_output" else root[..., None]
+        return regress_dual(features, targets, root, prior_precision.to(dtype))
+
+    def _full_root(self, dtype: torch.dtype) -> Tensor:
+        """L, `[R, M, M]`."""
+        assert self.scaled_root is not None
+        root = self.scaled_root.to(dtype).tril(-1)
+        identity = torch.eye(root.shape[-1], dtype=dtype, device=root.device)
+        return self.log_precision.to(dtype).exp().sqrt()[..., None] * (identity + root)
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W ~ Q(W | Φ), one factorisation."""
+        """W ~ Q(W | Φ), by one factorisation."""
         posterior = self.condition(features, prior_precision)
-        weights, log_pq = posterior.draw(noise.to(posterior.shift.dtype))
+        weights, log_pq = posterior.draw(noise.to(posterior.dtype))
         return weights.to(noise.dtype), log_pq.to(noise.dtype)
 
 

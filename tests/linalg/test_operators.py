@@ -67,6 +67,18 @@ def test_colour_is_a_root_of_the_covariance(make, lead, generator):
 
 
 @KINDS
+@pytest.mark.parametrize("lead", LEADS)
+def test_pull_back_is_the_other_side_of_colour(make, lead, generator):
+    operator = make(generator, lead)
+    features, noise = normal(generator, *lead, 4, 6), normal(generator, *lead, 6, 5)
+    pulled = operator.pull_back(features)
+    torch.testing.assert_close(pulled @ noise, features @ operator.colour(noise))
+    covariance = torch.linalg.inv(operator.dense())
+    torch.testing.assert_close(pulled @ pulled.mT, features @ covariance @ features.mT)
+    assert make(generator).pull_back(features).shape == features.shape
+
+
+@KINDS
 def test_an_operator_without_leading_axes_serves_weights_with_them(make, generator):
     operator = make(generator)
     weights = normal(generator, 4, 2, 6, 5)
@@ -119,7 +131,8 @@ def test_gradients(make, generator):
     def methods(p):
         symmetric = p if make is scaled else 0.5 * (p + p.mT)
         op = ScaledIdentity(symmetric, 6) if make is scaled else KroneckerIdentity(symmetric, 2)
-        return op.log_det(), op.quadratic(noise), op.colour(noise), op.diagonal(), op.dense()
+        pulled = op.pull_back(noise.mT)
+        return op.log_det(), op.quadratic(noise), op.colour(noise), pulled, op.diagonal(), op.dense()
 
     assert torch.autograd.gradcheck(methods, parameter)
 
@@ -131,7 +144,7 @@ def test_vmap_equals_batch(make, generator):
 
     def methods(p, w):
         op = ScaledIdentity(p, 6) if make is scaled else KroneckerIdentity(p, 2)
-        return op.dense(), op.diagonal(), op.log_det(), op.quadratic(w), op.colour(w)
+        return op.dense(), op.diagonal(), op.log_det(), op.quadratic(w), op.colour(w), op.pull_back(w.mT)
 
     batched = torch.func.vmap(methods)(parameter, weights)
     for one, other in zip(batched, methods(parameter, weights), strict=True):

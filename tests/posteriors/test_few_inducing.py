@@ -1,0 +1,137 @@
+"""Few inducing points: the posterior goes through the M × M system, and is the same posterior."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.dual_regression import DualWeightPosterior
+from gilib.linalg import ScaledIdentity
+from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, inducing
+from tests.helpers import Operations, assert_gradients, normal
+from tests.support import PRIORS, log_evidence, normals, seeded, small_net, with_ones
+
+pytestmark = pytest.mark.usefixtures("float64")
+POINTS, FAN_IN, OUTPUTS, SAMPLES = 3, 10, 4, 5
+SPECS = [
+    family(precision=kind)
+    for family in (GlobalInducing, LocalInducing)
+    for kind in ("shared", "per_output", "full")
+]
+EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short}-{spec.precision}")
+
+
+def build(spec, generator=None, replicas=(), points=POINTS, dtype=torch.float64):
+    context = BuildContext(points, replicas, generator=generator, dtype=dtype)
+    return spec.build(FAN_IN, OUTPUTS, True, True, context)
+
+
+@pytest.mark.parametrize(("points", "few"), [(1, True), (3, True), (4, False), (10, False), (12, False)])
+def test_the_smaller_system_is_solved(points, few, generator):
+    module, prior = build(GlobalInducing(), points=points), ScaledIdentity(torch.tensor(1.0), FAN_IN)
+    features, noise = normal(generator, SAMPLES, points, FAN_IN), normal(generator, SAMPLES, FAN_IN, OUTPUTS)
+    assert isinstance(module.condition(features, prior), DualWeightPosterior) == few
+    with Operations() as operations:
+        module.draw(features, prior, noise)
+    size = points if few else FAN_IN
+    assert [shape[-2:] for shape in operations.factorised] == [(size, size)]
+
+
+@EVERY
+def test_both_systems_have_the_same_solution(spec, make_prior, perturbed, generator, monkeypatch):
+    module = perturbed(build(spec, generator))
+    prior, features = make_prior(generator, FAN_IN), normal(generator, SAMPLES, POINTS, FAN_IN)
+    few = module.condition(features, prior)
+    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, FAN_IN, OUTPUTS))
+    monkeypatch.setattr(inducing, "FEW", math.inf)
+    many = module.condition(features, prior)
+    assert type(few) is not type(many)
+    torch.testing.assert_close(few.mean, many.mean, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(few.covariance, many.covariance, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(few.log_prob(weights), many.log_prob(weights), rtol=0, atol=1e-9)
+    log_p = gilib.regression.prior_log_prob(weights, prior, OUTPUTS)
+    torch.testing.assert_close(log_pq, log_p - many.log_prob(weights), rtol=0, atol=1e-9)
+
+
+@EVERY
+def test_replicas_are_separate_modules(spec, make_prior, perturbed, generator):
+    together = perturbed(build(spec, generator, (2,)))
+    features, noise = normal(generator, 2, POINTS, FAN_IN), normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS)
+    prior = make_prior(generator, FAN_IN)
+    weights, log_pq = together.draw(features, prior, noise)
+    assert weights.shape == (SAMPLES, 2, FAN_IN, OUTPUTS) and log_pq.shape == (SAMPLES, 2)
+    for r in range(2):
+        alone = build(spec, generator)
+        alone.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
+        expected, expected_pq = alone.draw(features[r], prior, noise[:, r])
+        torch.testing.assert_close(weights[:, r], expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
+
+
+@EVERY
+def test_every_parameter_has_a_gradient(spec, make_prior, perturbed, generator):
+    module = perturbed(build(spec, generator, (2,)))
+    features = normal(generator, SAMPLES, 2, POINTS, FAN_IN).requires_grad_()
+    prior = make_prior(generator, FAN_IN, (2,))
+    hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
+    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS))
+    named = [*module.named_parameters(), ("prior precision", hyper)]
+    named += [("features", features)] if module.needs_inducing else []
+    upper = {"scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
+    assert_gradients(named, (normal(generator, *weights.shape) * weights).sum(), upper)
+    assert_gradients(named, log_pq.sum(), upper)
+
+
+@pytest.mark.parametrize("kind", ["shared", "per_output", "full"])
+def test_float64_where_float32_would_fail(kind, generator):
+    features = 1e4 * normal(generator, POINTS, FAN_IN).float()
+    features[1] = features[0] + 1e-3 * features[1]
+    noise, prior = normal(generator, 7, FAN_IN, OUTPUTS), ScaledIdentity(torch.tensor(1.0), FAN_IN)
+    spec = GlobalInducing(precision=kind, log_precision=0.0)
+    exact, automatic = build(spec, generator), build(spec, dtype=torch.float32)
+    automatic.load_state_dict(exact.state_dict())
+    exact.load_state_dict(automatic.state_dict())  # the values that float32 can hold
+    assert automatic.condition(features, prior).dtype == torch.float64
+    assert automatic.condition(1e-4 * features, prior.to(torch.float32)).dtype == torch.float32
+    weights, log_pq = automatic.draw(features, prior.to(torch.float32), noise.float())
+    expected, expected_pq = exact.draw(features.double(), prior, noise.float().double())
+    assert weights.dtype == log_pq.dtype == torch.float32
+    torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_the_last_layer_is_optimal_through_the_smaller_system(name):
+    """Given the lower layers and the scale, every draw's bound is the log evidence of their features."""
+    x, y, noise_variance = normals(6, 2, seed=1), normals(6, 2, seed=2), 0.07
+    posterior = gilib.GlobalInducing(log_precision=-math.log(noise_variance))
+    net = gilib.models.mlp(
+        2,
+        (20,),
+        2,
+        posterior=(gilib.FromPrior(), posterior),
+        prior=PRIORS[name],
+        inducing_points=x,
+        pseudo_outputs=y,
+    )
+    noise = net.base_noise(7, seeded(3))
+    draw = net.draw(noise=noise)
+    bounds = gilib.elbo(draw, gilib.Gaussian(noise_variance), x, y, num_data=6, reduction="none")
+    first, _, last = net.layers
+    lower, upper = noise.split([first.noise_size, last.noise_size], -1)
+    _, price = first.prior.draw(lower[:, : first.prior.noise_size])
+    precision, last_price = last.prior.draw(upper[:, : last.prior.noise_size])
+    variance = (1 / precision.diagonal()[..., 0]).expand(7)
+    phi = with_ones(draw.function.activations(x)[-2])
+    truth = torch.stack([log_evidence(phi[s], y, variance[s], noise_variance) for s in range(7)])
+    torch.testing.assert_close(bounds, truth + price + last_price, rtol=0, atol=1e-8)
+    assert truth.std() > 0.1
+
+
+def test_a_network_with_few_points_learns():
+    """One gradient reaches every parameter of a deep network whose layers are wider than it has points."""
+    net = small_net((gilib.GlobalInducing(), gilib.GlobalInducing()), hidden=(16,), points=4, replicas=(2,))
+    draw = net.draw(2, generator=seeded())
+    bound = gilib.elbo(draw, gilib.Gaussian(0.3), normals(5, 2), normals(5, 2, seed=1), num_data=5)
+    assert_gradients(net.named_parameters(), bound.sum())
