@@ -21,9 +21,8 @@ from gilib.experiments.records import Record, RecordError, diverged, recorded
 from gilib.experiments.uci_run import significant
 from gilib.metrics import log_mean_exp
 
-SETS = ("yacht", "boston")
 PRIOR = "NealPrior"
-STEP = 0.07  # of the leapfrog integrator, in units of the noise's standard deviation, by trial
+STEPS = {"yacht": 0.07, "boston": 0.035}  # leapfrog steps in units of the noise's deviation, by trial
 BOUND_DRAWS = 1000  # draws of one importance-weighted bound
 REPEATS = 10  # of these bounds
 
@@ -46,6 +45,7 @@ class ChainsConfig:
         burn_in: states discarded in each of four chains.
         samples: states after that, thinned to 500.
         leapfrog_steps: per proposal.
+        step_size: of the leapfrog integrator, in prior standard deviations.
         scale: of the experiment.
     """
 
@@ -55,6 +55,7 @@ class ChainsConfig:
     burn_in: int
     samples: int
     leapfrog_steps: int
+    step_size: float
     scale: str
 
 
@@ -62,8 +63,9 @@ def chains(scale: str) -> Iterator[ChainsConfig]:
     """Chains on the first split of each set."""
     length, leapfrog_steps = {"smoke": (20, 5), "reduced": (1000, 100), "paper": (5000, 100)}[scale]
     for base in _learned(scale):
+        step = float(f"{STEPS[base.dataset] * base.noise_variance**0.5:.3g}")
         yield ChainsConfig(
-            base.dataset, base.split, base.noise_variance, length, length, leapfrog_steps, scale
+            base.dataset, base.split, base.noise_variance, length, length, leapfrog_steps, step, scale
         )
 
 
@@ -77,7 +79,7 @@ def approximations(scale: str) -> Iterator[FixedNoiseConfig]:
 
 def _learned(scale: str) -> Iterator[FixedNoiseConfig]:
     """The configuration of global inducing on the first split of each set, with the noise that it learned."""
-    for dataset in (name for name in SETS if name in uci.SCALES[scale].sets):
+    for dataset in (name for name in STEPS if name in uci.SCALES[scale].sets):
         found = _tables(scale, dataset=dataset, method="gi", prior=PRIOR, split=0)
         if not found:
             raise RecordError(
@@ -108,14 +110,13 @@ def sample(config: ChainsConfig, job: Job) -> Record:
     """
     data = uci_run.load(config.dataset, [config.split], torch.device("cpu"), torch.float64)
     x, y = data.x[0], data.y[0]
-    step = STEP * config.noise_variance**0.5
     settings = HMCSettings(
         burn_in=config.burn_in,
         samples=config.samples,
         thin=max(1, config.samples // 500),
         leapfrog_steps=config.leapfrog_steps,
-        step_size_burn_in=step,
-        step_size=step,
+        step_size_burn_in=config.step_size,
+        step_size=config.step_size,
         coordinates="scaled",
         seed=config.split,
     )

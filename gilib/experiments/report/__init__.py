@@ -1,0 +1,33 @@
+"""The reproducibility report: every printed number of `results/printed/`, with ours beside it.
+
+From the ground up: `claims`, the printed numbers; `rules`, which records answer which table (the one place to
+extend when a table gets an experiment); `measuring`, our number for a claim; `comparing`, agreement and
+totals; `yardstick`, the best known results; `texts` and `columns`, what is shown; `plain` and `page`, the
+report for a terminal and for the book.
+"""
+
+from gilib.experiments.report.claims import Claim, claims
+from gilib.experiments.report.comparing import Comparison, Totals, Verdict, by_table, comparisons, totals
+from gilib.experiments.report.page import printed_tables, record_table, totals_table, yardstick_table
+from gilib.experiments.report.plain import text
+from gilib.experiments.report.rules import RULES, Rule
+from gilib.experiments.report.texts import headline
+
+__all__ = [
+    "RULES",
+    "Claim",
+    "Comparison",
+    "Rule",
+    "Totals",
+    "Verdict",
+    "by_table",
+    "claims",
+    "comparisons",
+    "headline",
+    "printed_tables",
+    "record_table",
+    "text",
+    "totals",
+    "totals_table",
+    "yardstick_table",
+]

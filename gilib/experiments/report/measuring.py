@@ -1,0 +1,130 @@
+"""Our number for a claim: the records that answer it, at the largest scale, over splits and seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gilib.experiments.records import Record, RecordError, best_scale, diverged
+from gilib.experiments.report.claims import Claim
+from gilib.experiments.report.rules import Rule
+from gilib.tables import mean_and_error
+
+REPEATED = ("split", "seed")  # what tells the repetitions of a configuration apart
+
+
+@dataclass(frozen=True)
+class Source:
+    """A record and the line of its file."""
+
+    line: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Our number for a claim.
+
+    Attributes:
+        scale: "reduced" or "paper".
+        values: one for each repetition that did not diverge, in the order of the file; perhaps none.
+        sources: the records of all repetitions, diverged ones included.
+        wanted: how many repetitions the print is the mean of; None if it does not say.
+        print_is_one_draw: whether the print is one draw of what our repetitions vary over.
+    """
+
+    scale: str
+    values: tuple[float, ...]
+    sources: tuple[Source, ...]
+    wanted: int | None = None
+    print_is_one_draw: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the paper's experiment: its scale, and no fewer repetitions."""
+        return self.scale == "paper" and len(self.sources) >= (self.wanted or 0)
+
+    @property
+    def mean(self) -> float:
+        """Over the repetitions that did not diverge.
+
+        Raises:
+            ValueError: if all of them diverged.
+        """
+        return mean_and_error(self.values)[0]
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean; None for a single value."""
+        return mean_and_error(self.values)[1] if len(self.values) > 1 else None
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation of a print that is one draw, estimated by ours; None if there is none."""
+        if self.error is None or not self.print_is_one_draw:
+            return None
+        return self.error * math.sqrt(len(self.values))
+
+    @property
+    def diverged(self) -> int:
+        """Repetitions that broke down."""
+        return len(self.sources) - len(self.values)
+
+
+def measure(claim: Claim, rule: Rule, records: Sequence[Record]) -> Measured | None:
+    """Our number for a claim, from all records of the rule's experiment in the order of their file.
+
+    Smoke records never count, and of several records of one repetition at one scale the last one counts.
+    Diverged repetitions are known but enter no mean.
+
+    Raises:
+        RecordError: if a record has no such metric.
+    """
+    if claim.metric not in rule.metrics:
+        return None
+    sources = _last_of_each(_at_best_scale(_matching(rule.settings(claim), records)))
+    if not sources:
+        return None
+    healthy = [source for source in sources if not diverged(source.record)]
+    values = tuple(_value(source, rule.metrics[claim.metric]) for source in healthy)
+    wanted = rule.repetitions(claim) if rule.repetitions else None
+    scale = sources[0].record["scale"]
+    return Measured(scale, values, tuple(sources), wanted, rule.print_is_one_draw)
+
+
+def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[Source]:
+    return [
+        Source(line, record)
+        for line, record in enumerate(records, 1)
+        if record["scale"] != "smoke"
+        and all(
+            wanted is not None and record["config"].get(key) == wanted for key, wanted in settings.items()
+        )
+    ]
+
+
+def _at_best_scale(sources: Sequence[Source]) -> list[Source]:
+    kept = {record["id"] for record in best_scale([source.record for source in sources])}
+    return [source for source in sources if source.record["id"] in kept]
+
+
+def _last_of_each(sources: Sequence[Source]) -> list[Source]:
+    """The last record of every repetition, in the order of the file."""
+    last = {tuple(source.record["config"].get(key) for key in REPEATED): source for source in sources}
+    return sorted(last.values(), key=lambda source: source.line)
+
+
+def _value(source: Source, key: str) -> float:
+    """The metric `name`, or entry k of the list `name` for the key `name.k`."""
+    name, _, entry = key.partition(".")
+    try:
+        found = source.record["metrics"][name]
+        return float(found[int(entry)] if entry else found)
+    except (KeyError, IndexError, TypeError, ValueError):
+        record = source.record
+        raise RecordError(
+            f"results/{record['experiment']}.jsonl, line {source.line}: {record['id']} has no metric "
+            f"{key!r}; correct the rule of the table"
+        ) from None

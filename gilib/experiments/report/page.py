@@ -1,0 +1,136 @@
+"""The report as HTML for the book: tables that a script can sort, with links to the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from gilib.experiments.records import diverged
+from gilib.experiments.report.columns import EMPTY, Cell, anchor, columns, ours_cell, record_cell, runs_cell
+from gilib.experiments.report.comparing import Comparison, Totals, by_table, totals
+from gilib.experiments.report.markup import Html, element, table
+from gilib.experiments.report.measuring import Measured
+from gilib.experiments.report.plain import TOTALS, counts, remark_on
+from gilib.experiments.report.rules import RULES, Rule
+from gilib.experiments.report.texts import (
+    lines_text,
+    notes,
+    printed_text,
+    scale_text,
+    share_text,
+    subject,
+    title,
+    words,
+)
+from gilib.experiments.report.yardstick import Best, yardstick
+
+
+def totals_table(found: Sequence[Comparison]) -> Html:
+    """How many printed numbers of each table are covered and how they agree, with a line of sums."""
+    rows = [
+        [Cell(title(group[0].claim), place, "name", group[0].claim.file), *_counts(totals(group))]
+        for place, group in enumerate(by_table(found))
+    ]
+    return Html(table(["table", "covered", *TOTALS], rows, [Cell("all tables"), *_counts(totals(found))]))
+
+
+def printed_tables(found: Sequence[Comparison], rules: Mapping[str, Rule] = RULES) -> Html:
+    """Every printed table with our numbers, each folded under its name."""
+    return Html("".join(_printed_table(group, rules) for group in by_table(found)))
+
+
+def record_table(found: Sequence[Comparison]) -> Html:
+    """The records behind our numbers, one row for those that were measured together."""
+    groups = {anchor(each.measured): each.measured for each in found if each.measured}
+    header = ["records", "scale", "settings in common", "ids", "revision", "hardware"]
+    body = table(header, map(_records, groups.values()), ids=list(groups))
+    return Html(_folded("records", "Records", f"{len(groups)} groups", body))
+
+
+def yardstick_table(found: Sequence[Comparison]) -> Html:
+    """The best known results, and the best of ours, for each data set."""
+    header = [
+        "data set",
+        "best known",
+        "our best",
+        "our method",
+        "scale",
+        "runs",
+        "record",
+        "best known by",
+        "in",
+    ]
+    return Html(table(header, map(_best, yardstick(found))))
+
+
+def _counts(count: Totals) -> list[Cell]:
+    share = Cell(share_text(count), count.covered / max(1, count.claims))
+    return [share, *(Cell(number, float(number)) for number in counts(count))]
+
+
+def _printed_table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> str:
+    claim, count, shown = group[0].claim, totals(group), columns(group)
+    about = [f"{subject(group)}. File: results/printed/{claim.file}.csv.", remark_on(claim, rules)]
+    rows = [[column.cell(each) for column in shown] for each in group]
+    remarks = [element("li", escape(note)) for note in notes(group)]
+    return _folded(
+        claim.file,
+        title(claim),
+        f"{count.covered} of {count.claims} covered",
+        *(element("p", escape(sentence)) for sentence in about if sentence),
+        table([column.title for column in shown], rows),
+        element("ol", *remarks) if remarks else "",
+    )
+
+
+def _folded(name: str, heading: str, aside: str, *content: str) -> str:
+    summary = element("summary", element("b", escape(heading)), " ", element("span", escape(aside)))
+    return element("details", summary, *content, id=name, class_="report")
+
+
+def _records(measured: Measured) -> list[Cell]:
+    records = [source.record for source in measured.sources]
+    return [
+        Cell(f"{records[0]['experiment']}.jsonl, {lines_text(measured.sources)}", kind="name"),
+        Cell(scale_text(measured)),
+        Cell(_common([record["config"] for record in records]), kind="long"),
+        Cell(
+            ", ".join(record["id"] + (" (diverged)" if diverged(record) else "") for record in records),
+            kind="long",
+        ),
+        *(
+            Cell(_origins(record.get("provenance", {}).get(key) for record in records))
+            for key in ("revision", "hardware")
+        ),
+    ]
+
+
+def _common(configs: Sequence[Mapping[str, Any]]) -> str:
+    """The settings that all of these configurations share."""
+    same = {
+        key: value for key, value in configs[0].items() if all(key in c and c[key] == value for c in configs)
+    }
+    return ", ".join(f"{words(key)} {value}" for key, value in same.items())
+
+
+def _origins(values: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if value is not None))
+
+
+def _best(best: Best) -> list[Cell]:
+    known = [Cell(best.dataset), Cell(printed_text(best.value, best.stderr), float(best.value))]
+    ours = _our_best(best.ours) if best.ours else [Cell("not run"), *[EMPTY] * 4]
+    return [*known, *ours, Cell(best.method), Cell(best.source)]
+
+
+def _our_best(comparison: Comparison) -> list[Cell]:
+    claim, measured = comparison.claim, comparison.measured
+    assert measured is not None
+    return [
+        ours_cell(measured, claim.decimals),
+        Cell(" ".join(words(part) for part in (claim.method, claim.model, claim.prior, claim.depth) if part)),
+        Cell(scale_text(measured)),
+        runs_cell(measured),
+        record_cell(measured),
+    ]

@@ -1,0 +1,74 @@
+"""Printed tables and records made up for the tests of the report."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gilib.experiments import report
+from gilib.experiments.report import Rule
+
+COLUMNS = (
+    "source,table,dataset,n,d,model,architecture,prior,method,baseline,depth,metric,value,stderr,units,bold,note"
+).split(",")
+RULE = Rule(
+    "trial",
+    lambda claim: {"dataset": claim.dataset, "method": claim.method or None},
+    {"test_log_likelihood": "score", "rmse": "error", "variance_F2": "variances.1"},
+)
+
+
+MODULES = ("gilib.experiments.printed", "gilib.experiments.report.claims")  # that know where tables are
+
+
+def look_here(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the results directory have printed tables of its own."""
+    for name in MODULES:
+        monkeypatch.setattr(sys.modules[name], "PRINTED", results / "printed")
+    return results
+
+
+def print_table(results: Path, name: str = "made_up", *rows: dict[str, str]) -> None:
+    """Write a printed table; a row that says nothing is yacht's test log-likelihood."""
+    usual = dict.fromkeys(COLUMNS, "") | {"source": "A & B (2000)", "table": "Table 1", "dataset": "yacht"}
+    usual |= {"method": "gi", "metric": "test_log_likelihood", "value": "0.60", "units": "nats"}
+    (results / "printed").mkdir(exist_ok=True)
+    with (results / "printed" / f"{name}.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(usual | row for row in rows)
+
+
+def record(results: Path, *records: dict) -> None:
+    """Append records of the experiment `trial`: metrics, and fields that differ from the usual."""
+    path = results / "trial.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    for given in records:
+        config = {"dataset": "yacht", "method": "gi", "split": len(lines)} | given.get("config", {})
+        usual = {
+            "schema": 1,
+            "id": f"id{len(lines) + 1}",
+            "experiment": "trial",
+            "scale": "paper",
+            "metrics": {},
+        }
+        provenance = {"revision": "abc", "hardware": "a <CPU>"}
+        lines.append(json.dumps(usual | {"provenance": provenance} | given | {"config": config}))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def scores(*values: float, **fields: object) -> list[dict]:
+    """Records with these scores."""
+    return [
+        {"metrics": {"score": value, "error": value, "variances": [0.0, value]}, **fields} for value in values
+    ]
+
+
+def compare(papers: Path, *records: dict, rule: Rule = RULE, **row: str) -> report.Comparison:
+    """The comparison of one printed number with these records."""
+    print_table(papers, "made_up", row)
+    record(papers, *records)
+    (found,) = report.comparisons({"made_up": rule})
+    return found
