@@ -6,6 +6,7 @@ log P - log Q of what was drawn.
 
 from gilib import data, distributions, metrics, models
 from gilib.draws import Composition, Draw, LocalReparameterisation
+from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.layers import Layer, Linear, Pointwise, Residual, Sequential
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
@@ -14,10 +15,11 @@ from gilib.objectives import elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
 from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
 from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
-from gilib.priors import NealPrior, Prior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.randomness import ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
-from gilib.training import DivergenceError, History, fit
+from gilib.training import DivergenceError, History, Paused, fit
 
 __version__ = "0.1.0"
 
@@ -29,6 +31,7 @@ __all__ = [
     "Composition",
     "DivergenceError",
     "Draw",
+    "DualWeightPosterior",
     "Factorised",
     "FactorisationError",
     "FromPrior",
@@ -43,9 +46,12 @@ __all__ = [
     "LocalReparameterisation",
     "NealPrior",
     "Network",
+    "Paused",
+    "PerReplica",
     "Pointwise",
     "Posterior",
     "Prior",
+    "ReplicaGenerators",
     "Residual",
     "ScalePrior",
     "Sequential",
@@ -65,6 +71,7 @@ __all__ = [
     "per_output_statistics",
     "predict",
     "regress",
+    "regress_dual",
     "save",
     "shared_statistics",
 ]
