@@ -103,6 +103,12 @@ def test_shipped_data_load(python: Path, tmp_path: Path) -> None:
     assert run(python, "-c", code, cwd=tmp_path).strip() == "[506, 1030, 768, 1599, 308]"
 
 
+def test_shipped_images_load(python: Path, tmp_path: Path) -> None:
+    code = "import gilib; data = gilib.data.load_images('mnist-500'); print(data.label)"
+    label = "MNIST (first 500 training and 1000 test images)"
+    assert run(python, "-c", code, cwd=tmp_path).strip() == label
+
+
 def test_quickstart_runs_from_the_wheel(python: Path, tmp_path: Path) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     run(python, "-c", block, cwd=tmp_path)

@@ -1,0 +1,80 @@
+"""What readers of image files share: a file's content with its remedy, decoded arrays, optional packages."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from gilib.data.errors import DataError
+
+__all__ = ["Arrays", "File", "md5", "require"]
+
+
+class Arrays(NamedTuple):
+    """Decoded images, uint8 ``[N, C, H, W]``, and labels, int64 ``[N]``, for training and for testing."""
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+
+
+@dataclass(frozen=True)
+class File:
+    """The content of a file, and what to say where it is not what it should be.
+
+    Attributes:
+        origin: path or address.
+        content: its bytes.
+        remedy: what the reader of an error should do.
+    """
+
+    origin: str
+    content: bytes
+    remedy: str
+
+    def refusal(self, problem: str, kind: type[DataError] = DataError) -> DataError:
+        """Return the error that says what is wrong with this file.
+
+        Example:
+            >>> str(File("a.gz", b"", "fetch it again").refusal("is empty"))
+            'a.gz is empty: fetch it again'
+        """
+        return kind(f"{self.origin} {problem}: {self.remedy}")
+
+
+def md5(file: File) -> str:
+    """Return the MD5 of a file's content, by which publishers name their files.
+
+    Example:
+        >>> md5(File("a", b"", ""))
+        'd41d8cd98f00b204e9800998ecf8427e'
+    """
+    return hashlib.md5(file.content, usedforsecurity=False).hexdigest()
+
+
+def require(module: str, package: str, purpose: str) -> Any:
+    """Import a module that gilib itself does without.
+
+    Args:
+        module: its name.
+        package: what to install for it.
+        purpose: what it is needed for, said in the error.
+
+    Raises:
+        ImportError: the module is missing; names the package and the purpose.
+
+    Example:
+        >>> require("math", "python", "to round").floor(2.5)
+        2
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{package} is needed to {purpose} and cannot be imported ({error}): pip install {package}"
+        ) from error

@@ -1,0 +1,117 @@
+import itertools
+
+import pytest
+import torch
+
+from gilib.data import random_crop, random_flip, random_flip_and_crop
+
+C, H, W = 2, 5, 7
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def different(*shape, dtype=torch.float64):
+    """Images in which every pixel has a value of its own, none of them zero."""
+    count = torch.Size(shape).numel()
+    return torch.arange(1, count + 1).to(dtype).reshape(shape)
+
+
+def flipped_by_hand(image):
+    rows = [[row[W - 1 - column] for column in range(W)] for channel in image.tolist() for row in channel]
+    return torch.tensor(rows, dtype=image.dtype).reshape(image.shape)
+
+
+def cropped_by_hand(image, top, left, padding):
+    """The window whose upper left corner is at (top, left) of the padded image, pixel by pixel."""
+    result = torch.zeros_like(image)
+    for channel, row, column in itertools.product(range(C), range(H), range(W)):
+        source_row, source_column = row + top - padding, column + left - padding
+        if 0 <= source_row < H and 0 <= source_column < W:
+            result[channel, row, column] = image[channel, source_row, source_column]
+    return result
+
+
+def test_flip_and_crop_are_those_of_a_loop():
+    padding, x = 2, different(12, C, H, W)
+    source = generator(1)
+    flips = torch.rand(12, generator=source) < 0.5
+    top, left = torch.randint(2 * padding + 1, (2, 12), generator=source).tolist()
+    assert 0 < int(flips.sum()) < 12
+    expected = [
+        cropped_by_hand(flipped_by_hand(image) if flips[k] else image, top[k], left[k], padding)
+        for k, image in enumerate(x)
+    ]
+    assert torch.equal(random_flip_and_crop(x, padding, generator(1)), torch.stack(expected))
+
+
+def test_every_window_is_one_of_the_padded_image():
+    """All places occur, each as often as chance allows: within six standard errors."""
+    padding, n = 1, 2000
+    image = different(C, H, W)
+    crops = random_crop(image.expand(n, C, H, W), padding, generator(2))
+    counts = [
+        int((crops == cropped_by_hand(image, top, left, padding)).flatten(1).all(1).sum())
+        for top, left in itertools.product(range(3), range(3))
+    ]
+    assert sum(counts) == n
+    p = 1 / 9
+    assert all(abs(count - n * p) < 6 * (n * p * (1 - p)) ** 0.5 for count in counts)
+
+
+def test_half_of_the_images_are_flipped():
+    n, image = 2000, different(C, H, W)
+    flips = random_flip(image.expand(n, C, H, W), generator(3))
+    mirrored = int((flips == flipped_by_hand(image)).flatten(1).all(1).sum())
+    assert mirrored + int((flips == image).flatten(1).all(1).sum()) == n
+    assert abs(mirrored - n / 2) < 6 * (n / 4) ** 0.5
+
+
+def test_a_pure_function_of_images_and_generator():
+    x = different(6, C, H, W)
+    before = x.clone()
+    once, again = (random_flip_and_crop(x, 3, generator(4)) for _ in range(2))
+    assert torch.equal(once, again) and torch.equal(x, before)
+    assert not torch.equal(once, random_flip_and_crop(x, 3, generator(5)))
+
+
+def test_leading_axes_are_more_images():
+    x = different(2, 3, C, H, W)
+    result = random_flip_and_crop(x, 2, generator(6))
+    assert torch.equal(result.flatten(0, 1), random_flip_and_crop(x.flatten(0, 1), 2, generator(6)))
+    assert random_flip_and_crop(x[0, 0], 2, generator(6)).shape == (C, H, W)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
+def test_types_stay(dtype):
+    assert random_flip_and_crop(different(3, C, H, W, dtype=dtype), 2).dtype == dtype
+
+
+def test_no_padding_is_no_shift():
+    x = different(5, C, H, W)
+    assert torch.equal(random_crop(x, 0, generator()), x)
+
+
+def test_nothing_is_read_back():
+    """On the meta device there is nothing to read: `bool(t)` or `t.item()` would fail."""
+    x = torch.empty(4, C, H, W, device="meta")
+    assert random_flip_and_crop(x, 2).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((torch.zeros(H, W),), ValueError, r"images must be \[..., C, H, W\], got shape \(5, 7\)"),
+        ((torch.zeros(1, C, H, W), -1), ValueError, "padding must not be negative, got -1"),
+        ((torch.zeros(1, C, H, W), 1.5), TypeError, r"padding must be an integer, got 1.5 \(float\)"),
+        (
+            (torch.zeros(1, C, H, W, device="meta"), 1, generator()),
+            ValueError,
+            r"images are on meta and the generator on cpu: pass torch.Generator\('meta'\)",
+        ),
+    ],
+)
+def test_bad_input(arguments, error, message):
+    with pytest.raises(error, match=message):
+        random_flip_and_crop(*arguments)

@@ -1,0 +1,152 @@
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from gilib.data import ImageDataset, ImageNormalisation, load_images, sha256_of_images
+
+D = torch.float64
+
+
+def pixels(*shape, seed=0):
+    return torch.randint(256, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+def dataset(**changes) -> ImageDataset:
+    """Six training and four test images of two channels, 3 × 5, in three classes."""
+    train_x = pixels(6, 2, 3, 5)
+    fields = {
+        "name": "small",
+        "label": "Small",
+        "train_x": train_x,
+        "train_y": torch.tensor([0, 1, 2, 0, 1, 2]),
+        "test_x": pixels(4, 2, 3, 5, seed=1),
+        "test_y": torch.tensor([2, 1, 0, 0]),
+        "class_names": ("a", "b", "c"),
+        "normalisation": ImageNormalisation.fit(train_x),
+    }
+    return ImageDataset(**{**fields, **changes})
+
+
+def test_checksum_is_that_of_header_and_bytes():
+    data = dataset()
+    expected = hashlib.sha256(
+        b"train_x |u1 6 2 3 5\ntrain_y <i8 6\ntest_x |u1 4 2 3 5\ntest_y <i8 4\n"
+        + data.train_x.numpy().tobytes()
+        + np.array([0, 1, 2, 0, 1, 2], "<i8").tobytes()
+        + data.test_x.numpy().tobytes()
+        + np.array([2, 1, 0, 0], "<i8").tobytes()
+    ).hexdigest()
+    assert data.sha256 == expected
+    strided = data.train_x.transpose(2, 3).contiguous().transpose(2, 3)
+    assert sha256_of_images(strided, data.train_y, data.test_x, data.test_y) == expected
+
+
+@pytest.mark.parametrize("part", ["train_x", "train_y", "test_x", "test_y"])
+def test_checksum_sees_every_array(part):
+    data = dataset()
+    changed = getattr(data, part).clone()
+    changed.view(-1)[0] = (int(changed.view(-1)[0]) + 1) % 3
+    assert dataclasses.replace(data, **{part: changed}).sha256 != data.sha256
+
+
+def test_checksum_of_a_set_without_training_images():
+    data = dataset(train_x=pixels(0, 2, 3, 5), train_y=torch.zeros(0, dtype=torch.int64), normalisation=None)
+    assert data.sha256 != dataset().sha256
+
+
+def test_subset_keeps_the_normalisation_of_all():
+    data = dataset()
+    part = data.subset(first=2)
+    assert torch.equal(part.train_x, data.train_x[:2]) and part.train_y.tolist() == [0, 1]
+    assert torch.equal(part.test_x, data.test_x) and part.label == "Small (first 2 training images)"
+    assert part.normalisation is data.normalisation and part.sha256 != data.sha256
+    fewer = data.subset(2, first_test=3)
+    assert fewer.test_y.tolist() == [2, 1, 0] and fewer.label == "Small (first 2 training and 3 test images)"
+
+
+def test_a_subset_does_not_keep_all_images_in_memory():
+    assert dataset().subset(2).train_x.untyped_storage().nbytes() == 2 * 2 * 3 * 5
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+def test_tensors_are_normalised_by_the_training_images(device, dtype):
+    data = dataset()
+    tensors = data.tensors(device, dtype)
+    for x, images in ((tensors.train_x, data.train_x), (tensors.test_x, data.test_x)):
+        fraction = images.double() / 255
+        columns = data.train_x.double().transpose(0, 1).flatten(1) / 255  # [C, values]
+        expected = (fraction - columns.mean(1)[:, None, None]) / columns.std(1)[:, None, None]
+        assert x.dtype == dtype
+        assert torch.allclose(x.double(), expected, rtol=0, atol=16 * torch.finfo(dtype).eps)
+    assert torch.equal(tensors.train_y, data.train_y) and torch.equal(tensors.test_y, data.test_y)
+
+
+def test_images_out_of_distribution_take_another_normalisation():
+    data = dataset(train_x=pixels(0, 2, 3, 5), train_y=torch.zeros(0, dtype=torch.int64), normalisation=None)
+    with pytest.raises(
+        ValueError, match=r"small has no training images.*normalisation=trained\.normalisation"
+    ):
+        data.tensors()
+    trained = dataset()
+    x = data.tensors(normalisation=trained.normalisation).test_x
+    assert torch.equal(x, trained.normalisation.x(data.test_x))
+
+
+def test_the_whole_set_goes_to_another_device():
+    tensors = load_images("mnist-500").tensors("meta")
+    for value in (
+        tensors.train_x,
+        tensors.train_y,
+        tensors.test_x,
+        tensors.test_y,
+        tensors.normalisation.x_mean,
+    ):
+        assert value.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        (
+            {"train_x": torch.zeros(6, 2, 3, 5)},
+            TypeError,
+            "train_x must be uint8 and train_y int64, got .*float32",
+        ),
+        ({"test_y": torch.zeros(4)}, TypeError, "test_x must be uint8 and test_y int64"),
+        ({"train_x": pixels(6, 3, 5)}, ValueError, r"train_x must be \[N, C, H, W\] .* got \(6, 3, 5\)"),
+        (
+            {"test_y": torch.tensor([0])},
+            ValueError,
+            r"test_y \[N\] with the same N, got \(4, 2, 3, 5\) and \(1,\)",
+        ),
+        ({"class_names": ("a", "b")}, ValueError, "labels from 0 to 1, one for each class name, got 0 to 2"),
+        ({"test_y": torch.tensor([0, 1, 2, -1])}, ValueError, "test_y must hold labels .* got -1 to 2"),
+        ({"test_x": pixels(4, 2, 3, 4)}, ValueError, r"one size, got \(2, 3, 5\) and \(2, 3, 4\)"),
+    ],
+)
+def test_arrays_that_do_not_fit(changes, error, message):
+    with pytest.raises(error, match=message):
+        dataset(**changes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"first": 7}, ValueError, "first must be from 1 to 6, the number of training images, got 7"),
+        ({"first": 0}, ValueError, "first must be from 1 to 6"),
+        ({"first": True}, TypeError, r"first must be an integer, got True \(bool\)"),
+        (
+            {"first": 2, "first_test": 5},
+            ValueError,
+            "first_test must be from 1 to 4, the number of test images",
+        ),
+        ({"first": 2, "first_test": 1.0}, TypeError, "first_test must be an integer, got 1.0"),
+    ],
+)
+def test_impossible_subsets(arguments, error, message):
+    with pytest.raises(error, match=message):
+        dataset().subset(**arguments)

@@ -1,0 +1,276 @@
+"""Where files are found, fetched and refused; the files are small ones in the place of the published."""
+
+import dataclasses
+import gzip
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from gilib.data import ChecksumError, DataError, DownloadError, image_catalogue, images, load_images
+from gilib.data.image_files import Arrays, File, md5
+from gilib.data.image_layout import Layout, Variant
+from gilib.data.storage import user_cache
+
+SAMPLE = image_catalogue.IMAGE_SETS["mnist-500"]
+NAMES = image_catalogue.IDX_FILES
+TRUNCATED = 1000
+
+
+def sample_bytes() -> dict[str, bytes]:
+    """The files of the sample under the official names."""
+    folder = files("gilib.data") / "files"
+    return {name: (folder / f"mnist-500-{name}").read_bytes() for name in NAMES}
+
+
+def install(monkeypatch, name, *layouts: Layout) -> None:
+    entry = dataclasses.replace(image_catalogue.IMAGE_SETS[name], layouts=layouts)
+    monkeypatch.setitem(image_catalogue.IMAGE_SETS, name, entry)
+
+
+@pytest.fixture
+def remote(empty_directory, monkeypatch, tmp_path) -> Path:
+    """MNIST as if it were the sample, at an address; returns the folder at that address."""
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    for name, content in sample_bytes().items():
+        (folder / name).write_bytes(content)
+    (layout,) = image_catalogue.IMAGE_SETS["mnist"].layouts
+    variant = dataclasses.replace(SAMPLE.layouts[0].variants[0], label="MNIST")
+    install(monkeypatch, "mnist", dataclasses.replace(layout, variants=(variant,), url=folder.as_uri()))
+    return folder
+
+
+def write(directory: Path, content: dict[str, bytes]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, value in content.items():
+        (directory / name).write_bytes(value)
+
+
+def leftovers(directory: Path) -> set[str]:
+    return {path.name for path in directory.rglob("*") if path.is_file()}
+
+
+def test_fetched_once_checked_and_kept(remote, empty_directory, capsys):
+    data = load_images("mnist")
+    assert data.sha256 == load_images("mnist-500").sha256 and data.label == "MNIST"
+    assert leftovers(empty_directory) == set(NAMES)
+    assert "fetching mnist" in capsys.readouterr().err
+    for name in NAMES:
+        (remote / name).unlink()
+    assert load_images("mnist").sha256 == data.sha256
+
+
+def test_only_what_is_missing_is_fetched(remote, empty_directory):
+    write(empty_directory / "mnist", sample_bytes())
+    (empty_directory / "mnist" / NAMES[2]).unlink()
+    for name in NAMES[:2]:
+        (remote / name).unlink()
+    assert load_images("mnist").test_x.shape == (1000, 1, 28, 28)
+
+
+@pytest.mark.parametrize("place", ["mnist", "MNIST/raw"])
+@pytest.mark.parametrize("variable", ["GILIB_DATA", "cache"])
+def test_layouts_that_are_found(remote, empty_directory, variable, place):
+    root = empty_directory if variable == "GILIB_DATA" else user_cache()
+    write(root / place, sample_bytes())
+    assert load_images("mnist", download=False).train_x.shape == (500, 1, 28, 28)
+
+
+def test_download_can_be_forbidden(remote, empty_directory):
+    write(empty_directory / "mnist", {name: sample_bytes()[name] for name in NAMES[:3]})
+    with pytest.raises(
+        DataError,
+        match=r"mnist is not complete on this machine, it lacks t10k-labels-idx1-ubyte\.gz: save file:.*"
+        r"remote/t10k-labels-idx1-ubyte\.gz as .*mnist.t10k-labels-idx1-ubyte\.gz, or set .* GILIB_DATA .*"
+        "download=True",
+    ):
+        load_images("mnist", download=False)
+    assert leftovers(empty_directory) == set(NAMES[:3])
+
+
+def altered(content: bytes) -> bytes:
+    plain = bytearray(gzip.decompress(content))
+    plain[-1] ^= 1
+    return gzip.compress(bytes(plain))
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (lambda content: content[:TRUNCATED], DataError, "is not a whole gzip file"),
+        (lambda content: b"<html>not found</html>", DataError, "is not a whole gzip file"),
+        (altered, ChecksumError, "does not hold the published content of mnist.*MD5.* is .*, wanted"),
+    ],
+)
+def test_bad_answers_leave_nothing_behind(remote, empty_directory, damage, error, message):
+    path = remote / NAMES[0]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(error, match=f"^file:.*{message}.*: the file at that address was changed or altered"):
+        load_images("mnist")
+    assert leftovers(empty_directory) == set()
+
+
+def test_no_network(remote, empty_directory):
+    (remote / NAMES[1]).unlink()
+    with pytest.raises(
+        DownloadError, match=f"could not fetch file:.*{NAMES[1]}.*save that file by other means"
+    ):
+        load_images("mnist")
+    assert leftovers(empty_directory) == {NAMES[0]}
+
+
+def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote, empty_directory):
+    content = sample_bytes()
+    write(empty_directory / "mnist", {**content, NAMES[2]: altered(content[NAMES[2]])})
+    with pytest.raises(
+        ChecksumError, match=rf"^/.*{NAMES[2]} does not hold .*: delete that file, then load again"
+    ):
+        load_images("mnist")
+    write(empty_directory / "mnist", {NAMES[2]: content[NAMES[2]][:TRUNCATED]})
+    with pytest.raises(
+        DataError, match=rf"{NAMES[2]} is not a whole gzip file .*: delete that file, then load"
+    ):
+        load_images("mnist")
+
+
+def two_variants(monkeypatch) -> None:
+    """Fashion-MNIST as if the sample and the sample with one test image altered were its variants."""
+    (layout,) = image_catalogue.IMAGE_SETS["fashion-mnist"].layouts
+    first = SAMPLE.layouts[0].variants[0].fingerprints
+    changed = md5(File("", gzip.decompress(altered(sample_bytes()[NAMES[2]])), ""))
+    other = (*first[:2], changed, *first[3:])
+    variants = (Variant("exact", first), Variant("a copy", other, note="One image is altered."))
+    install(monkeypatch, "fashion-mnist", dataclasses.replace(layout, variants=variants))
+
+
+def test_the_content_decides_the_label(empty_directory, monkeypatch):
+    two_variants(monkeypatch)
+    content = sample_bytes()
+    write(empty_directory / "fashion-mnist", content)
+    exact = load_images("fashion-mnist", download=False)
+    write(empty_directory / "fashion-mnist", {NAMES[2]: altered(content[NAMES[2]])})
+    copy = load_images("fashion-mnist", download=False)
+    assert (exact.label, copy.label) == ("exact", "a copy") and exact.sha256 != copy.sha256
+    assert exact.note == "" and copy.note == "One image is altered."
+
+
+def test_files_of_two_variants_are_not_mixed(empty_directory, monkeypatch):
+    two_variants(monkeypatch)
+    name = "fashion-mnist"
+    (layout,) = image_catalogue.IMAGE_SETS[name].layouts
+    labels = bytearray(gzip.decompress(sample_bytes()[NAMES[3]]))
+    labels[-1] ^= 1
+    exact, copy = layout.variants
+    both = (*copy.fingerprints[:3], md5(File("", bytes(labels), "")))
+    install(
+        monkeypatch,
+        name,
+        dataclasses.replace(layout, variants=(exact, dataclasses.replace(copy, fingerprints=both))),
+    )
+    write(empty_directory / name, {**sample_bytes(), NAMES[3]: gzip.compress(bytes(labels))})
+    with pytest.raises(
+        ChecksumError, match="different variants of fashion-mnist .exact, a copy.: keep those of one"
+    ):
+        load_images(name, download=False)
+
+
+def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monkeypatch):
+    """As a decoder of JPEG that rounds in another way would give them."""
+
+    def darker(files_):
+        arrays = images.idx.decode(files_)
+        return Arrays(arrays.train_x // 2, *arrays[1:])
+
+    monkeypatch.setitem(images.FORMATS, "idx", dataclasses.replace(images.FORMATS["idx"], decode=darker))
+    with pytest.raises(
+        ChecksumError, match="files of MNIST are the known ones, but decode to .*libjpeg-turbo"
+    ):
+        load_images("mnist")
+
+
+@pytest.fixture
+def cifar(empty_directory, monkeypatch) -> Path:
+    """CIFAR-10 in both layouts, one byte a file, decoded to the sample; returns the directory."""
+    official, copy = image_catalogue.IMAGE_SETS["cifar10"].layouts
+    one = md5(File("", b"1", ""))
+    install(
+        monkeypatch,
+        "cifar10",
+        dataclasses.replace(
+            official, variants=(dataclasses.replace(official.variants[0], fingerprints=(one,)),)
+        ),
+        dataclasses.replace(
+            copy, variants=(dataclasses.replace(copy.variants[0], fingerprints=(one, one), sha256=""),)
+        ),
+    )
+    sample = load_images("mnist-500")
+    arrays = Arrays(sample.train_x, sample.train_y, sample.test_x, sample.test_y)
+    for name in ("cifar", "jpeg"):
+        monkeypatch.setitem(images.FORMATS, name, images.Format(decode=lambda _: arrays))
+    return empty_directory
+
+
+def test_the_official_archive_comes_before_the_copy(cifar):
+    write(cifar / "cifar10-jpeg", {"train.zip": b"1", "test.zip": b"1"})
+    assert load_images("cifar10", download=False).label == "CIFAR-10 (JPEG copy)"
+    write(cifar / "cifar10", {"cifar-10-python.tar.gz": b"1"})
+    assert load_images("cifar10", download=False).label == "CIFAR-10"
+
+
+def test_half_of_the_copy_is_named(cifar):
+    write(cifar / "cifar10-jpeg", {"train.zip": b"1"})
+    with pytest.raises(
+        DataError,
+        match=r"cifar10 is not complete .* lacks cifar-10-python\.tar\.gz; .*train\.zip is here, but not all "
+        r"of train\.zip and test\.zip: save https://www\.cs\.toronto\.edu/~kriz/cifar-10-python\.tar\.gz as",
+    ):
+        load_images("cifar10", download=False)
+
+
+def test_a_damaged_copy_that_cannot_be_fetched(cifar):
+    write(cifar / "cifar10-jpeg", {"train.zip": b"2", "test.zip": b"1"})
+    with pytest.raises(
+        ChecksumError, match=r"train\.zip does not hold .*: save an undamaged copy in its place"
+    ):
+        load_images("cifar10", download=False)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "svhn"])
+def test_an_unknown_file_is_refused_before_it_is_parsed(empty_directory, monkeypatch, name):
+    layout = image_catalogue.IMAGE_SETS[name].layouts[0]
+
+    def parse(_):
+        raise AssertionError("an unknown file was parsed")
+
+    monkeypatch.setitem(images.FORMATS, layout.format, images.Format(decode=parse))
+    write(empty_directory / layout.folders[0], {layout.files[0]: b"anything"})
+    with pytest.raises(ChecksumError, match=f"published content of {name}, it may be truncated or altered"):
+        load_images(name, download=False)
+
+
+def test_published_checksums_that_no_file_here_confirms():
+    """Typed a second time: a slip in the catalogue would refuse the official files."""
+    fingerprints = {
+        variant.label: variant.fingerprints
+        for entry in image_catalogue.IMAGE_SETS.values()
+        for layout in entry.layouts
+        for variant in layout.variants
+    }
+    assert fingerprints["CIFAR-10"] == ("c58f30108f718f92721af3b95e74349a",)
+    assert fingerprints["SVHN (test set)"] == ("eb5a983be6a315427106f1b164d9cef3",)
+    assert fingerprints["Fashion-MNIST"][0] == "f4a8712d7a061bf5bd6d2ca38dc4d50a"
+    assert fingerprints["Fashion-MNIST"][2] == "8181f5470baa50b63fa0f6fddb340f0a"
+
+
+def test_a_folder_that_cannot_be_written_to(remote, empty_directory):
+    empty_directory.write_text("a file where the folder should be")
+    with pytest.raises(DataError, match="cannot write to .*set the environment variable GILIB_DATA"):
+        load_images("mnist")
+
+
+def test_the_environment_is_read_when_loading(remote, tmp_path, monkeypatch):
+    write(tmp_path / "elsewhere" / "mnist", sample_bytes())
+    monkeypatch.setenv("GILIB_DATA", os.fspath(tmp_path / "elsewhere"))
+    assert load_images("mnist", download=False).label == "MNIST"

@@ -1,0 +1,213 @@
+"""The sample that ships, and the full sets where they are on this machine."""
+
+import dataclasses
+import gzip
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+import torch
+
+import gilib.data
+from gilib.data import ImageDataset, ImageNormalisation, image_names, load_images
+from gilib.data.image_catalogue import IMAGE_SETS
+
+SHIPPED = "mnist-500"
+BYTES_ALLOWED = 400_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """What others report of a set.
+
+    Attributes:
+        folder: that has it.
+        label: of the variant there.
+        shape: of an image.
+        mean: of each channel of the training images, with its tolerance.
+        std: likewise.
+        tolerance: half a unit of the last printed digit, more where the copy is not exact.
+        counts: of the training labels; one number stands for all classes.
+        first: labels of the first training images.
+        first_test: labels of the first test images.
+        centroids: test accuracy of the nearest class mean, in percent.
+    """
+
+    folder: str
+    label: str
+    shape: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    tolerance: float
+    counts: tuple[int, ...]
+    first: tuple[int, ...]
+    first_test: tuple[int, ...]
+    centroids: float
+
+
+FULL = {
+    "mnist": Published(
+        folder="mnist",
+        label="MNIST",
+        shape=(1, 28, 28),
+        mean=(0.1307,),
+        std=(0.3081,),
+        tolerance=5e-5,
+        counts=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        first=(5, 0, 4, 1, 9, 2, 1, 3, 1, 4),
+        first_test=(7, 2, 1, 0, 4, 1, 4, 9, 5, 9),
+        centroids=82.03,
+    ),
+    "fashion-mnist": Published(
+        folder="fashion-mnist",
+        label="Fashion-MNIST (recovered copy)",
+        shape=(1, 28, 28),
+        mean=(0.2860,),
+        std=(0.3530,),
+        tolerance=1.5e-4,
+        counts=(6000,) * 10,
+        first=(9, 0, 0, 3, 0, 2, 7, 2, 5, 5),
+        first_test=(9, 2, 1, 1, 6, 1, 4, 6, 5, 7),
+        centroids=67.68,
+    ),
+    "cifar10": Published(
+        folder="cifar10-jpeg",
+        label="CIFAR-10 (JPEG copy)",
+        shape=(3, 32, 32),
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2470, 0.2435, 0.2616),
+        tolerance=2e-3,  # compression takes away some of the variance
+        counts=(5000,) * 10,
+        first=tuple(range(10)),
+        first_test=tuple(range(10)),
+        centroids=27.7,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=FULL)
+def full(request) -> ImageDataset:
+    """Each of the full sets, as far as it is on this machine."""
+    chosen = os.environ.get("GILIB_DATA")
+    if not chosen:
+        pytest.skip("GILIB_DATA is not set: full sets of images do not ship with gilib")
+    if not (Path(chosen) / FULL[request.param].folder).is_dir():
+        pytest.skip(f"{FULL[request.param].folder} is not below GILIB_DATA")
+    return load_images(request.param, download=False)
+
+
+@pytest.fixture(scope="module")
+def sample() -> ImageDataset:
+    return load_images(SHIPPED)
+
+
+def centroid_accuracy(data: ImageDataset) -> float:
+    """Percentage of test images whose nearest class mean of the training images is that of their class."""
+    classes = range(len(data.class_names))
+    x, y = data.train_x.flatten(1), data.train_y
+    means = torch.stack([x[y == k].float().mean(0) for k in classes])  # [K, pixels]
+    distance = (
+        means.square().sum(1) - 2 * data.test_x.flatten(1).float() @ means.T
+    )  # [N*, K], up to a constant
+    return 100 * (distance.argmin(1) == data.test_y).double().mean().item()
+
+
+def test_names():
+    assert image_names() == ("cifar10", "fashion-mnist", "mnist", "mnist-500", "svhn")
+    assert [name for name in image_names() if IMAGE_SETS[name].ships] == [SHIPPED]
+
+
+def test_every_set_names_its_source_and_licence():
+    for entry in IMAGE_SETS.values():
+        assert entry.source and entry.licence and len(entry.class_names) == 10
+        assert all(
+            len(variant.fingerprints) == len(layout.files)
+            for layout in entry.layouts
+            for variant in layout.variants
+        )
+
+
+def test_the_sample(sample):
+    assert sample.train_x.shape == (500, 1, 28, 28) and sample.test_x.shape == (1000, 1, 28, 28)
+    assert sample.train_x.dtype == torch.uint8 and sample.train_y.dtype == torch.int64
+    assert tuple(sample.train_y[:10].tolist()) == FULL["mnist"].first
+    assert tuple(sample.test_y[:10].tolist()) == FULL["mnist"].first_test
+    assert "CC BY-SA 3.0" in sample.licence and "LeCun" in sample.source
+    assert centroid_accuracy(sample) > 50.0  # labels of other images give ten percent
+
+
+def test_the_sample_is_small_and_without_a_date():
+    entry = IMAGE_SETS[SHIPPED]
+    packed = {path.name: path.read_bytes() for path in (files("gilib.data") / "files").iterdir()}
+    images = {name: content for name, content in packed.items() if not name.endswith(".txt.gz")}
+    assert set(images) == set(entry.layouts[0].files)
+    assert sum(map(len, images.values())) < BYTES_ALLOWED
+    assert all(content[3:8] == bytes(5) for content in images.values())  # no file name, modification time 0
+
+
+def test_the_sample_is_normalised_by_the_full_set(sample):
+    x = sample.tensors(dtype=torch.float64).train_x
+    pixels = sample.train_x.double() / 255
+    assert torch.allclose(x, (pixels - 0.13066047627384286) / 0.30810780713141817, rtol=0, atol=1e-14)
+
+
+def test_the_sample_is_the_beginning_of_the_full_set(full, sample):
+    if full.name != "mnist":
+        pytest.skip("the sample is of MNIST")
+    beginning = full.subset(first=500, first_test=1000)
+    assert (beginning.sha256, beginning.label) == (sample.sha256, sample.label)
+    assert torch.equal(beginning.normalisation.x_mean, sample.normalisation.x_mean)
+    assert torch.equal(beginning.normalisation.x_std, sample.normalisation.x_std)
+    for name, content in zip(FULL_FILES, sample_files(), strict=True):
+        whole = gzip.decompress((Path(os.environ["GILIB_DATA"]) / "mnist" / name).read_bytes())
+        header = 16 if "images" in name else 8
+        assert whole[header:].startswith(content[header:])
+
+
+def test_what_is_published_of_the_full_sets(full):
+    published = FULL[full.name]
+    assert full.label == published.label
+    assert full.train_x.shape == (sum(published.counts), *published.shape)
+    assert full.test_x.shape == (10_000, *published.shape)
+    assert tuple(torch.bincount(full.train_y).tolist()) == published.counts
+    assert tuple(full.train_y[:10].tolist()) == published.first
+    assert tuple(full.test_y[:10].tolist()) == published.first_test
+    for found, printed in (
+        (full.normalisation.x_mean, published.mean),
+        (full.normalisation.x_std, published.std),
+    ):
+        assert (found - torch.tensor(printed, dtype=torch.float64)).abs().max() < published.tolerance
+
+
+def test_labels_belong_to_images_of_the_full_sets(full):
+    assert abs(centroid_accuracy(full) - FULL[full.name].centroids) < 0.5
+
+
+def test_a_name_in_capitals():
+    assert load_images("MNIST-500").name == SHIPPED
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="no set of images 'cifar100': choose one of cifar10, .*, svhn"):
+        load_images("cifar100")
+
+
+def test_name_must_be_a_string():
+    with pytest.raises(TypeError, match="name of a set of images must be a string, got int"):
+        load_images(10)
+
+
+def test_exported():
+    for name in ("ImageDataset", "ImageNormalisation", "ImageTensors", "random_flip_and_crop"):
+        assert name in gilib.data.__all__ and hasattr(gilib.data, name)
+    assert isinstance(load_images(SHIPPED).normalisation, ImageNormalisation)
+
+
+FULL_FILES = IMAGE_SETS["mnist"].layouts[0].files
+
+
+def sample_files() -> list[bytes]:
+    """The unpacked files of the sample."""
+    folder = files("gilib.data") / "files"
+    return [gzip.decompress((folder / name).read_bytes()) for name in IMAGE_SETS[SHIPPED].layouts[0].files]
