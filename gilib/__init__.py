@@ -5,9 +5,10 @@ log P - log Q of what was drawn.
 """
 
 from gilib import data, distributions, metrics, models
+from gilib.convolution import autocorrelation
 from gilib.draws import Composition, Draw, LocalReparameterisation
 from gilib.dual_regression import DualWeightPosterior, regress_dual
-from gilib.layers import Layer, Linear, Pointwise, Residual, Sequential
+from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -18,7 +19,13 @@ from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
 from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
-from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
+from gilib.statistics import (
+    Statistics,
+    convolutional_statistics,
+    full_statistics,
+    per_output_statistics,
+    shared_statistics,
+)
 from gilib.training import DivergenceError, History, Paused, fit
 
 __version__ = "0.1.0"
@@ -29,6 +36,7 @@ __all__ = [
     "CategoricalPrediction",
     "CheckpointError",
     "Composition",
+    "Conv2d",
     "DivergenceError",
     "Draw",
     "DualWeightPosterior",
@@ -39,6 +47,7 @@ __all__ = [
     "GaussianPrediction",
     "GlobalInducing",
     "History",
+    "InducingBatchNorm",
     "Layer",
     "Likelihood",
     "Linear",
@@ -58,7 +67,10 @@ __all__ = [
     "SpatialIWPrior",
     "StandardPrior",
     "Statistics",
+    "Sum",
     "WeightPosterior",
+    "autocorrelation",
+    "convolutional_statistics",
     "data",
     "distributions",
     "elbo",

@@ -70,6 +70,20 @@ class ResidualFunction:
 
 
 @dataclass(frozen=True)
+class SumFunction:
+    """f_1(x) + f_2(x) + ..."""
+
+    functions: Sequence[Function]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate all and add."""
+        first, *others = (function(x) for function in self.functions)
+        for value in others:
+            first = first + value
+        return first
+
+
+@dataclass(frozen=True)
 class Composition:
     """Functions applied one after the other."""
 
@@ -100,4 +114,6 @@ def weight_outputs(function: Function, x: Tensor) -> list[Tensor]:
             found += weight_outputs(part, x)
             x = part(x)
         return found
+    if isinstance(function, SumFunction):
+        return [values for part in function.functions for values in weight_outputs(part, x)]
     return [function(x)] if hasattr(function, "weights") else []

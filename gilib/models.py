@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gilib.layers import Layer, Linear
+from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Residual, Sequential, Sum
 from gilib.network import Network
 from gilib.posteriors import GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
@@ -74,6 +75,174 @@ def mlp(
         generator=generator,
         dtype=dtype,
     )
+
+
+def lenet(
+    image_shape: tuple[int, int, int] = (1, 28, 28),
+    classes: int = 10,
+    *,
+    channels: int = 64,
+    posterior: Posterior | Sequence[Posterior] | None = None,
+    prior: Prior | None = None,
+    boundary: str = "circular",
+    **settings: Any,
+) -> Network:
+    """Two blocks conv-relu-maxpool, then conv-relu-linear, as for MNIST (Ober & Aitchison, 2021, App. N).
+
+    Kernels are 3 × 3. The paper does not state the padding: images keep their size in a convolution here.
+
+    Args:
+        image_shape: (C, H, W).
+        classes: O.
+        channels: of every convolution.
+        posterior: one for the 4 weight layers, one for each, or two: lower layers, last layer.
+        prior: of all layers; default `NealPrior()`.
+        boundary: of the convolutions' posterior statistics, see `Conv2d`.
+        settings: `inducing_points` (images `[M, C, H, W]`), `pseudo_outputs` (one-hot targets
+            `[M, classes]`), `replicas`, `generator` and `dtype`, as for `Network`.
+
+    >>> lenet(channels=4, inducing_points=torch.randn(5, 1, 28, 28)).output_shape
+    (10,)
+    """
+    make = _Layers(posterior, 4, prior, boundary)
+    _, height, width = image_shape
+    layers: list[Layer | nn.Module] = [
+        *(make.conv(image_shape[0], channels), nn.ReLU(), nn.MaxPool2d(2)),
+        *(make.conv(channels, channels), nn.ReLU(), nn.MaxPool2d(2)),
+        *(make.conv(channels, channels), nn.ReLU(), nn.Flatten()),
+        make.linear(channels * (height // 4) * (width // 4), classes),
+    ]
+    return _image_network(layers, image_shape, settings)
+
+
+def resnet8(
+    image_shape: tuple[int, int, int] = (3, 32, 32),
+    classes: int = 10,
+    *,
+    channels: int = 32,
+    posterior: Posterior | Sequence[Posterior] | None = None,
+    prior: Prior | None = None,
+    boundary: str = "circular",
+    **settings: Any,
+) -> Network:
+    """conv-relu-block-pool-block-pool-block-pool-linear, as for CIFAR-10 (ibid., Sec. 3.4).
+
+    A block adds conv-relu-conv-relu to its input; pooling averages, the last time over the whole image.
+
+    Args:
+        image_shape: (C, H, W).
+        classes: O.
+        channels: of every convolution.
+        posterior: one for the 8 weight layers, one for each, or two: lower layers, last layer.
+        prior: of all layers; default `NealPrior()`.
+        boundary: of the convolutions' posterior statistics, see `Conv2d`.
+        settings: as for `lenet`.
+
+    >>> resnet8(channels=4, inducing_points=torch.randn(5, 3, 32, 32)).output_shape
+    (10,)
+    """
+    make = _Layers(posterior, 8, prior, boundary)
+    layers: list[Layer | nn.Module] = [make.conv(image_shape[0], channels), nn.ReLU()]
+    for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
+        branch = [make.conv(channels, channels), nn.ReLU(), make.conv(channels, channels), nn.ReLU()]
+        layers += [Residual(branch), pool]
+    layers += [nn.Flatten(), make.linear(channels, classes)]
+    return _image_network(layers, image_shape, settings)
+
+
+def resnet18(
+    image_shape: tuple[int, int, int] = (3, 32, 32),
+    classes: int = 10,
+    *,
+    widths: Sequence[int] = (64, 128, 256, 512),
+    batch_norm: bool = True,
+    posterior: Posterior | Sequence[Posterior] | None = None,
+    prior: Prior | None = None,
+    boundary: str = "circular",
+    **settings: Any,
+) -> Network:
+    """ResNet-18 for small images (He et al., 2016; ibid., Sec. 3.4): first kernel 3 × 3, no first pooling.
+
+    Args:
+        image_shape: (C, H, W).
+        classes: O.
+        widths: channels of the four stages, of two blocks each; from the second on they halve the image.
+        batch_norm: whether convolutions are followed by `InducingBatchNorm`; False for the factorised network
+            of the paper, which has no inducing points (App. O).
+        posterior: one for the 21 weight layers (17 convolutions, 3 shortcuts, 1 dense layer), one for each,
+            or two: lower layers, last layer.
+        prior: of all layers; default `NealPrior()`.
+        boundary: of the convolutions' posterior statistics, see `Conv2d`.
+        settings: as for `lenet`.
+
+    >>> images = torch.randn(3, 3, 16, 16)
+    >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
+    (10,)
+    """
+    make = _Layers(posterior, 2 + 5 * len(widths) - 1, prior, boundary, batch_norm)
+    layers: list[Layer | nn.Module] = [*make.normalised_conv(image_shape[0], widths[0]), nn.ReLU()]
+    channels = widths[0]
+    for width in widths:
+        for stride in (1 if width is widths[0] else 2, 1):
+            layers += [make.block(channels, width, stride), nn.ReLU()]
+            channels = width
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(channels, classes)]
+    return _image_network(layers, image_shape, settings)
+
+
+class _Layers:
+    """Makes weight layers in order, each with its posterior."""
+
+    def __init__(
+        self,
+        posterior: Posterior | Sequence[Posterior] | None,
+        count: int,
+        prior: Prior | None,
+        boundary: str,
+        batch_norm: bool = False,
+    ):
+        self.posteriors = iter(_one_per_layer(posterior, count))
+        self.prior, self.boundary, self.batch_norm = prior, boundary, batch_norm
+
+    def conv(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> Conv2d:
+        return Conv2d(
+            inputs,
+            outputs,
+            kernel_size,
+            next(self.posteriors),
+            self.prior,
+            stride=stride,
+            boundary=self.boundary,
+        )
+
+    def linear(self, inputs: int, outputs: int) -> Linear:
+        return Linear(inputs, outputs, next(self.posteriors), self.prior)
+
+    def normalised_conv(
+        self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1
+    ) -> list[Layer]:
+        conv = self.conv(inputs, outputs, kernel_size, stride)
+        return [conv, InducingBatchNorm()] if self.batch_norm else [conv]
+
+    def block(self, inputs: int, outputs: int, stride: int) -> Layer:
+        """conv-relu-conv beside the identity, or beside a 1 × 1 convolution where shapes change."""
+        branch: list[Layer | nn.Module] = [*self.normalised_conv(inputs, outputs, stride=stride), nn.ReLU()]
+        branch += self.normalised_conv(outputs, outputs)
+        if stride == 1 and inputs == outputs:
+            return Residual(branch)
+        return Sum([Sequential(branch), Sequential(self.normalised_conv(inputs, outputs, 1, stride))])
+
+
+def _image_network(
+    layers: list[Layer | nn.Module], image_shape: tuple[int, int, int], settings: dict[str, Any]
+) -> Network:
+    points = settings.pop("inducing_points", None)
+    if isinstance(points, Tensor) and tuple(points.shape[-3:]) != tuple(image_shape):
+        raise ValueError(
+            f"inducing_points must be images of shape {list(image_shape)}, got shape {list(points.shape)}: "
+            "give image_shape, or other images"
+        )
+    return Network(points, layers, input_shape=tuple(image_shape), **settings)
 
 
 def _one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int) -> list[Posterior]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gilib.config import Config, module_from_config, spec_from_config
 from gilib.data import Normalisation
-from gilib.layers import Layer, Linear, Pointwise, Residual, Sequential
+from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Likelihood, likelihood_from_config
 from gilib.network import Network
 from gilib.posteriors import Posterior
@@ -160,9 +160,15 @@ def layer_from_config(config: Config) -> Layer:
     """Build one layer from its description."""
     settings = dict(config)
     kind = settings.pop("type")
-    if kind == "Linear":
+    weights: dict[str, type[Linear] | type[Conv2d]] = {"Linear": Linear, "Conv2d": Conv2d}
+    if kind in weights:
         posterior = spec_from_config(settings.pop("posterior"), Posterior)
-        return Linear(posterior=posterior, prior=spec_from_config(settings.pop("prior"), Prior), **settings)
+        prior = spec_from_config(settings.pop("prior"), Prior)
+        return weights[kind](posterior=posterior, prior=prior, **settings)
+    if kind == "InducingBatchNorm":
+        return InducingBatchNorm(**settings)
+    if kind == "Sum":
+        return Sum([layer_from_config(branch) for branch in settings["branches"]])
     if kind == "Pointwise":
         return Pointwise(module_from_config(settings["module"]))
     nested: dict[str, type[Sequential]] = {"Sequential": Sequential, "Residual": Residual}

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gilib.convolution import Windows, window_moments
+
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
 CHUNK = 2**20  # entries of the temporary in the backward pass: a few MB, so that it stays in cache
 
@@ -84,6 +86,28 @@ def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statisti
     """
     whitened = root.mT @ features
     gram, cross = whitened.mT @ whitened, whitened.mT @ (root.mT @ targets)
+    return Statistics(gram[..., None, :, :], cross[..., None, :, :])
+
+
+def convolutional_statistics(
+    images: Tensor, targets: Tensor, precision: Tensor, windows: Windows
+) -> Statistics:
+    """Statistics of a convolution, its patches for features, one precision per image (ibid., App. C).
+
+    Args:
+        images: `[..., M, C, H, W]`.
+        targets: pseudo-outputs V, `[..., M, O, H', W']`, one for every window.
+        precision: `[..., M]`, shared by all pixels and outputs.
+        windows: kernel, stride, padding and boundary.
+
+    Returns:
+        `gram` `[..., 1, C K, C K]` and `cross` `[..., 1, C K, O]`, the K pixels of the kernel fastest.
+
+    >>> ones, windows = torch.ones(2, 1, 4, 4), Windows.of(1)
+    >>> convolutional_statistics(ones, ones, torch.full((2,), 0.5), windows).gram.shape
+    torch.Size([1, 1, 1])
+    """
+    gram, cross = window_moments(images, targets, windows, precision)
     return Statistics(gram[..., None, :, :], cross[..., None, :, :])
 
 

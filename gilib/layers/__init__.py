@@ -1,8 +1,22 @@
 """Layers: what draws functions."""
 
 from gilib.layers.base import Layer, Shape
+from gilib.layers.batchnorm import InducingBatchNorm
 from gilib.layers.compose import Residual, Sequential, as_layer
+from gilib.layers.conv import Conv2d
 from gilib.layers.linear import Linear
 from gilib.layers.pointwise import Pointwise
+from gilib.layers.sums import Sum
 
-__all__ = ["Layer", "Linear", "Pointwise", "Residual", "Sequential", "Shape", "as_layer"]
+__all__ = [
+    "Conv2d",
+    "InducingBatchNorm",
+    "Layer",
+    "Linear",
+    "Pointwise",
+    "Residual",
+    "Sequential",
+    "Shape",
+    "Sum",
+    "as_layer",
+]

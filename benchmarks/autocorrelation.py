@@ -1,0 +1,174 @@
+"""Statistics of a convolution, forward and backward, against the two ways of Ober & Aitchison (2021), App. C.
+
+The baselines are written plainly in PyTorch: a convolution that takes the images for its weights (circular
+boundaries only), and explicit patches. Results and gradients are compared before anything is timed. Times are
+interleaved, medians, in one process: the ratio is what counts. Memory is the peak beyond inputs and results
+(values and gradients), in units of the inputs.
+
+    python benchmarks/autocorrelation.py [--threads 2] [--repeats 7] [--channels 32] [--images 100]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d, pad
+from torch.profiler import ProfilerActivity, profile
+
+from gilib.convolution import Windows, autocorrelation, fastest_route
+
+SIZES = (32, 16, 8, 4)
+KERNEL = 3
+Moments = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def by_convolution(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Circular moments with images as weights: channels for the batch, images for the channels."""
+    channels, far, near = x.shape[1], KERNEL - 1, KERNEL // 2
+    columns, targets = x.transpose(0, 1), y.transpose(0, 1)
+    lags = conv2d(pad(columns, (far,) * 4, mode="circular"), columns)  # [C', C, 2k-1, 2k-1]
+    cross = conv2d(pad(columns, (near,) * 4, mode="circular"), targets)  # [C, O, k, k]
+    seen = lags.unfold(2, KERNEL, 1).unfold(3, KERNEL, 1).flip(2, 3)  # [C', C, δ, δ, δ', δ']
+    gram = seen.permute(1, 2, 3, 0, 4, 5).reshape((channels * KERNEL**2,) * 2)
+    return gram, cross.permute(0, 2, 3, 1).reshape(len(gram), -1)
+
+
+def by_patches(x: Tensor, y: Tensor, mode: str) -> tuple[Tensor, Tensor]:
+    """Moments from explicit patches, all images at once."""
+    padded = pad(x, (KERNEL // 2,) * 4, mode=mode)
+    windows = padded.unfold(2, KERNEL, 1).unfold(3, KERNEL, 1)  # [B, C, H, W, k, k]
+    patches = windows.permute(0, 2, 3, 1, 4, 5).reshape(-1, x.shape[1] * KERNEL**2)
+    return patches.mT @ patches, patches.mT @ y.movedim(1, -1).reshape(len(patches), -1)
+
+
+METHODS: dict[str, Moments] = {
+    "convolution": by_convolution,
+    "patches": lambda x, y: by_patches(x, y, "circular"),
+    "patches, zeros": lambda x, y: by_patches(x, y, "constant"),
+    "gilib": lambda x, y: autocorrelation(x, y, KERNEL),
+    "gilib, zeros": lambda x, y: autocorrelation(x, y, KERNEL, boundary="zero"),
+}
+REFERENCES = {"convolution": "patches", "gilib": "patches", "gilib, zeros": "patches, zeros"}
+
+
+def images(size: int, count: int, channels: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Images x and pseudo-outputs y with as many channels, `[count, channels, size, size]`."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(count, channels, size, size, generator=generator).to(dtype) for _ in range(2))
+    return x.requires_grad_(), y.requires_grad_()
+
+
+def step(method: Moments, x: Tensor, y: Tensor, probes: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    """Both moments and both gradients."""
+    values = method(x, y)
+    return (*(value.detach() for value in values), *torch.autograd.grad(values, (x, y), probes))
+
+
+def probes(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Upstream gradients of the two moments."""
+    generator = torch.Generator().manual_seed(1)
+    size = x.shape[1] * KERNEL**2
+    gram, cross = (torch.randn(size, columns, generator=generator) for columns in (size, y.shape[1]))
+    return gram.to(x), cross.to(x)
+
+
+def check(size: int, count: int = 5, channels: int = 4) -> None:
+    """Values and gradients of all methods agree to 1e-11 in float64."""
+    x, y = images(size, count, channels, torch.float64)
+    found = {name: step(method, x, y, probes(x, y)) for name, method in METHODS.items()}
+    for name, reference in REFERENCES.items():
+        for ours, wanted in zip(found[name], found[reference], strict=True):
+            error = float((ours - wanted).norm() / wanted.norm())
+            assert error < 1e-11, f"{name} at {size} x {size}: relative difference {error:.1e}"
+
+
+def extra_memory(method: Moments, x: Tensor, y: Tensor) -> float:
+    """Peak memory of a step beyond inputs and results, in units of the inputs."""
+    upstream = probes(x, y)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        results = step(method, x, y, upstream)
+    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    held, peak = 0, 0
+    for _, change in changes:
+        held += change
+        peak = max(peak, held)
+    result_bytes = sum(part.nbytes for part in results)
+    return (peak - result_bytes) / (x.nbytes + y.nbytes)
+
+
+def milliseconds(size: int, count: int, channels: int, repeats: int) -> dict[str, float]:
+    """Median time of a step by every method, interleaved."""
+    x, y = images(size, count, channels, torch.float32)
+    upstream = probes(x, y)
+    times: dict[str, list[float]] = {name: [] for name in METHODS}
+    for repeat in range(repeats + 1):
+        for name, method in METHODS.items():
+            started = time.perf_counter()
+            step(method, x, y, upstream)
+            if repeat:
+                times[name].append(1e3 * (time.perf_counter() - started))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def floor(size: int, count: int, channels: int) -> float:
+    """GFLOP of the spectral route: products of coefficients, and Fourier transforms.
+
+    19 real products of [C, B] with [B, C] at each of S²/2 complex frequencies, and six real transforms (x and
+    y, again in the backward pass, and two back) of 2.5 S² log2 S² operations for each image and channel.
+    """
+    products = 19 * 2 * count * channels**2 * size**2 / 2
+    return (products + 6 * count * channels * 2.5 * size**2 * 2 * math.log2(size)) / 1e9
+
+
+def rate() -> float:
+    """GFLOP/s of large float32 matrix products."""
+    matrix = torch.randn(2048, 2048)
+    matrix @ matrix
+    started = time.perf_counter()
+    for _ in range(5):
+        matrix @ matrix
+    return 5 * 2 * 2048**3 / (time.perf_counter() - started) / 1e9
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--channels", type=int, default=32)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(
+        f"torch {torch.__version__}, {options.threads} threads, large float32 products {rate():.0f} GFLOP/s, "
+        f"load {os.getloadavg()[0]:.1f}; {options.images} images, {options.channels} channels, "
+        f"kernel {KERNEL}"
+    )
+    print(f"{'':16}{'ms':>9}{'/ conv':>9}{'/ patches':>11}{'memory':>9}   route")
+    for size in options.sizes:
+        check(size)
+        times = milliseconds(size, options.images, options.channels, options.repeats)
+        least = floor(size, options.images, options.channels)
+        print(f"{size} x {size}, {least:.2f} GFLOP by the spectral route")
+        x, y = images(size, options.images, options.channels, torch.float32)
+        for name, spent in times.items():
+            reference = "patches, zeros" if "zeros" in name else "patches"
+            boundary = "zero" if "zeros" in name else "circular"
+            route = fastest_route(x, y, Windows.of(KERNEL, boundary=boundary)) if "gilib" in name else ""
+            print(
+                f"{name:16}{spent:9.1f}{times['convolution'] / spent:9.1f}{times[reference] / spent:11.1f}"
+                f"{extra_memory(METHODS[name], x, y):9.1f}   {route}"
+            )
+
+
+if __name__ == "__main__":
+    main()

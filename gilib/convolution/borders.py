@@ -1,0 +1,170 @@
+"""Windows that stick out of the grid of a padded convolution: which pixels they see, and where these belong.
+
+Along one axis, a convolution of n pixels with kernel k and padding p < k-1 lacks windows at either end that
+still touch the image. There are k-1-p of them; they see only the outermost k-1-p pixels. Their second moments
+are known from those of these pixels, of which each window sees a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from gilib.convolution.lags import Correlation
+from gilib.convolution.windows import Windows
+
+Place = tuple[slice, slice]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Windows along one axis: those at every pixel, or those that stick out.
+
+    Attributes:
+        kernel: pixels of a window that are told apart by their lag: k, or 1 if pixels are taken for channels.
+        sides: the pixels that the windows see: all, or the outermost at the low and at the high end.
+        places: for each side, and each window there, a slice of the kernel and the slice of pixels it sees.
+    """
+
+    kernel: int
+    sides: tuple[slice, ...]
+    places: tuple[tuple[Place, ...], ...]
+
+    @classmethod
+    def inside(cls, size: int, kernel: int) -> Axis:
+        """Windows at every pixel: their moments depend on lags alone."""
+        return cls(kernel, (slice(0, size),), (((slice(0, kernel), slice(0, kernel)),),))
+
+    @classmethod
+    def outside(cls, size: int, kernel: int, padding: int) -> Axis:
+        """Windows that stick out at either end."""
+        extra = kernel - 1 - padding
+        low = tuple((slice(padding + m, kernel), slice(0, extra + 1 - m)) for m in range(1, extra + 1))
+        high = tuple((slice(0, extra + 1 - m), slice(m - 1, extra)) for m in range(1, extra + 1))
+        return cls(1, (slice(0, extra), slice(size - extra, size)), (low, high))
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether these are the windows at every pixel."""
+        return len(self.sides) == 1
+
+    @property
+    def split(self) -> tuple[int, int]:
+        """How the pixels of a side are split into channels and pixels."""
+        length = self.sides[0].stop - self.sides[0].start
+        return (1, length) if self.is_inside else (length, 1)
+
+
+@dataclass(frozen=True)
+class Strips:
+    """One term of inclusion and exclusion: strips along the image's border, rows or columns as channels.
+
+    Attributes:
+        vertical: windows along the height.
+        horizontal: windows along the width.
+        windows: of the layer.
+    """
+
+    vertical: Axis
+    horizontal: Axis
+    windows: Windows
+
+    @classmethod
+    def all(cls, size: tuple[int, ...], windows: Windows) -> list[Strips]:
+        """All terms: the windows at every pixel of the whole image, then what sticks out."""
+        axes = []
+        for n, k, p in zip(size, windows.kernel, windows.padding, strict=True):
+            axes.append([Axis.inside(n, k)])
+            if p < k - 1 and not windows.circular:
+                axes[-1].append(Axis.outside(n, k, p))
+        return [cls(vertical, horizontal, windows) for vertical, horizontal in product(*axes)]
+
+    @property
+    def sign(self) -> int:
+        """Of the term, 1 or -1."""
+        return 1 if self.vertical.is_inside == self.horizontal.is_inside else -1
+
+    @property
+    def turned(self) -> bool:
+        """Whether strips run down the image: they are laid along rows, where transforms are faster."""
+        return not self.horizontal.is_inside
+
+    def correlation(self, images: Tensor) -> Correlation:
+        """What computes the lags of strips like `images`."""
+        whole = self.vertical.is_inside and self.horizontal.is_inside
+        padding = self.windows.padding if whole else (0, 0)
+        kernel = (self.vertical.kernel, self.horizontal.kernel)
+        kernel = kernel[::-1] if self.turned else kernel
+        return Correlation.of(images, kernel, padding, self.windows.circular)
+
+    def cut(self, images: Tensor) -> Tensor:
+        """The strips of `images` `[B, C, H, W]`, `[G, B, C n, L_h, L_w]` (`[..., L_w, L_h]` if turned)."""
+        (rows, down), (columns, across) = self.vertical.split, self.horizontal.split
+        shape = (*images.shape[:2], rows, down, columns, across)
+        parts = [part.reshape(shape).transpose(3, 4).flatten(1, 3) for part in self._parts(images)]
+        return torch.stack([part.mT if self.turned else part for part in parts])
+
+    def add_back(self, strips: Tensor, images: Tensor) -> None:
+        """Add the adjoint of `cut` to `images`."""
+        (rows, down), (columns, across) = self.vertical.split, self.horizontal.split
+        shape = (*images.shape[:2], rows, columns, down, across)
+        for strip, part in zip(strips, self._parts(images), strict=True):
+            upright = strip.mT if self.turned else strip
+            part += upright.reshape(shape).transpose(3, 4).reshape(part.shape)
+
+    def _parts(self, images: Tensor) -> list[Tensor]:
+        sides = product(self.vertical.sides, self.horizontal.sides)
+        return [images[..., rows, columns] for rows, columns in sides]
+
+    def spread(self, lags: Tensor) -> Tensor:
+        """Arrange R_xx `[n, G, C n, C n]` by pairs of pixels in a window, `[G, C, a, b, C, a, b]`."""
+        seen = self._by_lag(lags)
+        sets, channels, rows, columns = seen.shape[2:6]
+        down, across = self.vertical.kernel, self.horizontal.kernel
+        pairs = lags.new_empty(sets, *(channels, down, rows, across, columns) * 2)
+        for a, b in product(range(down), range(across)):
+            pairs[:, :, a, :, b] = self._from_pixel(seen, a, b)
+        return pairs.view(sets, *(channels, down * rows, across * columns) * 2)
+
+    def gather(self, pairs: Tensor) -> Tensor:
+        """The adjoint of `spread`."""
+        (rows, _), (columns, _) = self.vertical.split, self.horizontal.split
+        down, across = self.vertical.kernel, self.horizontal.kernel
+        sets, channels = pairs.shape[:2]
+        pairs = pairs.reshape(sets, *(channels, down, rows, across, columns) * 2)
+        lags = pairs.new_zeros((2 * down - 1) * (2 * across - 1), sets, *(channels * rows * columns,) * 2)
+        seen = self._by_lag(lags)
+        for a, b in product(range(down), range(across)):
+            self._from_pixel(seen, a, b).add_(pairs[:, :, a, :, b])
+        return lags
+
+    def _by_lag(self, lags: Tensor) -> Tensor:
+        """A view of lags, `[2a-1, 2b-1, G, C, rows, columns, C, rows, columns]`."""
+        (rows, _), (columns, _) = self.vertical.split, self.horizontal.split
+        channels = lags.shape[-1] // (rows * columns)
+        shape = (2 * self.vertical.kernel - 1, 2 * self.horizontal.kernel - 1, lags.shape[1])
+        return lags.view(*shape, *(channels, rows, columns) * 2)
+
+    def _from_pixel(self, seen: Tensor, a: int, b: int) -> Tensor:
+        """Lags from pixel (a, b) of a window to all, `[G, C, rows, columns, C, a', rows, b', columns]`."""
+        down, across = self.vertical.kernel, self.horizontal.kernel
+        seen = seen[down - 1 - a : 2 * down - 1 - a, across - 1 - b : 2 * across - 1 - b]
+        return seen.permute(2, 3, 4, 5, 6, 0, 7, 1, 8)
+
+    def zeros(self, like: Tensor, channels: int) -> Tensor:
+        """Zeros in the shape of `spread`."""
+        (rows, _), (columns, _) = self.vertical.split, self.horizontal.split
+        shape = (channels, self.vertical.kernel * rows, self.horizontal.kernel * columns)
+        return like.new_zeros(len(self.vertical.sides) * len(self.horizontal.sides), *shape * 2)
+
+    def places(self) -> Iterator[tuple[tuple[slice, ...], tuple[int | slice, ...]]]:
+        """Where every window's pairs belong among all, `[C, k, k, C, k, k]`, and among those of `spread`."""
+        every = slice(None)
+        sides = product(self.vertical.places, self.horizontal.places)
+        for index, (vertical, horizontal) in enumerate(sides):
+            for (down, rows), (across, columns) in product(vertical, horizontal):
+                yield (every, down, across) * 2, (index, *(every, rows, columns) * 2)

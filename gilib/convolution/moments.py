@@ -1,0 +1,154 @@
+"""Statistics of a convolution without its patches: the second moments of all windows of a set of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gilib.convolution.checks import check_images
+from gilib.convolution.routes import ROUTES, Route, fastest_route
+from gilib.convolution.windows import Pair, Windows
+from gilib.validation import choice
+
+
+def autocorrelation(
+    x: Tensor,
+    y: Tensor,
+    kernel_size: int | Pair,
+    precision: Tensor | None = None,
+    *,
+    boundary: str = "circular",
+    stride: int | Pair = 1,
+    padding: int | Pair | None = None,
+    route: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """X'ᵀΛX' and X'ᵀΛY for the patches X' of images, without patches (Ober & Aitchison, 2021, App. C).
+
+        (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(su + δ - p) X_bc'(su + δ' - p)             (Eq. 42)
+        (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(su + δ - p) Y_bo(u)                        (Eq. 40)
+
+    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once.
+
+    Args:
+        x: images, `[..., B, C, H, W]`.
+        y: outputs, one for every window, `[..., B, O, H', W']`.
+        kernel_size: k, an integer or (height, width).
+        precision: λ, one positive weight per image, `[..., B]`; None: 1.
+        boundary: "circular", as in the paper; or "zero", as the layers of a network pad.
+        stride: s.
+        padding: p; None: (k - 1) / 2, which keeps the size of an image.
+        route: "spectral" (windows at every pixel), "patches", or None for the faster one.
+
+    Returns:
+        `[..., C K, C K]` and `[..., C K, O]`, K the pixels of the kernel, which run fastest.
+
+    Raises:
+        TypeError, ValueError: if shapes do not fit, a kernel has no centre, or a route cannot do it.
+
+    >>> xtx, xty = autocorrelation(torch.ones(5, 2, 8, 8), torch.ones(5, 3, 8, 8), 3)
+    >>> xtx.shape, xty.shape, xtx[0, 0].item()
+    (torch.Size([18, 18]), torch.Size([18, 3]), 320.0)
+    """
+    windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary=boundary)
+    return window_moments(x, y, windows, precision, route)
+
+
+def window_moments(
+    x: Tensor, y: Tensor, windows: Windows, precision: Tensor | None = None, route: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """`autocorrelation` for given `Windows`."""
+    check_images(x, y, windows, precision)
+    name = fastest_route(x, y, windows) if route is None else route
+    choice(name, ROUTES, "route")
+    if name == "spectral" and not windows.at_every_pixel(x.shape[-2:]):
+        raise ValueError(
+            "route 'spectral' needs stride 1, a centred kernel if boundaries are circular, and images that "
+            f"are not smaller than what sticks out; got {windows} and images of {list(x.shape[-2:])} "
+            "pixels: use route='patches' or leave it out"
+        )
+    gram, cross = _Moments.apply(x, y, precision, windows, ROUTES[name])
+    return gram, cross
+
+
+class _Moments(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        x: Tensor, y: Tensor, precision: Tensor | None, windows: Windows, route: Route
+    ) -> tuple[Tensor, Tensor]:
+        lead = _lead(x, y, precision)
+        size, outputs = x.shape[-3] * windows.pixels, y.shape[-3]
+        gram, cross = x.new_empty(*lead, size, size), x.new_empty(*lead, size, outputs)
+        for index, sets in _each(lead, x, y, precision):
+            gram[index], cross[index] = route.moments(*sets, windows)
+        return gram, cross
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, y, precision, ctx.windows, ctx.route = inputs
+        ctx.save_for_backward(x, y, precision)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_gram: Tensor, d_cross: Tensor) -> tuple[Tensor | None, ...]:
+        x, y, precision = ctx.saved_tensors
+        lead = _lead(x, y, precision)
+        d_x, d_y = (part.new_zeros(*lead, *part.shape[-4:]) for part in (x, y))
+        d_precision = None if precision is None else precision.new_empty(*lead, x.shape[-4])
+        for index, sets in _each(lead, x, y, precision):
+            images, targets, root = sets
+            ctx.route.add_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], d_x[index], d_y[index])
+            if d_precision is not None and root is not None:  # the moments are homogeneous in √λ X and √λ Y
+                total = _dot(images, d_x[index]) + _dot(targets, d_y[index])
+                d_precision[index] = 0.5 * total / root.square()
+        if d_precision is not None:
+            d_precision = d_precision.sum_to_size(precision.shape)
+        return d_x.sum_to_size(x.shape), d_y.sum_to_size(y.shape), d_precision, None, None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, y: Tensor, precision: Tensor | None, *rest: Any
+    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+        parts, owns = (x, y, precision), (4, 4, 1)
+        ranks = [
+            part.dim() - (dim is not None) - own
+            for part, dim, own in zip(parts, in_dims, owns, strict=False)
+            if part is not None
+        ]
+        moved = [
+            None if part is None else _batch_first(part, dim, own + max(ranks))
+            for part, dim, own in zip(parts, in_dims, owns, strict=False)
+        ]
+        return _Moments.apply(*moved, *rest), (0, 0)
+
+
+def _batch_first(part: Tensor, dim: int | None, rank: int) -> Tensor:
+    """The batch axis first, and axes of size 1 behind it up to `rank` others."""
+    part = part[None] if dim is None else part.movedim(dim, 0)
+    return part.reshape(len(part), *(1,) * (rank + 1 - part.dim()), *part.shape[1:])
+
+
+def _lead(x: Tensor, y: Tensor, precision: Tensor | None) -> torch.Size:
+    shapes = [x.shape[:-4], y.shape[:-4]]
+    if precision is not None:
+        shapes.append(precision.shape[:-1])
+    return torch.broadcast_shapes(*shapes)
+
+
+def _each(
+    lead: torch.Size, x: Tensor, y: Tensor, precision: Tensor | None
+) -> Iterator[tuple[tuple[int, ...], tuple[Tensor, Tensor, Tensor | None]]]:
+    """The sets of images along the leading axes, one after the other: x, y and √λ."""
+    x, y = (part.expand(*lead, *part.shape[-4:]) for part in (x, y))
+    root = None if precision is None else precision.sqrt().expand(*lead, precision.shape[-1])
+    for index in product(*map(range, lead)):
+        yield index, (x[index], y[index], None if root is None else root[index])
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products of images, `[B]`."""
+    return (left.reshape(len(left), 1, -1) @ right.reshape(len(right), -1, 1))[:, 0, 0]

@@ -1,0 +1,100 @@
+"""The direct route: patches of a few images at a time, for any windows.
+
+Explicit patches of all images would need k² times the memory of the images; those of a few stay in cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gilib.convolution.windows import Windows
+
+CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32
+
+
+def patches(images: Tensor, windows: Windows) -> Tensor:
+    """The windows of padded `images` `[B, C, H, W]`, a view `[C, k_h, k_w, B, H', W']`."""
+    (above, left), mode = windows.padding, "circular" if windows.circular else "constant"
+    if above or left:
+        images = pad(images, (left, left, above, above), mode=mode)
+    (height, width), (down, across) = windows.kernel, windows.stride
+    return images.unfold(2, height, down).unfold(3, width, across).permute(1, 4, 5, 0, 2, 3)
+
+
+def add_patches(values: Tensor, images: Tensor, windows: Windows) -> None:
+    """Add the adjoint of `patches` to `images`."""
+    (above, left), (height, width) = windows.padding, images.shape[-2:]
+    padded = images.new_zeros(*images.shape[:2], height + 2 * above, width + 2 * left)
+    rows, columns = values.shape[-2:]
+    (down, across), values = windows.stride, values.movedim(3, 0)  # [B, C, k_h, k_w, H', W']
+    for a, b in product(*map(range, windows.kernel)):
+        seen = padded[:, :, a : a + down * rows : down, b : b + across * columns : across]
+        seen[..., :rows, :columns] += values[:, :, a, b]
+    if windows.circular:
+        _wrap(padded, above, 2)
+        _wrap(padded, left, 3)
+    images += padded[:, :, above : above + height, left : left + width]
+
+
+def _wrap(padded: Tensor, width: int, axis: int) -> None:
+    """Add what lies in a circular padding to the pixels that it repeats."""
+    if width:
+        inner = padded.shape[axis] - 2 * width
+        padded.narrow(axis, inner, width).add_(padded.narrow(axis, 0, width))
+        padded.narrow(axis, width, width).add_(padded.narrow(axis, width + inner, width))
+
+
+def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:
+    per_image = max(1, x.shape[1] * windows.pixels * y.shape[-2:].numel())
+    step = max(1, CHUNK // per_image)
+    for start in range(0, len(x), step):
+        yield slice(start, min(start + step, len(x)))
+
+
+def _rows(
+    x: Tensor, y: Tensor, weights: Tensor | None, windows: Windows, chunk: slice
+) -> tuple[Tensor, Tensor]:
+    """Patches `[C K, n]` and pseudo-outputs `[O, n]` of some images, times the weights `[B]`."""
+    x, y = x[chunk], y[chunk]
+    if weights is not None:
+        factors = weights[chunk, None, None, None]
+        x, y = factors * x, factors * y
+    size = x.shape[1] * windows.pixels
+    return patches(x, windows).reshape(size, -1), y.transpose(0, 1).reshape(y.shape[1], -1)
+
+
+def moments(x: Tensor, y: Tensor, root: Tensor | None, windows: Windows) -> tuple[Tensor, Tensor]:
+    """X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of x `[B, C, H, W]` and y `[B, O, H', W']`, weighted."""
+    size = x.shape[1] * windows.pixels
+    gram, cross = x.new_zeros(size, size), x.new_zeros(size, y.shape[1])
+    for chunk in _chunks(x, y, windows):
+        rows, targets = _rows(x, y, root, windows, chunk)
+        gram.addmm_(rows, rows.mT)
+        cross.addmm_(rows, targets.mT)
+    return gram, cross
+
+
+def add_gradients(
+    x: Tensor,
+    y: Tensor,
+    root: Tensor | None,
+    windows: Windows,
+    d_gram: Tensor,
+    d_cross: Tensor,
+    d_x: Tensor,
+    d_y: Tensor,
+) -> None:
+    """Add the gradients of x and y to `d_x` and `d_y`."""
+    symmetric, weights = d_gram + d_gram.mT, None if root is None else root.square()
+    shape = (x.shape[1], *windows.kernel)
+    for chunk in _chunks(x, y, windows):
+        rows, targets = _rows(x, y, weights, windows, chunk)
+        d_rows = (symmetric @ rows).addmm_(d_cross, targets)
+        d_targets = d_cross.mT @ rows
+        images = (chunk.stop - chunk.start, *y.shape[-2:])
+        add_patches(d_rows.view(*shape, *images), d_x[chunk], windows)
+        d_y[chunk] += d_targets.view(-1, *images).transpose(0, 1)

@@ -1,0 +1,71 @@
+"""The spectral route: moments of all windows of an image from a few lags, for windows at every pixel.
+
+With circular boundaries the windows at all shifts of an image are alike, so that
+
+    (X'ᵀX')[cδ, c'δ'] = R_xx[δ' - δ, c, c']            (Ober & Aitchison, 2021, Eq. 43).
+
+With zeros around the image the same sum runs over all windows that touch the image, also those that a layer
+with padding p < k-1 does not have. They are left out exactly, by inclusion and exclusion:
+
+    all - above and below - left and right + the corners,
+
+every term of which is again a correlation, of a strip whose rows (or columns) are taken for channels. X'ᵀY
+needs no correction: y is zero where there is no window.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gilib.convolution.borders import Strips
+from gilib.convolution.windows import Windows
+
+
+def moments(x: Tensor, y: Tensor, root: Tensor | None, windows: Windows) -> tuple[Tensor, Tensor]:
+    """X'ᵀX' and X'ᵀY of windows at every pixel.
+
+    Args:
+        x: `[B, C, H, W]`.
+        y: `[B, O, H', W']`.
+        root: √λ of every image, `[B]`, or None.
+        windows: at every pixel of the images (`Windows.at_every_pixel`).
+
+    Returns:
+        `[C K, C K]` and `[C K, O]`.
+    """
+    whole, *borders = Strips.all(x.shape[-2:], windows)
+    auto, cross = whole.correlation(x)(x[None], y[None], root)
+    assert cross is not None
+    gram = whole.spread(auto)[0]
+    for strips in borders:
+        images = strips.cut(x)
+        pairs = strips.spread(strips.correlation(images)(images, None, root)[0])
+        for everywhere, here in strips.places():
+            gram[everywhere].add_(pairs[here], alpha=strips.sign)
+    return gram.flatten(0, 2).flatten(1), cross[:, 0].transpose(0, 1).flatten(0, 1)
+
+
+def add_gradients(
+    x: Tensor,
+    y: Tensor,
+    root: Tensor | None,
+    windows: Windows,
+    d_gram: Tensor,
+    d_cross: Tensor,
+    d_x: Tensor,
+    d_y: Tensor,
+) -> None:
+    """Add the gradients of x and y to `d_x` and `d_y`."""
+    channels = x.shape[1]
+    d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
+    d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
+    whole, *borders = Strips.all(x.shape[-2:], windows)
+    d_auto = whole.gather(d_pairs[None])
+    whole.correlation(x).add_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
+    for strips in borders:
+        images, d_part = strips.cut(x), strips.zeros(d_gram, channels)
+        for everywhere, here in strips.places():
+            d_part[here].add_(d_pairs[everywhere], alpha=strips.sign)
+        d_images, d_auto = images.new_zeros(images.shape), strips.gather(d_part)
+        strips.correlation(images).add_adjoint(images, None, root, d_auto, d_lags, d_images, None)
+        strips.add_back(d_images, d_x)

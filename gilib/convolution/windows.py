@@ -1,0 +1,107 @@
+"""Which pixels a convolution sees: kernel, stride, padding and boundary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gilib.validation import choice, count
+
+Pair = tuple[int, int]
+BOUNDARIES = ("circular", "zero")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a convolution: one for every output pixel.
+
+    Window u covers the pixels s u + δ - p of the image, δ = 0 ... k-1 in each direction; a pixel outside the
+    image is zero, or wraps around.
+
+    Attributes:
+        kernel: k, (height, width).
+        stride: s.
+        padding: p.
+        boundary: "circular" or "zero".
+
+    >>> Windows.of(3).output_size((32, 28))
+    (32, 28)
+    >>> Windows.of((5, 3), stride=2, padding=0, boundary="zero").output_size((9, 9))
+    (3, 4)
+    """
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    boundary: str
+
+    @classmethod
+    def of(
+        cls,
+        kernel_size: int | Pair,
+        *,
+        stride: int | Pair = 1,
+        padding: int | Pair | None = None,
+        boundary: str = "circular",
+    ) -> Windows:
+        """Windows from single numbers or pairs; padding None keeps the size of the image at stride 1.
+
+        Raises:
+            ValueError: for numbers that are none, an even kernel without padding, or an unknown boundary.
+        """
+        choice(boundary, BOUNDARIES, "boundary")
+        kernel, steps = as_pair(kernel_size, "kernel_size", 1), as_pair(stride, "stride", 1)
+        if padding is None:
+            if any(k % 2 == 0 for k in kernel):
+                raise ValueError(
+                    f"an even kernel has no centre, got kernel_size {list(kernel)}: "
+                    "give padding, or make it odd"
+                )
+            padding = (kernel[0] // 2, kernel[1] // 2)
+        return cls(kernel, steps, as_pair(padding, "padding", 0), boundary)
+
+    @property
+    def pixels(self) -> int:
+        """K, the pixels of a window."""
+        return self.kernel[0] * self.kernel[1]
+
+    @property
+    def circular(self) -> bool:
+        """Whether windows wrap around the image."""
+        return self.boundary == "circular"
+
+    def at_every_pixel(self, size: tuple[int, ...]) -> bool:
+        """Whether there are windows at every pixel, but for those that stick out of a padded image."""
+        if self.stride != (1, 1):
+            return False
+        sides = zip(size, self.kernel, self.padding, strict=True)
+        return all(2 * p == k - 1 if self.circular else k - 1 - p <= n for n, k, p in sides)
+
+    def output_size(self, size: Pair) -> Pair:
+        """The number of windows for an image of `size`.
+
+        Raises:
+            ValueError: if the padded image is smaller than the kernel, or than its circular padding.
+        """
+        sides = list(zip(size, self.padding, self.kernel, self.stride, strict=True))
+        if any(n + 2 * p < k for n, p, k, _ in sides):
+            raise ValueError(
+                f"images of {list(size)} pixels, padded by {list(self.padding)}, are smaller than the "
+                f"kernel, {list(self.kernel)}: use a smaller kernel, more padding, or pool less"
+            )
+        if self.circular and any(n < p for n, p, _, _ in sides):
+            raise ValueError(
+                f"circular padding {list(self.padding)} would wrap around images of {list(size)} pixels "
+                "more than once: use less padding"
+            )
+        height, width = ((n + 2 * p - k) // s + 1 for n, p, k, s in sides)
+        return height, width
+
+
+def as_pair(value: int | Pair, name: str, least: int) -> Pair:
+    """A number for both directions, or one for each: (height, width), integers of at least `least`."""
+    pair = (value, value) if isinstance(value, int) else value
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(f"{name} must be an integer or a pair (height, width), got {value!r}")
+    for entry in pair:
+        count(entry, name, least)
+    return pair[0], pair[1]

@@ -1,0 +1,86 @@
+"""Batch normalisation whose statistics come from the inducing points, so that what is drawn is a function."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gilib.config import Config
+from gilib.draws import Draw
+from gilib.layers.base import Layer, Shape
+from gilib.posteriors import BuildContext
+from gilib.validation import positive
+
+
+class InducingBatchNorm(Layer):
+    """(x - mean) / √(variance + eps), mean and variance those of the inducing points, per channel.
+
+    Statistics of the data would couple the points of a batch, and differ between training and test; those of
+    the inducing points are part of the draw (Ober & Aitchison, 2021, App. O). There is no learned scale or
+    shift: they would be parameters without a prior.
+
+    Args:
+        eps: added to the variance.
+
+    >>> layer = InducingBatchNorm()
+    >>> layer.build((2, 4, 4), BuildContext(num_inducing=10))
+    (2, 4, 4)
+    >>> u = torch.randn(10, 2, 4, 4)
+    >>> bool(layer.draw(u)(u).mean().abs() < 1e-6)
+    True
+    """
+
+    needs_inducing = True
+
+    def __init__(self, eps: float = 1e-5):
+        """Describe the layer."""
+        super().__init__()
+        positive(eps, "eps")
+        self.eps = eps
+        self._point_dim = 0
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Remember how many axes a point has: (C,) or (C, H, W)."""
+        if len(shape) not in (1, 3):
+            raise ValueError(
+                f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"
+            )
+        if context.num_inducing is None or (len(shape) == 1 and context.num_inducing < 2):
+            raise ValueError(
+                f"InducingBatchNorm takes its statistics from inducing points, got {context.num_inducing}: "
+                "give the network inducing_points, or leave the layer out"
+            )
+        self.replicas, self._point_dim = context.replicas, len(shape)
+        return shape
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """Fix the statistics; log_pq = 0."""
+        assert inducing is not None
+        return Draw(self._normalisation(inducing), noise.new_zeros(noise.shape[:-1]))
+
+    def _normalisation(self, inducing: Tensor) -> Normalise:
+        space = tuple(range(1 - self._point_dim, 0))
+        axes = (-1 - self._point_dim, *space)
+        variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
+        return Normalise(mean, (variance + self.eps).rsqrt())
+
+    def config(self) -> Config:
+        """The constant."""
+        return {"type": "InducingBatchNorm", "eps": self.eps}
+
+
+class Normalise:
+    """x ↦ (x - mean) · scale.
+
+    Attributes:
+        mean: `[S, R, 1, C, ...]`, ones in place of points and pixels.
+        scale: likewise.
+    """
+
+    def __init__(self, mean: Tensor, scale: Tensor):
+        """Hold the statistics."""
+        self.mean, self.scale = mean, scale
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map `[..., N, C, ...]` to `[S, R, ..., N, C, ...]`."""
+        return (x - self.mean) * self.scale

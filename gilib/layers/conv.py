@@ -1,0 +1,156 @@
+"""The convolutional layer, with one of several posteriors over its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d
+
+from gilib.config import Config, spec_config
+from gilib.convolution import Windows
+from gilib.convolution.windows import Pair
+from gilib.layers.base import Shape
+from gilib.layers.weights import WeightLayer
+from gilib.posteriors import BuildContext, Posterior
+from gilib.posteriors.images import build_convolution
+from gilib.priors import Prior
+from gilib.validation import choice, count
+
+BOUNDARIES = {"circular": "circular", "exact": "zero"}
+
+
+class Conv2d(WeightLayer):
+    """A convolution F = X * W with zero padding and without bias, W `[I, O]`, I = C K.
+
+    Its rows are ordered as the prior orders them: channels slowest, the K pixels of the kernel fastest.
+
+    Args:
+        in_channels: C.
+        out_channels: O.
+        kernel_size: k, an integer or (height, width).
+        posterior: `Factorised`, `LocalInducing`, `GlobalInducing` or `FromPrior`.
+        prior: `NealPrior`, `StandardPrior`, `ScalePrior` or `SpatialIWPrior`.
+        stride: s.
+        padding: p; None: (k - 1) / 2, which keeps the size of an image at stride 1.
+        boundary: of the images from which `GlobalInducing` computes its posterior: "circular" (Ober &
+            Aitchison, 2021, App. C), or "exact", zeros as the layer itself pads. Both are valid posteriors;
+            circular ones are cheaper.
+
+    Attributes:
+        posterior: the built module; `prior` likewise.
+
+    >>> from gilib.posteriors import GlobalInducing
+    >>> layer = Conv2d(3, 8, 3, GlobalInducing())
+    >>> layer.build((3, 16, 16), BuildContext(num_inducing=10))
+    (8, 16, 16)
+    >>> function, log_pq = layer.draw(torch.randn(10, 3, 16, 16), num_samples=2)
+    >>> function(torch.randn(7, 3, 16, 16)).shape, log_pq.shape
+    (torch.Size([2, 7, 8, 16, 16]), torch.Size([2]))
+    """
+
+    point_axes = 3
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        posterior: Posterior | None = None,
+        prior: Prior | None = None,
+        *,
+        stride: int | Pair = 1,
+        padding: int | Pair | None = None,
+        boundary: str = "circular",
+    ):
+        """Describe the layer; its parameters are created by `build`."""
+        count(in_channels, "in_channels")
+        count(out_channels, "out_channels")
+        choice(boundary, BOUNDARIES, "boundary")
+        windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary="zero")
+        super().__init__(in_channels * windows.pixels, out_channels, posterior, prior)
+        self.in_channels, self.windows, self.boundary = in_channels, windows, boundary
+        self._image_shape: Shape = ()
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Create prior and posterior for images of shape (in_channels, height, width)."""
+        if len(shape) != 3 or shape[0] != self.in_channels:
+            raise ValueError(
+                f"{self.describe()} takes images of shape [{self.in_channels}, height, width], "
+                f"got {list(shape)}"
+            )
+        size = self.windows.output_size((shape[1], shape[2]))
+        self.replicas, self._image_shape = context.replicas, tuple(shape)
+        self.prior = self.prior_spec.build(self.in_channels, self.windows.pixels, context.full((), 0.0))
+        windows = replace(self.windows, boundary=BOUNDARIES[self.boundary])
+        self.posterior = build_convolution(
+            self.posterior_spec, windows, shape, self.outputs, self.prior_spec.well_scaled, context
+        )
+        self.built()
+        return (self.outputs, *size)
+
+    def function(self, weights: Tensor) -> Conv2dFunction:
+        """x ↦ x * W for `weights` `[S, R, I, O]`."""
+        return Conv2dFunction(weights, self.windows, self._image_shape)
+
+    def input_shape(self) -> Shape | None:
+        """Of one image, once the layer is built."""
+        return self._image_shape or None
+
+    def describe(self) -> str:
+        """Conv2d(in → out, height × width)."""
+        height, width = self.windows.kernel
+        return f"Conv2d({self.in_channels} → {self.outputs}, {height} × {width})"
+
+    def config(self) -> Config:
+        """Channels, kernel and specifications."""
+        return {
+            "type": "Conv2d",
+            "in_channels": self.in_channels,
+            "out_channels": self.outputs,
+            "kernel_size": list(self.windows.kernel),
+            "posterior": spec_config(self.resolved_posterior()),
+            "prior": spec_config(self.prior_spec),
+            "stride": list(self.windows.stride),
+            "padding": list(self.windows.padding),
+            "boundary": self.boundary,
+        }
+
+
+class Conv2dFunction:
+    """x ↦ x * W, padded with zeros.
+
+    Images that all samples share pass through one convolution with S R O outputs; others through one
+    convolution per sample. (Forward and backward on a CPU, at 2 to 10 samples, grouped convolutions and
+    `torch.vmap` took between 0.85 and 1.25 times as long, patches and batched products 3.4 to 4 times.)
+
+    Attributes:
+        weights: `[S, R, I, O]`.
+    """
+
+    def __init__(self, weights: Tensor, windows: Windows, image_shape: Shape):
+        """Hold the weights."""
+        self.weights, self.windows, self.image_shape = weights, windows, image_shape
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map `[..., N, C, H, W]` to `[S, R, ..., N, O, H', W']`."""
+        if tuple(x.shape[-3:]) != self.image_shape or x.dim() < 4:
+            wanted = ", ".join(map(str, self.image_shape))
+            raise ValueError(f"a convolution takes images [..., N, {wanted}], got {list(x.shape)}")
+        kernels = self.weights.mT.unflatten(-1, (-1, *self.windows.kernel))  # [S, R, O, C, k, k]
+        lead, own = kernels.shape[:-4], x.shape[:-4]
+        shape = torch.broadcast_shapes(lead, own)
+        if lead.numel() == 1:  # one kernel for all images
+            outputs = self._convolve(x.flatten(0, -4), kernels.flatten(0, -4))
+            return outputs.unflatten(0, (*shape, x.shape[-4]))
+        if own.numel() == 1:  # the same images for all kernels
+            outputs = self._convolve(x.flatten(0, -4), kernels.flatten(0, -4))
+            return outputs.unflatten(1, (*shape, kernels.shape[-4])).movedim(0, len(shape))
+        x, kernels = x.expand(*shape, *x.shape[-4:]), kernels.expand(*shape, *kernels.shape[-4:])
+        each = [self._convolve(x[index], kernels[index]) for index in product(*map(range, shape))]
+        return torch.stack(each).unflatten(0, shape)
+
+    def _convolve(self, images: Tensor, kernels: Tensor) -> Tensor:
+        return conv2d(images, kernels, stride=self.windows.stride, padding=self.windows.padding)

@@ -1,0 +1,128 @@
+"""Which route is taken, what it may cost in memory, and what is refused before any work."""
+
+import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gilib.convolution import Windows, autocorrelation, fastest_route
+from gilib.convolution.fourier import fast_length
+from tests.support import normals
+
+
+def images(channels, size, count=100, outputs=None):
+    return torch.empty(count, channels, size, size), torch.empty(count, outputs or channels, size, size)
+
+
+@pytest.mark.parametrize("boundary", ["circular", "zero"])
+@pytest.mark.parametrize(
+    ("channels", "outputs", "size", "kernel", "route"),
+    [
+        (32, 32, 32, 3, "spectral"),
+        (64, 64, 8, 3, "spectral"),
+        (16, 16, 16, 5, "spectral"),
+        (3, 32, 32, 3, "patches"),
+        (1, 64, 28, 3, "patches"),
+        (32, 32, 8, 1, "patches"),
+    ],
+)
+def test_the_measured_winner_is_chosen(channels, outputs, size, kernel, route, boundary):
+    x, y = images(channels, size, outputs=outputs)
+    assert fastest_route(x, y, Windows.of(kernel, boundary=boundary)) == route
+
+
+@pytest.mark.parametrize(
+    "windows", [Windows.of(3, stride=2), Windows.of(3, padding=0), Windows.of(4, padding=1)]
+)
+def test_windows_that_are_not_at_every_pixel_leave_patches(windows):
+    x, _ = images(64, 16)
+    y = torch.empty(100, 64, *windows.output_size((16, 16)))
+    assert fastest_route(x, y, windows) == "patches"
+
+
+class Peak(TorchDispatchMode):
+    """The most bytes that tensors made by operations on the way held at one time."""
+
+    def __init__(self):
+        super().__init__()
+        self.live, self.peak = [], 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(part, torch.Tensor):
+                storage = part.untyped_storage()
+                self.live.append((StorageWeakRef(storage), storage.nbytes()))
+        self.live = [entry for entry in self.live if not entry[0].expired()]
+        self.peak = max(self.peak, sum({ref.cdata: size for ref, size in self.live}.values()))
+        return result
+
+
+@pytest.mark.parametrize("route", ["spectral", "patches"])
+@pytest.mark.parametrize("boundary", ["circular", "zero"])
+def test_memory_beyond_inputs_and_results(route, boundary):
+    """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
+    x, y = (torch.randn(120, 16, 32, 32, requires_grad=True) for _ in range(2))
+    with Peak() as memory:
+        values = autocorrelation(x, y, 3, boundary=boundary, route=route)
+        gradients = torch.autograd.grad(values, (x, y), [torch.ones_like(value) for value in values])
+    results = sum(part.nbytes for part in (*values, *gradients))
+    inputs = x.nbytes + y.nbytes
+    assert inputs < memory.peak  # at least both gradients were seen
+    assert memory.peak - results - inputs < 3 * inputs  # views of the inputs count too
+
+
+def test_fast_lengths():
+    assert [fast_length(n) for n in (1, 2, 3, 10, 11, 34, 44, 57)] == [1, 2, 4, 10, 12, 36, 48, 60]
+
+
+X, Y = normals(4, 2, 6, 5), normals(4, 3, 6, 5, seed=1)
+REFUSED = {
+    "even kernel": (lambda: autocorrelation(X, Y, 2), r"even kernel has no centre, got kernel_size \[2, 2\]"),
+    "no kernel": (lambda: autocorrelation(X, Y, 0), "kernel_size must be an integer of at least 1, got 0"),
+    "kernel": (lambda: autocorrelation(X, Y, "3"), "kernel_size must be an integer or a pair"),
+    "stride": (lambda: autocorrelation(X, Y, 3, stride=0), "stride must be an integer of at least 1"),
+    "padding": (
+        lambda: autocorrelation(X, Y, 3, padding=(1, -1)),
+        "padding must be an integer of at least 0",
+    ),
+    "boundary": (lambda: autocorrelation(X, Y, 3, boundary="mirror"), "unknown boundary 'mirror'"),
+    "route": (lambda: autocorrelation(X, Y, 3, route="magic"), "unknown route 'magic'"),
+    "small image": (
+        lambda: autocorrelation(X, Y, 9, padding=0),
+        r"\[6, 5\] pixels, padded by \[0, 0\], are smaller",
+    ),
+    "circular": (lambda: autocorrelation(X, Y, 3, padding=6), "wrap around images .* more than once"),
+    "spectral stride": (
+        lambda: autocorrelation(X, Y[..., ::2, ::2], 3, stride=2, route="spectral"),
+        "route 'spectral' needs stride 1, .*stride=\\(2, 2\\).* use route='patches'",
+    ),
+    "images": (lambda: autocorrelation(X[:3], Y, 3), "x holds 3 images and y 4"),
+    "size of y": (
+        lambda: autocorrelation(X, Y[..., 1:], 3),
+        r"y must have one entry for every window, .*O, 6, 5\]",
+    ),
+    "empty": (lambda: autocorrelation(X[:0], Y[:0], 3), r"x is empty: its shape is \[0, 2, 6, 5\]"),
+    "axes": (lambda: autocorrelation(X[0], Y, 3), r"x must have shape \[..., B, C, H, W\], got \[2, 6, 5\]"),
+    "dtype": (lambda: autocorrelation(X, Y.float(), 3), "one dtype on one device, got torch.float64"),
+    "precision": (
+        lambda: autocorrelation(X, Y, 3, torch.ones(3).double()),
+        r"precision must have shape \[..., 4\]",
+    ),
+    "lead": (
+        lambda: autocorrelation(X.expand(2, 4, 2, 6, 5), Y.expand(3, 4, 3, 6, 5), 3),
+        r"leading axes must broadcast, got \[2\] and \[3\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input(name):
+    call, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_is_no_tensor():
+    with pytest.raises(TypeError, match="y must be a torch.Tensor, got list"):
+        autocorrelation(X, [1.0], 3)

@@ -1,0 +1,268 @@
+"""The convolutional layer: what it draws, and its posterior against dense regression on explicit patches."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import conv2d, pad, unfold
+
+import gilib
+from gilib.layers import Conv2d
+from gilib.posteriors import BuildContext
+from gilib.regression import regress
+from gilib.statistics import shared_statistics
+from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
+
+SHAPE, OUTPUTS, POINTS = (2, 5, 4), 3, 4
+POSTERIORS = {
+    "fac": gilib.Factorised(),
+    "rand": gilib.FromPrior(),
+    "li": gilib.LocalInducing(num_inducing=6, precision="per_output"),
+    "gi": gilib.GlobalInducing(),
+}
+
+
+def built(posterior=None, prior=None, kernel=3, *, shape=SHAPE, replicas=(), last=False, dtype=D, **settings):
+    layer = Conv2d(shape[0], OUTPUTS, kernel, posterior, prior, **settings)
+    layer.build(shape, BuildContext(POINTS, replicas, None, last, seeded(), dtype))
+    return shaken(layer)
+
+
+def images(*lead, shape=SHAPE, seed=1):
+    return normals(*lead, *shape, seed=seed)
+
+
+def draw(layer, *lead, samples=3):
+    """A draw, from inducing images if the layer takes any."""
+    return layer.draw(images(*lead, POINTS) if layer.needs_inducing else None, samples, generator=seeded(5))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_draw_is_a_convolution(name, stride):
+    layer = built(POSTERIORS[name], stride=stride, padding=(0, 1))
+    function, log_pq = draw(layer)
+    assert function.weights.shape == (3, 18, OUTPUTS) and log_pq.shape == (3,)
+    x = images(6)
+    outputs = function(x)
+    for s in range(3):
+        kernel = function.weights[s].mT.reshape(OUTPUTS, 2, 3, 3)
+        assert_equal(outputs[s], conv2d(x, kernel, stride=stride, padding=(0, 1)).detach())
+    assert outputs.shape[2:] == layer.build(SHAPE, BuildContext(POINTS, dtype=D))
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    ("kernel", "settings"),
+    [
+        (3, {"boundary": "exact"}),
+        (3, {"boundary": "circular"}),
+        ((1, 3), {"boundary": "exact", "stride": (2, 1)}),
+        (2, {"boundary": "circular", "padding": 1, "stride": 2}),
+        (3, {"boundary": "exact", "padding": 0}),
+    ],
+)
+def test_the_posterior_is_dense_regression_on_patches(kernel, settings, prior):
+    layer = built(gilib.GlobalInducing(), PRIORS[prior], kernel, **settings)
+    u, noise = images(POINTS), layer.base_noise(3, seeded(2))
+    found = layer.draw(u, noise=noise)
+    windows, posterior = layer.windows, layer.posterior
+    above, left = windows.padding
+    mode = "circular" if settings["boundary"] == "circular" else "constant"
+    patches = unfold(pad(u, (left, left, above, above), mode=mode), windows.kernel, stride=windows.stride)
+    features = patches.mT.flatten(0, 1)  # [M windows, I]
+    targets = posterior.pseudo_outputs.flatten(2).mT.flatten(0, 1)
+    precision = posterior.log_precision.exp().repeat_interleave(patches.shape[-1])
+    precision_of_weights, log_pq_prior = layer.prior.draw(noise[:, : layer.prior.noise_size])
+    dense = regress(shared_statistics(features, targets, precision), precision_of_weights)
+    weights, log_pq = dense.draw(noise[:, layer.prior.noise_size :].unflatten(-1, (-1, OUTPUTS)))
+    assert_equal(found.function.weights.detach(), weights.detach(), 1e-9)
+    assert_equal(found.log_pq.detach(), (log_pq + log_pq_prior).detach(), 1e-9)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_one_pixel_is_a_dense_layer_without_bias(name, prior):
+    conv = built(POSTERIORS[name], PRIORS[prior], 1, shape=(2, 1, 1))
+    dense = gilib.Linear(2, OUTPUTS, POSTERIORS[name], PRIORS[prior], bias=False)
+    dense.build((2,), BuildContext(POINTS, dtype=D))
+    with torch.no_grad():
+        for key, parameter in dense.named_parameters():
+            parameter.copy_(conv.get_parameter(key).reshape(parameter.shape))
+    u, x, noise = normals(POINTS, 2), normals(6, 2, seed=1), dense.base_noise(3, seeded(2))
+    one = conv.draw(u[..., None, None], noise=noise)
+    other = dense.draw(u, noise=noise)
+    assert_equal(one(x[..., None, None])[..., 0, 0].detach(), other(x).detach(), 1e-10)
+    assert_equal(one.log_pq.detach(), other.log_pq.detach(), 1e-10)
+    if name == "fac":
+        found, wanted = (layer.local_reparameterisation(4, seeded(3)) for layer in (conv, dense))
+        assert_equal(found(x[..., None, None])[..., 0, 0].detach(), wanted(x).detach(), 1e-12)
+        assert_equal(found.log_pq.detach(), wanted.log_pq.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_replicas_and_samples_are_separate_layers(name):
+    several, one = (built(POSTERIORS[name], PRIORS["spatial"], replicas=axes) for axes in ((2,), ()))
+    u, noise, x = images(3, 2, POINTS), several.base_noise(3, seeded(2)), images(3, 2, 6, seed=4)
+    together = several.draw(u, noise=noise)
+    outputs = together(x)
+    for r in range(2):
+        with torch.no_grad():
+            for key, parameter in one.named_parameters():
+                parameter.copy_(several.get_parameter(key)[r])
+        for s in range(3):
+            alone = one.draw(u[s, r], noise=noise[s : s + 1, r])
+            assert_equal(together.function.weights[s, r].detach(), alone.function.weights[0].detach(), 1e-10)
+            assert_equal(together.log_pq[s, r].detach(), alone.log_pq[0].detach(), 1e-10)
+            assert_equal(outputs[s, r].detach(), alone(x[s, r])[0].detach(), 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("weights", "points"), [((3, 2), ()), ((3, 2), (2,)), ((1,), (4,)), ((), (4,)), ((3,), (1,))]
+)
+def test_images_broadcast_against_weights(weights, points):
+    function = gilib.layers.conv.Conv2dFunction(normals(*weights, 18, 3), Conv2d(2, 3, 3).windows, SHAPE)
+    x = images(*points, 6)
+    lead = torch.broadcast_shapes(weights, points)
+    outputs = function(x)
+    assert outputs.shape == (*lead, 6, 3, 5, 4)
+    kernels = function.weights.mT.unflatten(-1, (2, 3, 3)).expand(*lead, 3, 2, 3, 3).reshape(-1, 3, 2, 3, 3)
+    each = zip(x.expand(*lead, *x.shape[-4:]).reshape(-1, 6, *SHAPE), kernels, strict=True)
+    assert_equal(outputs.reshape(-1, 6, 3, 5, 4), torch.stack([conv2d(a, b, padding=1) for a, b in each]))
+
+
+def test_local_reparameterisation_has_the_moments_of_the_draws():
+    layer, x = built(gilib.Factorised()), images(2)
+    estimator = layer.local_reparameterisation(4000, seeded(1))
+    mean, variance = layer.posterior.mean, layer.posterior.log_variance.exp()
+    patches = unfold(x, 3, padding=1).mT  # [N, pixels, I]
+    outputs = estimator(x).flatten(-2).mT.detach()  # [S, N, pixels, O]
+    deviation = outputs - (patches @ mean).detach()
+    scale = (patches.square() @ variance).detach()
+    assert float((deviation.mean(0) / (scale / 4000).sqrt()).abs().max()) < 6
+    assert float(((deviation.square() / scale).mean(0) - 1).abs().max()) < 6 * (2 / 4000) ** 0.5
+
+
+def test_only_factorised_weights_have_a_local_reparameterisation():
+    with pytest.raises(TypeError, match=r"Conv2d\(2 → 3, 3 × 3\) has no local reparameterisation"):
+        built(gilib.GlobalInducing()).local_reparameterisation(2)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_every_parameter_has_a_gradient_and_draws_are_pure(name, prior):
+    layer = built(POSTERIORS[name], PRIORS[prior])
+    state = {key: value.clone() for key, value in layer.state_dict().items()}
+    noise, u = layer.base_noise(2, seeded()), images(POINTS)
+    once, twice = (layer.draw(u, noise=noise) for _ in range(2))
+    x = images(6, seed=3)
+    assert torch.equal(once(x), twice(x)) and torch.equal(once.log_pq, twice.log_pq)
+    if state.keys() - {"prior.scale"}:
+        (once(x).square().sum() + once.log_pq.sum()).backward()
+    assert layer.state_dict().keys() == state.keys()
+    assert all(torch.equal(value, state[key]) for key, value in layer.state_dict().items())
+    for key, parameter in layer.named_parameters():
+        lower = parameter.grad.tril() if key.endswith("psi_factor") else parameter.grad
+        assert bool((lower != 0).any()) and bool(torch.isfinite(parameter.grad).all()), key
+
+
+def test_pseudo_outputs_and_precisions_exist_from_construction():
+    layer = Conv2d(2, 3, (3, 5), gilib.GlobalInducing(), stride=2, padding=0)
+    assert layer.build((2, 9, 8), BuildContext(7, (2,), dtype=D)) == (3, 4, 2)
+    shapes = {key: tuple(p.shape) for key, p in layer.named_parameters()}
+    assert shapes == {"posterior.pseudo_outputs": (2, 7, 3, 4, 2), "posterior.scaled_log_precision": (2, 7)}
+    assert_equal(layer.posterior.log_precision.detach(), torch.full((2, 7), -4.0))
+    layer.build((2, 9, 8), BuildContext(7, last=True, dtype=D))
+    assert_equal(layer.posterior.log_precision.detach(), torch.zeros(7))
+
+
+def test_local_inducing_points_are_patches_as_many_as_the_fan_in():
+    posterior = built(gilib.LocalInducing()).posterior
+    assert posterior.inducing_inputs.shape == (18, 18) and posterior.pseudo_outputs.shape == (18, OUTPUTS)
+    assert built(gilib.LocalInducing()).config()["posterior"]["num_inducing"] == 18
+
+
+def test_hard_regressions_are_done_in_float64():
+    layer = built(dtype=torch.float32)
+    precision, _ = layer.prior.draw(torch.zeros(1, 0))
+    for size, wanted in ((0.1, torch.float32), (1e4, torch.float64)):
+        assert layer.posterior.condition(size * images(POINTS).float(), precision).dtype == wanted
+
+
+@pytest.mark.parametrize("boundary", ["circular", "exact"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_a_draw_stays_on_its_device_and_reads_nothing_back(prior, boundary):
+    """The meta device holds no data: a copy to the CPU, or a decision on a value, would raise."""
+    layer = Conv2d(8, 6, 3, gilib.GlobalInducing(), PRIORS[prior], boundary=boundary)
+    context = BuildContext(POINTS, (2,), dtype=torch.float32, device=torch.device("meta"))
+    layer.build((8, 12, 12), context)
+    with torch.device("cpu"):
+        draw = layer.draw(torch.empty(POINTS, 8, 12, 12, device="meta"), 3)
+        outputs = draw(torch.empty(5, 8, 12, 12, device="meta"))
+        (outputs.sum() + draw.log_pq.sum()).backward()
+    assert outputs.device.type == "meta" and outputs.shape == (3, 2, 5, 6, 12, 12)
+
+
+def test_given_pseudo_outputs():
+    targets = normals(POINTS, OUTPUTS, 5, 4)
+    net = gilib.Network(images(POINTS), [Conv2d(2, OUTPUTS, 3)], pseudo_outputs=targets)
+    assert torch.equal(next(iter(net.layers)).posterior.pseudo_outputs, targets)
+
+
+def network(**settings):
+    layers = [Conv2d(2, 3, 3, prior=gilib.SpatialIWPrior()), nn.ReLU(), nn.Flatten(), gilib.Linear(60, 2)]
+    return gilib.Network(images(POINTS), layers, generator=seeded(), **settings)
+
+
+def test_training_lowers_the_loss():
+    net, x, y = network(), images(8, seed=2), torch.arange(8) % 2
+    history = gilib.fit(net, gilib.Categorical(), x, y, steps=60, num_samples=2, progress=False)
+    assert float(history.elbo[-10:].mean()) > float(history.elbo[:10].mean())
+    prediction = gilib.predict(net, gilib.Categorical(), x, 5, batch_size=3)
+    assert prediction.mean.shape == (8, 2)
+
+
+REFUSED = {
+    "channels": (
+        lambda: built(shape=(2, 5, 4)).build((3, 5, 4), BuildContext(4)),
+        r"takes images of shape \[2, height",
+    ),
+    "points": (lambda: Conv2d(2, 3, 3).build((2,), BuildContext(4)), r"takes images of shape .*got \[2\]"),
+    "even": (lambda: Conv2d(2, 3, 4), "even kernel has no centre"),
+    "small": (
+        lambda: Conv2d(2, 3, 7, padding=0).build((2, 5, 4), BuildContext(4)),
+        "smaller than the kernel",
+    ),
+    "boundary": (
+        lambda: Conv2d(2, 3, 3, boundary="zero"),
+        "unknown boundary 'zero': choose one of 'circular', 'exact'",
+    ),
+    "precision": (lambda: built(gilib.GlobalInducing(precision="full")), "one precision per inducing image"),
+    "no inducing": (
+        lambda: Conv2d(2, 3, 3).build(SHAPE, BuildContext()),
+        r"inducing_points of shape \[M, C, H, W\]",
+    ),
+    "no draw": (lambda: built().draw(), "draws from inducing points"),
+    "inducing size": (lambda: built().draw(normals(POINTS, 2, 6, 4)), r"must have shape \[..., 4, 2, 5, 4\]"),
+    "inducing number": (lambda: built().draw(normals(1, *SHAPE)), r"must have shape \[..., 4, 2, 5, 4\]"),
+    "evaluation": (
+        lambda: draw(built())(normals(6, 3, 5, 4)),
+        r"takes images \[..., N, 2, 5, 4\], got \[6, 3, 5, 4\]",
+    ),
+    "pseudo-outputs": (
+        lambda: gilib.Network(images(4), [Conv2d(2, 3, 3)], pseudo_outputs=normals(4, 3)),
+        r"pseudo_outputs of a convolution must have shape \[4, 3, 5, 4\]",
+    ),
+    "out_channels": (lambda: Conv2d(2, 0, 3), "out_channels must be an integer of at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input(name):
+    call, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_layer_outside_a_network_says_that_it_is_not_built():
+    with pytest.raises((RuntimeError, ValueError), match="build"):
+        Conv2d(2, 3, 3).draw(images(POINTS))

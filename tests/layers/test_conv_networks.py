@@ -1,0 +1,139 @@
+"""Sums of layers, and the convolutional architectures."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
+from gilib.models import lenet, resnet8, resnet18
+from gilib.posteriors import BuildContext
+from tests.support import D, assert_equal, normals, seeded
+
+SMALL = dict(generator=seeded(), dtype=D)
+
+
+def test_a_sum_adds_what_its_branches_draw():
+    branches = [Linear(2, 3, gilib.Factorised()), Linear(2, 3), nn.Identity()]
+    layer = Sum(branches[:2])
+    assert layer.build((2,), BuildContext(4, dtype=D, generator=seeded())) == (3,)
+    u, x, noise = normals(4, 2), normals(5, 2, seed=1), layer.base_noise(3, seeded(1))
+    drawn = layer.draw(u, noise=noise)
+    pieces = noise.split([branch.noise_size for branch in layer], dim=-1)
+    alone = [branch.draw(u, noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
+    assert torch.equal(drawn(x), alone[0](x) + alone[1](x))
+    assert torch.equal(drawn.log_pq, alone[0].log_pq + alone[1].log_pq)
+
+
+def test_a_sum_with_the_identity_is_a_residual_block():
+    one = Sum([nn.Identity(), Sequential([Linear(3, 3), nn.Tanh()])])
+    other = Residual([Linear(3, 3), nn.Tanh()])
+    for layer in (one, other):
+        layer.build((3,), BuildContext(4, dtype=D, generator=seeded()))
+    u, x, noise = normals(4, 3), normals(5, 3, seed=1), other.base_noise(2, seeded(1))
+    assert_equal(one.draw(u, noise=noise)(x).detach(), other.draw(u, noise=noise)(x).detach())
+
+
+def test_the_local_reparameterisation_of_a_sum():
+    layer = Sum([Linear(2, 3, gilib.Factorised()) for _ in range(2)])
+    layer.build((2,), BuildContext(dtype=D, generator=seeded()))
+    x = normals(5, 2)
+    found = layer.local_reparameterisation(3, seeded(1))
+    parts = [branch.local_reparameterisation(3, None) for branch in layer]
+    assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
+    generator = seeded(1)
+    parts = [branch.local_reparameterisation(3, generator) for branch in layer]
+    assert_equal(found(x).detach(), sum(part(x) for part in parts).detach())
+
+
+def test_sums_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"branches of a sum must give one shape, got \[\[3\], \[4\]\]"):
+        Sum([Linear(2, 3), Linear(2, 4)]).build((2,), BuildContext(4))
+    with pytest.raises(ValueError, match="at least one branch"):
+        Sum([])
+
+
+def described(net):
+    return [layer.describe() for layer in net.layers]
+
+
+def weight_layers(module):
+    return [part for part in module.modules() if isinstance(part, Conv2d | Linear)]
+
+
+def test_lenet():
+    net = lenet((1, 12, 12), channels=4, inducing_points=normals(3, 1, 12, 12), **SMALL)
+    conv = "Conv2d(4 → 4, 3 × 3)"
+    assert described(net) == [
+        *("Conv2d(1 → 4, 3 × 3)", "ReLU", "MaxPool2d", conv, "ReLU", "MaxPool2d", conv, "ReLU", "Flatten"),
+        "Linear(36 → 10)",
+    ]
+    assert net.draw(2)(normals(5, 1, 12, 12)).shape == (2, 5, 10)
+
+
+def test_resnet8_is_what_it_says():
+    """Against torch's functions with the weights drawn."""
+    net = resnet8((3, 8, 8), 4, channels=5, inducing_points=normals(3, 3, 8, 8), **SMALL)
+    draw, x = net.draw(1, generator=seeded(1)), normals(6, 3, 8, 8, seed=2)
+    functions = draw.function.functions
+
+    def conv(function, value):
+        kernel = function.weights[0].mT.reshape(5, -1, 3, 3)
+        return nn.functional.relu(nn.functional.conv2d(value, kernel, padding=1))
+
+    value = conv(functions[0], x)
+    for k, block in enumerate(functions[index] for index in (2, 4, 6)):
+        branch = block.branch.functions
+        value = value + conv(branch[2], conv(branch[0], value))
+        value = nn.functional.avg_pool2d(value, 2) if k < 2 else value.mean((-2, -1))
+    weights = functions[-1].weights[0]
+    assert_equal(draw(x)[0].detach(), (value @ weights[:-1] + weights[-1]).detach(), 1e-10)
+    assert len(weight_layers(net)) == 8
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_resnet18(batch_norm):
+    points = normals(3, 3, 8, 8) if batch_norm else None
+    posterior = (gilib.Factorised(), gilib.GlobalInducing()) if batch_norm else gilib.Factorised()
+    net = resnet18(
+        (3, 8, 8),
+        4,
+        widths=(2, 3, 4, 5),
+        batch_norm=batch_norm,
+        posterior=posterior,
+        inducing_points=points,
+        **SMALL,
+    )
+    layers = weight_layers(net)
+    assert len(layers) == 21 and len({layer.posterior_spec.short for layer in layers}) == 1 + batch_norm
+    assert [layer.windows.stride[0] for layer in layers[:-1]].count(2) == 6
+    norms = [part for part in net.modules() if isinstance(part, InducingBatchNorm)]
+    assert len(norms) == (20 if batch_norm else 0)
+    draw = net.draw(2, generator=seeded(1))
+    outputs = draw(normals(5, 3, 8, 8))
+    assert outputs.shape == (2, 5, 4) and bool(torch.isfinite(outputs).all())
+    (outputs.square().mean() + draw.log_pq.sum()).backward()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+def test_targets_are_the_last_pseudo_outputs():
+    targets = torch.eye(10, dtype=D)[:3]
+    net = lenet((1, 8, 8), channels=2, inducing_points=normals(3, 1, 8, 8), pseudo_outputs=targets, **SMALL)
+    layers = weight_layers(net)
+    assert torch.equal(layers[-1].posterior.pseudo_outputs, targets)
+    assert_equal(layers[-1].posterior.log_precision.detach(), torch.zeros(3))
+    assert_equal(layers[0].posterior.log_precision.detach(), torch.full((3,), -4.0))
+
+
+def test_settings_reach_every_layer():
+    net = resnet8(
+        (3, 8, 8), 4, channels=2, boundary="exact", prior=gilib.ScalePrior(), posterior=gilib.FromPrior()
+    )
+    layers = weight_layers(net)
+    assert {layer.boundary for layer in layers[:-1]} == {"exact"}
+    assert {type(layer.prior_spec) for layer in layers} == {gilib.ScalePrior}
+
+
+def test_inducing_images_of_another_shape():
+    with pytest.raises(ValueError, match=r"inducing_points must be images of shape \[1, 28, 28\]"):
+        lenet(inducing_points=normals(3, 1, 8, 8))
