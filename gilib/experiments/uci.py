@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gilib.data import load_uci
+from gilib.data.catalogue import find_set
 from gilib.experiments.records import Record, RecordError, load_records, results_directory
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
@@ -118,7 +119,7 @@ def search(scale: str) -> Iterator[SearchConfig]:
         fac = method == "fac"
         for batch_size in size.fac_batches if fac else (size.batch_size,):
             for lr in size.fac_rates if fac else size.rates:
-                for split in range(min(size.search_splits, load_uci(dataset).num_splits)):
+                for split in range(min(size.search_splits, find_set(dataset).num_splits)):
                     settings = _settings(size, method, size.search_share)
                     yield SearchConfig(dataset, method, prior, split, lr, batch_size, **settings, scale=scale)
 
@@ -139,7 +140,7 @@ def tables(scale: str) -> Iterator[UciConfig]:
         )
     for dataset, method, prior in ready:
         lr, batch_size = searched[dataset, method, prior]
-        for split in range(min(size.splits, load_uci(dataset).num_splits)):
+        for split in range(min(size.splits, find_set(dataset).num_splits)):
             settings = _settings(size, method, 1.0)
             yield UciConfig(dataset, method, prior, split, lr, batch_size, **settings, scale=scale)
 

@@ -20,13 +20,6 @@ from tests.support import D, assert_equal
 CPU = torch.device("cpu")
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """The paper's grid, for the sets that come with the package: no others are needed to count."""
-    scale = dataclasses.replace(uci.SCALES["paper"], sets=("yacht", "boston", "energy", "concrete", "wine"))
-    monkeypatch.setitem(uci.SCALES, "paper", scale)
-
-
 def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
     settings = {"batch_size": 50, "num_inducing": 0 if method == "fac" else 8, "steps": 4} | settings
     return [
@@ -45,7 +38,7 @@ def searched(cell, lr, elbo, split=0, batch_size=100):
     append("uci_search", [record | {"metrics": metrics, "split": split}])
 
 
-def test_the_paper_searches_what_appendix_k1_says(small):
+def test_the_paper_searches_what_appendix_k1_says():
     trials = [trial for trial in uci.search("paper") if trial.dataset == "boston" and not trial.split]
     fac = [trial for trial in trials if trial.method == "fac" and trial.prior == "NealPrior"]
     assert {(t.lr, t.batch_size) for t in fac} == {
