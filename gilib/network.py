@@ -58,6 +58,7 @@ class Network(nn.Module):
         super().__init__()
         self.replicas = tuple(replicas)
         self.layers = Sequential(layers)
+        _refuse_repeats(self.layers)
         if inducing_points is not None:
             tensor(inducing_points, "inducing_points")
             if not inducing_points.is_floating_point():
@@ -164,3 +165,16 @@ class Network(nn.Module):
             "input_shape": list(self.input_shape),
             "replicas": list(self.replicas),
         }
+
+
+def _refuse_repeats(layers: Sequential) -> None:
+    """Raise if a layer with weights stands in two places: it holds one posterior, for one of them."""
+    places: dict[int, str] = {}
+    for name, module in layers.named_modules(remove_duplicate=False):
+        if isinstance(module, Layer) and module.has_weights and not isinstance(module, Sequential):
+            if id(module) in places:
+                raise ValueError(
+                    f"{module.describe()} is used twice, as {places[id(module)]} and as {name}: "
+                    "construct one for each place"
+                )
+            places[id(module)] = name

@@ -210,3 +210,13 @@ def test_noise_follows_the_network_where_no_parameter_tells():
 def test_forward_is_refused():
     with pytest.raises(TypeError, match="draw first"):
         small_net(gilib.Factorised())(normals(3, 2))
+
+
+def test_a_layer_stands_in_one_place():
+    shared = gilib.Linear(2, 2)
+    with pytest.raises(
+        ValueError, match=r"Linear\(2 → 2\) is used twice, as layers.0 and as layers.2: construct one"
+    ):
+        gilib.Network(normals(5, 2), [shared, nn.ReLU(), shared])
+    with pytest.raises(ValueError, match="is used twice, as layers.0 and as layers.1.layers.0"):
+        gilib.Network(normals(5, 2), [shared, gilib.Residual([shared])])

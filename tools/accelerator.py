@@ -1,8 +1,8 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
-Small data sets first, each searched and then trained, depth last; trainings pause when the time is up and go
-on at the next call on the same machine. The records, old and new, are left in DIR, and nothing of the checkout
-changes. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
+Small data sets first, each searched and then trained, depth last; trainings pause when the time is up and
+go on at the next call on the same machine. The records, old and new, are left in DIR; the checkout stays
+as it is. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
 """
 
 import argparse
