@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gilib.data import load_uci
 from gilib.data.catalogue import find_set
-from gilib.experiments.records import Record, RecordError, load_records, results_directory
+from gilib.experiments.records import Record, RecordError, identity, recorded
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
 METHODS = ("fac", "li", "gi", "fac_gi")
@@ -155,23 +155,16 @@ def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
 
 def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
     """The best learning rate and batch size of every cell of which all trials are recorded."""
-    if not (results_directory() / "uci_search.jsonl").exists():
-        return {}
-    found: dict[tuple[str, str, str], dict[tuple[float, int], list[float]]] = {}
-    for record in load_records("uci_search"):
-        if record["scale"] == scale:
-            config = record["config"]
-            trials = found.setdefault((config["dataset"], config["method"], config["prior"]), {})
-            key = config["lr"], config["batch_size"]
-            trials.setdefault(key, []).append(_bound(record))
-    wanted: dict[tuple[str, str, str], int] = {}
+    found = {record["id"]: record for record in recorded("uci_search")}
+    bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
     for trial in search(scale):
-        cell = trial.dataset, trial.method, trial.prior
-        wanted[cell] = wanted.get(cell, 0) + 1
+        record = found.get(identity(trial))
+        trials = bounds.setdefault((trial.dataset, trial.method, trial.prior), {})
+        trials.setdefault((trial.lr, trial.batch_size), []).append(None if record is None else _bound(record))
     return {
-        cell: max(trials, key=lambda key: sum(trials[key]) / len(trials[key]))
-        for cell, trials in found.items()
-        if sum(map(len, trials.values())) == wanted.get(cell)
+        cell: max(trials, key=lambda key: sum(trials[key]))  # type: ignore[arg-type]
+        for cell, trials in bounds.items()
+        if all(value is not None for values in trials.values() for value in values)
     }
 
 

@@ -11,7 +11,7 @@ from gilib.data import load_uci
 from gilib.experiments import uci, uci_run, uci_scale_prior, uci_truth
 from gilib.experiments.experiment import Job
 from gilib.experiments.printed import printed
-from gilib.experiments.records import RecordError, load_records
+from gilib.experiments.records import RecordError, identity, load_records
 from gilib.experiments.runner import run_experiment
 from gilib.experiments.writing import append
 from gilib.randomness import ReplicaGenerators
@@ -28,14 +28,11 @@ def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
     ]
 
 
-def searched(cell, lr, elbo, split=0, batch_size=100):
-    """A record of the smoke search."""
-    dataset, method, prior = cell
-    config = {"dataset": dataset, "method": method, "prior": prior, "lr": lr, "batch_size": batch_size}
-    metrics = {} if elbo is None else {"elbo": elbo}
-    identity = f"{cell}{lr}{split}"
-    record = {"id": identity, "experiment": "uci_search", "scale": "smoke", "config": config}
-    append("uci_search", [record | {"metrics": metrics, "split": split}])
+def searched(trial, elbo):
+    """Record a trial of the search; without an ELBO it diverged."""
+    config = dataclasses.asdict(trial)
+    head = {"id": identity(trial), "experiment": "uci_search", "scale": config.pop("scale"), "config": config}
+    append("uci_search", [head | {"metrics": {} if elbo is None else {"elbo": elbo}}])
 
 
 def test_the_paper_searches_what_appendix_k1_says():
@@ -69,11 +66,14 @@ def test_the_best_bound_chooses_and_divergence_never_does(monkeypatch):
     scale = dataclasses.replace(uci.SCALES["smoke"], rates=(0.1, 0.2, 0.3), search_splits=1, splits=2)
     monkeypatch.setitem(uci.SCALES, "smoke", scale)
     cell = ("yacht", "gi", "NealPrior")
-    searched(cell, 0.1, -2.0)
-    searched(cell, 0.2, -1.0)
+    trials = [t for t in uci.search("smoke") if (t.dataset, t.method, t.prior) == cell]
+    assert [trial.lr for trial in trials] == [0.1, 0.2, 0.3]
+    searched(trials[0], -2.0)
+    searched(trials[1], -1.0)
+    searched(dataclasses.replace(trials[2], steps=999), 5.0)  # of another grid
     with pytest.raises(RecordError, match="no search for learning rates is complete"):
         list(uci.tables("smoke"))
-    searched(cell, 0.3, None)
+    searched(trials[2], None)
     chosen = list(uci.tables("smoke"))
     assert {config.lr for config in chosen} == {0.2} and [config.split for config in chosen] == [0, 1]
     assert {(c.dataset, c.method, c.prior) for c in chosen} == {cell}
