@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -60,6 +61,72 @@ def entropy(probabilities: Tensor) -> Tensor:
     return torch.special.entr(probabilities).sum(-1)
 
 
+def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """The share of points whose most probable class is their label.
+
+    Args:
+        probabilities: `[..., N, O]`.
+        labels: `[N]`, integers.
+
+    Returns:
+        `[...]`, between 0 and 1.
+
+    >>> accuracy(torch.eye(2), torch.tensor([0, 0]))
+    tensor(0.5000)
+    """
+    _check_labels(probabilities, labels)
+    return (probabilities.argmax(-1) == labels).to(probabilities.dtype).mean(-1)
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """How often a classifier is right, by how sure it is: B equal bins of the top class's probability.
+
+    Attributes:
+        confidence: mean probability of the top class in each bin, `[B]`; NaN in an empty bin.
+        accuracy: share of labels that are the top class, `[B]`; NaN in an empty bin.
+        counts: points in each bin, `[B]`, integers.
+    """
+
+    confidence: Tensor
+    accuracy: Tensor
+    counts: Tensor
+
+    @property
+    def error(self) -> Tensor:
+        """Σ_b (n_b / N) |accuracy_b - confidence_b|, the expected calibration error."""
+        gaps = (self.accuracy - self.confidence).abs().nan_to_num()
+        return (gaps * self.counts).sum() / self.counts.sum()
+
+
+def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> CalibrationCurve:
+    """Bin points by the probability of their top class (Ober & Aitchison, 2021, App. L: 20 equal bins).
+
+    Args:
+        probabilities: `[N, O]`.
+        labels: `[N]`, integers.
+        bins: B; bin b holds the probabilities in (b/B, (b+1)/B].
+
+    >>> calibration_curve(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]), bins=4).counts
+    tensor([0, 0, 4, 0])
+    """
+    count(bins, "bins")
+    _check_labels(probabilities, labels)
+    if probabilities.dim() != 2:
+        raise ValueError(
+            f"a calibration curve needs probabilities [N, O], got {list(probabilities.shape)}: average the "
+            "samples first"
+        )
+    confidence, predicted = probabilities.max(-1)
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
+    counts = torch.bincount(index, minlength=bins)
+
+    def mean(values: Tensor) -> Tensor:
+        return confidence.new_zeros(bins).index_add(0, index, values.to(confidence.dtype)) / counts
+
+    return CalibrationCurve(mean(confidence), mean(predicted == labels), counts)
+
+
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 20) -> Tensor:
     """Mean distance of accuracy from confidence over equal bins of the top class's probability.
 
@@ -77,13 +144,42 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int 
     >>> expected_calibration_error(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]))
     tensor(0.)
     """
-    count(bins, "bins")
-    confidence, predicted = probabilities.max(-1)
-    index = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = confidence.new_zeros(bins).index_add(
-        0, index, (predicted == labels).to(confidence.dtype) - confidence
-    )
-    return gap.abs().sum() / len(labels)
+    return calibration_curve(probabilities, labels, bins).error
+
+
+def auroc(positive: Tensor, negative: Tensor) -> Tensor:
+    """The area under the receiver operating characteristic of a score.
+
+        P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for one score of each kind, picked at random       (Mann & Whitney, 1947)
+
+    One half for a score that cannot tell them apart, 1 for one that always can. For data out of distribution
+    the usual score is the entropy of the prediction, and they are the positive ones.
+
+    Args:
+        positive: scores that should be large, `[N]`.
+        negative: scores that should be small, `[M]`.
+
+    Returns:
+        A scalar, float64.
+
+    >>> auroc(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]))
+    tensor(0.8750, dtype=torch.float64)
+    """
+    for name, scores in (("positive", positive), ("negative", negative)):
+        if scores.dim() != 1 or not len(scores):
+            raise ValueError(f"{name} scores must be [N], at least one, got shape {list(scores.shape)}")
+    ordered = negative.sort().values
+    below = torch.searchsorted(ordered, positive.contiguous())
+    not_above = torch.searchsorted(ordered, positive.contiguous(), right=True)
+    return (below + not_above).double().mean() / (2 * len(negative))
+
+
+def _check_labels(probabilities: Tensor, labels: Tensor) -> None:
+    if labels.is_floating_point() or labels.shape != probabilities.shape[-2:-1]:
+        raise ValueError(
+            f"labels must be integers [{probabilities.shape[-2]}], one for each point of the probabilities, "
+            f"got {labels.dtype} {list(labels.shape)}"
+        )
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.likelihoods import Likelihood
-from gilib.validation import choice, count
+from gilib.validation import choice, count, positive
 
 
 def elbo(
@@ -57,6 +58,39 @@ def elbo(
     if per_point:
         bound = bound / num_data
     return bound.mean(0) if reduction == "mean" else bound
+
+
+@dataclass(frozen=True)
+class SteppedTempering:
+    """The factor of the Kullback-Leibler term, rising from 0 by equal stairs (ibid., App. O).
+
+    The paper: 0 for the first ten epochs, 0.1 for the next ten, and so on; 1 from epoch 100.
+
+    Args:
+        steps: gradient steps until the last value is reached; 0: at once.
+        stairs: how many.
+        last: value after the stairs; below 1 the posterior stays cold, and the objective is no bound.
+
+    >>> weight = SteppedTempering(100)
+    >>> weight(0), weight(9), weight(10), weight(99), weight(100)
+    (0.0, 0.0, 0.1, 0.9, 1.0)
+    """
+
+    steps: int
+    stairs: int = 10
+    last: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no schedule."""
+        count(self.steps, "steps", least=0)
+        count(self.stairs, "stairs")
+        positive(self.last, "last")
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step, counted from 0."""
+        if step >= self.steps:
+            return self.last
+        return self.last * (step * self.stairs // self.steps) / self.stairs
 
 
 def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments import depth, toy, truth, uci, uci_run, uci_scale_prior, uci_truth
+from gilib.experiments import cifar10, depth, mnist_500, toy, truth, uci, uci_run, uci_scale_prior, uci_truth
 from gilib.experiments.experiment import Experiment, one_by_one
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -49,6 +49,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         uci_truth.approximations,
         uci_truth.train,
         check=uci.check,
+    ),
+    "mnist_500": Experiment(
+        "Fig. A7: four methods and four priors on 500 images of MNIST",
+        mnist_500.figure_a7,
+        one_by_one(mnist_500.run),
+        check=mnist_500.check,
+    ),
+    "cifar10": Experiment(
+        "Tables 1, 3 and 4, Fig. A5: CIFAR-10, calibration and out of distribution",
+        cifar10.table_1,
+        one_by_one(cifar10.run),
+        check=cifar10.check,
     ),
     "depth": Experiment("Fig. 2: deep linear networks", depth.figure_2, depth.run, group=depth.together),
 }
