@@ -12,7 +12,7 @@ from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Re
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.network import Network
-from gilib.objectives import elbo, iwbo
+from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
 from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
 from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
@@ -67,6 +67,7 @@ __all__ = [
     "SpatialIWPrior",
     "StandardPrior",
     "Statistics",
+    "SteppedTempering",
     "Sum",
     "WeightPosterior",
     "autocorrelation",

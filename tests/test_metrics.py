@@ -109,6 +109,66 @@ def test_calibration_error_of_perfect_and_of_worst_predictions():
     assert metrics.expected_calibration_error(certain, torch.tensor([1, 0])) == 1
 
 
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(points=st.integers(1, 60), classes=st.integers(2, 5), bins=st.integers(1, 20), seed=st.integers(0, 99))
+def test_calibration_curve_against_sorting(points, classes, bins, seed):
+    """Bins by searching their edges; in empty ones there is nothing to say."""
+    probabilities = (2 * normals(points, classes, seed=seed)).softmax(-1)
+    labels = torch.randint(classes, (points,), generator=seeded(seed))
+    curve = metrics.calibration_curve(probabilities, labels, bins)
+    confidence = probabilities.numpy().max(-1)
+    right = probabilities.numpy().argmax(-1) == labels.numpy()
+    place = np.searchsorted(np.arange(1, bins + 1) / bins, confidence)
+    for b in range(bins):
+        inside = place == b
+        assert curve.counts[b] == inside.sum()
+        if inside.any():
+            assert float(curve.accuracy[b]) == pytest.approx(right[inside].mean(), abs=1e-12)
+            assert float(curve.confidence[b]) == pytest.approx(confidence[inside].mean(), abs=1e-12)
+        else:
+            assert curve.accuracy[b].isnan() and curve.confidence[b].isnan()
+
+
+def test_accuracy():
+    probabilities = normals(3, 6, 4).softmax(-1)
+    labels = torch.randint(4, (6,), generator=seeded(0))
+    expected = [
+        np.mean(
+            [
+                max(range(4), key=row.__getitem__) == label
+                for row, label in zip(each, labels.tolist(), strict=True)
+            ]
+        )
+        for each in probabilities.tolist()
+    ]
+    assert_equal(metrics.accuracy(probabilities, labels), torch.tensor(expected, dtype=D))
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(high=st.lists(st.integers(0, 9), min_size=1), low=st.lists(st.integers(0, 9), min_size=1))
+def test_auroc_counts_pairs(high, low):
+    """Scores with many ties, pair by pair."""
+    pairs = [(one > other) + 0.5 * (one == other) for one in high for other in low]
+    actual = metrics.auroc(torch.tensor(high), torch.tensor(low))
+    assert float(actual) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
+
+
+def test_what_classifiers_are_measured_with_must_fit():
+    probabilities = normals(2, 5, 3).softmax(-1)
+    labels = torch.zeros(5, dtype=torch.long)
+    for wrong in (labels[:4], labels.double(), labels[:, None]):
+        with pytest.raises(ValueError, match=r"labels must be integers \[5\]"):
+            metrics.accuracy(probabilities, wrong)
+    with pytest.raises(ValueError, match="average the samples first"):
+        metrics.calibration_curve(probabilities, labels)
+    with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
+        metrics.expected_calibration_error(probabilities[0], labels, bins=0)
+    with pytest.raises(ValueError, match=r"positive scores must be \[N\]"):
+        metrics.auroc(torch.ones(0), torch.ones(2))
+    with pytest.raises(ValueError, match=r"negative scores must be \[N\]"):
+        metrics.auroc(torch.ones(2), torch.ones(2, 2))
+
+
 def prior_variances(x, widths, relu):
     """V[F] = (width · E[input²] + 1) / (width + 1) under NealPrior with a bias; a ReLU halves E[F²]."""
     square, variances = x.square().mean(), []

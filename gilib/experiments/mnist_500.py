@@ -61,7 +61,7 @@ def check(configs: Sequence[MnistConfig]) -> None:
 
 
 def run(config: MnistConfig, job: Job) -> Record:
-    """Train; measure bounds on the training images, log-likelihood, accuracy and calibration on the others."""
+    """Train; measure bounds on the training images, predictions of the test images."""
     dataset = _dataset(_source(config)).subset(config.images, config.test_images)
     data = dataset.tensors(job.device)
     net = images.build(gilib.models.lenet, config, data)
