@@ -23,7 +23,7 @@ from gilib.objectives import SteppedTempering
 
 METHODS = ("fac", "li", "gi", "fac_gi")
 CURVE = 60  # points that are kept of a training curve
-BATCH = 250  # images that are evaluated at a time
+EVALUATED_AT_ONCE = 2000  # draws × images: bounds the memory of a hidden layer
 
 PRIORS: dict[str, gilib.Prior] = {
     "StandardPrior": gilib.StandardPrior(),
@@ -198,7 +198,8 @@ def drawn(net: gilib.Network, samples: int, seed: int) -> gilib.Draw:
 @torch.no_grad()
 def log_probabilities(draw: gilib.Draw, x: Tensor) -> Tensor:
     """Of the classes of images `[N, C, H, W]`, `[S, N, O]`, a batch of images at a time."""
-    return torch.cat([draw(batch).log_softmax(-1) for batch in x.split(BATCH)], -2)
+    size = max(1, EVALUATED_AT_ONCE // draw.log_pq.numel())
+    return torch.cat([draw(batch).log_softmax(-1) for batch in x.split(size)], -2)
 
 
 def measure_bounds(net: gilib.Network, config: ImageConfig, data: ImageTensors) -> dict[str, float]:

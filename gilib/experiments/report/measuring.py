@@ -88,7 +88,8 @@ def measure(claim: Claim, rule: Rule, records: Sequence[Record]) -> Measured | N
     if not sources:
         return None
     healthy = [source for source in sources if not diverged(source.record)]
-    values = tuple(_value(source, rule.metrics[claim.metric]) for source in healthy)
+    factor = rule.factors.get(claim.metric, 1.0)
+    values = tuple(factor * _value(source, rule.metrics[claim.metric]) for source in healthy)
     wanted = rule.repetitions(claim) if rule.repetitions else None
     scale = sources[0].record["scale"]
     return Measured(scale, values, tuple(sources), wanted, rule.print_is_one_draw)
