@@ -1,43 +1,53 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
-Small data sets first, each searched and then trained, depth last; trainings pause when the time is up and
-go on at the next call on the same machine. The records, old and new, are left in DIR; the checkout stays
-as it is. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
+The parts: ``uci`` (small sets first, each searched and then trained), ``depth``, ``images`` (the global
+inducing ResNet of CIFAR-10 first). Trainings pause when the time is up and go on at the next call on the same
+machine. The records, old and new, are left in DIR; the checkout stays as it is. At home ``python -m
+gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
 """
 
 import argparse
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from gilib.experiments import RecordError
+from gilib.data.errors import DataError
+from gilib.experiments import RecordError, cifar10
 from gilib.experiments.records import results_directory
 from gilib.experiments.runner import Place, run_experiment
 from gilib.experiments.uci import SCALES
 
+PARTS = ("uci", "depth", "images")
 
-def plan(scale: str) -> Iterator[tuple[str, list[str]]]:
+
+def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[str]]]:
     """Experiments and filters in the order in which they should run."""
-    for name in SCALES[scale].sets:
-        yield "uci_search", [f"dataset={name}"]
-        yield "uci", [f"dataset={name}"]
-    yield "depth", []
+    if "uci" in parts:
+        for name in SCALES[scale].sets:
+            yield "uci_search", [f"dataset={name}"]
+            yield "uci", [f"dataset={name}"]
+    if "depth" in parts:
+        yield "depth", []
+    if "images" in parts:
+        yield "cifar10", ["method=gi", f"prior={cifar10.PRIORS[0]}"]
+        yield "mnist_500", []
+        yield "cifar10", []
 
 
-def run(scale: str, device: str, minutes: float) -> None:
+def run(scale: str, device: str, minutes: float, parts: Sequence[str] = PARTS) -> None:
     """Run the plan until the time is up."""
     end = time.monotonic() + 60.0 * minutes
-    for name, only in plan(scale):
+    for name, only in plan(scale, parts):
         left = (end - time.monotonic()) / 60.0
         if left <= 0.0:
             return
         try:
             done = run_experiment(name, scale, Place(device), only=only, time_limit=left)
-        except (RecordError, ValueError) as error:  # no search is complete yet, or none of this set
+        except (DataError, RecordError, ValueError) as error:  # no search is complete yet, or no data
             print(f"{name} {' '.join(only)}: {error}", flush=True)
         else:
             print(f"{name} {' '.join(only)}: {done.added} added, {done.left} left", flush=True)
@@ -47,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Copy the records there are, add to the copy, leave it in the folder asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the record files")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", choices=list(SCALES), default="paper")
     parser.add_argument("--device", choices=["cuda", "cpu", "auto"], default="cuda")
@@ -58,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not (options.out / file.name).exists():
             shutil.copy(file, options.out)
     os.environ["GILIB_RESULTS"] = str(options.out.resolve())
-    run(options.scale, options.device, options.minutes)
+    run(options.scale, options.device, options.minutes, options.parts)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 import accelerator
+from gilib.experiments.groups import chosen
 from gilib.experiments.records import read_records, results_directory
+from gilib.experiments.registry import EXPERIMENTS
 
 
 def test_small_sets_come_first_and_a_search_before_its_tables() -> None:
@@ -15,14 +17,22 @@ def test_small_sets_come_first_and_a_search_before_its_tables() -> None:
         ("uci", ["dataset=yacht"]),
         ("uci_search", ["dataset=boston"]),
     ]
-    assert plan[-1] == ("depth", []) and len(plan) == 19
+    assert plan[18] == ("depth", []) and len(plan) == 22
+
+
+def test_parts_can_be_chosen_and_their_filters_match_something() -> None:
+    plan = list(accelerator.plan("paper", ["images"]))
+    assert [name for name, _ in plan] == ["cifar10", "mnist_500", "cifar10"]
+    (first,) = chosen(EXPERIMENTS["cifar10"], "paper", plan[0][1])
+    assert first.method == "gi" and first.prior == "SpatialIWPrior (reference)"
+    assert list(accelerator.plan("paper", ["depth"])) == [("depth", [])]
 
 
 def test_a_smoke_run_adds_to_a_copy_of_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(
-        accelerator, "plan", lambda scale: [("uci", []), ("toy_inducing", ["num_inducing=2"])]
+        accelerator, "plan", lambda scale, parts: [("uci", []), ("toy_inducing", ["num_inducing=2"])]
     )
     results_directory().mkdir()
     out = tmp_path / "out"
