@@ -18,10 +18,10 @@ from torch.nn.functional import one_hot
 import gilib
 from gilib.data import ImageTensors
 from gilib.experiments.experiment import Job
-from gilib.experiments.uci_run import significant
+from gilib.experiments.records import Record, significant
 from gilib.objectives import SteppedTempering
 
-METHODS = ("fac", "li", "gi", "fac_gi")
+METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")
 CURVE = 60  # points that are kept of a training curve
 EVALUATED_AT_ONCE = 2000  # draws × images: bounds the memory of a hidden layer
 
@@ -235,7 +235,7 @@ def measure_test(prediction: gilib.CategoricalPrediction, labels: Tensor) -> dic
     }
 
 
-def record(data_name: str, sha256: str, trained: Trained, metrics: dict[str, Any]) -> dict[str, Any]:
+def record(data_name: str, sha256: str, trained: Trained, metrics: dict[str, Any]) -> Record:
     """The body of a record: measures with six significant digits, the thinned curve, the looks."""
     every = max(1, len(trained.elbo) // CURVE)
     means = trained.elbo[: len(trained.elbo) // every * every].reshape(-1, every).mean(1)

@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import gilib
 from gilib.data import ImageDataset, load_images
@@ -29,19 +30,21 @@ class MnistConfig(ImageConfig):
 
 def figure_a7(scale: str) -> Iterator[MnistConfig]:
     """Every method under every prior; at the end global inducing under Eq. 2's scaling of SpatialIWPrior."""
-    seeds, methods, settings = {
-        "smoke": (1, ("fac", "gi"), dict(images=20, test_images=10, channels=2, num_inducing=5, steps=4)),
-        "reduced": (1, METHODS, dict(images=500, test_images=10000, channels=32, steps=4000)),
-        "paper": (3, METHODS, dict(images=500, test_images=10000, channels=64, steps=20_000)),
-    }[scale]
-    common = {"num_inducing": 100, "tempered_steps": 0, "batch_size": 100, "lr": 1e-3, "elbo_samples": 100}
+    settings: dict[str, Any] = {"num_inducing": 100, "batch_size": 100, "tempered_steps": 0, "lr": 1e-3}
+    seeds, methods = (3 if scale == "paper" else 1), METHODS
     if scale == "smoke":
-        common |= {"batch_size": 10, "elbo_samples": 2, "test_samples": 2, "looks": 2, "look_images": 10}
+        methods = ("fac", "gi")
+        settings |= {"images": 20, "test_images": 10, "channels": 2, "num_inducing": 5, "batch_size": 10}
+        settings |= {"steps": 4, "elbo_samples": 2, "test_samples": 2, "looks": 2, "look_images": 10}
+    else:
+        channels, steps = {"reduced": (32, 4000), "paper": (64, 20_000)}[scale]
+        settings |= {"images": 500, "test_images": 10_000, "elbo_samples": 100}
+        settings |= {"channels": channels, "steps": steps}
     for seed in range(seeds):
         for prior in PRIORS:
             for method in methods:
-                yield MnistConfig(method, prior, seed, **(common | settings), scale=scale)
-        yield MnistConfig("gi", "SpatialIWPrior", seed, **(common | settings), scale=scale)
+                yield MnistConfig(method, prior, seed, **settings, scale=scale)
+        yield MnistConfig("gi", "SpatialIWPrior", seed, **settings, scale=scale)
 
 
 @functools.lru_cache(1)

@@ -130,6 +130,15 @@ def best_scale(records: list[Record]) -> list[Record]:
     return [record for record in records if record["scale"] == SCALES[largest]]
 
 
+def significant(value: float) -> float:
+    """A number with six significant digits, as records keep it.
+
+    >>> significant(1 / 3)
+    0.333333
+    """
+    return float(f"{value:.6g}")
+
+
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
         record = json.loads(line)

@@ -13,7 +13,7 @@ from torch import Tensor
 import gilib
 from gilib.data import Dataset, Split, load_uci
 from gilib.experiments.experiment import Job
-from gilib.experiments.records import Record
+from gilib.experiments.records import Record, significant
 from gilib.experiments.uci import UciConfig
 from gilib.linalg import failures_as_nan
 from gilib.metrics import log_mean_exp
@@ -245,12 +245,3 @@ def _record(
     if diverged_at >= 0 or not finite:
         record |= {"metrics": {}, "diverged_at": diverged_at if diverged_at >= 0 else steps}
     return record
-
-
-def significant(value: float) -> float:
-    """A number with six significant digits, as records keep it.
-
-    >>> significant(1 / 3)
-    0.333333
-    """
-    return float(f"{value:.6g}")

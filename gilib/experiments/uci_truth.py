@@ -17,8 +17,7 @@ import gilib
 from gilib.baselines import Chains, HMCSettings, hmc
 from gilib.experiments import uci, uci_run
 from gilib.experiments.experiment import Job
-from gilib.experiments.records import Record, RecordError, diverged, recorded
-from gilib.experiments.uci_run import significant
+from gilib.experiments.records import Record, RecordError, diverged, recorded, significant
 from gilib.metrics import log_mean_exp
 
 PRIOR = "NealPrior"
