@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
+from gilib.training.augment import check_augment
+from gilib.training.settings import Settings
 from gilib.validation import choice, count, instance, instance_of_tensor, same_device, tensor
 
 
-def check_settings(
-    net: Network,
-    likelihood: Likelihood,
-    *,
-    steps: int,
-    batch_size: int | None,
-    num_samples: int,
-    estimator: str,
-    on_divergence: str,
-    checkpoint_every: int,
-    pausable: bool,
-    has_deadline: bool,
-) -> None:
-    """Raise unless the settings of `fit` make sense."""
+def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
+    """Raise unless the settings of `fit` make sense for this network."""
     instance(net, Network, "net")
     instance(likelihood, Likelihood, "likelihood")
-    count(steps, "steps")
-    count(num_samples, "num_samples")
-    count(checkpoint_every, "checkpoint_every")
-    choice(estimator, ("draw", "local_reparameterisation"), "estimator")
-    choice(on_divergence, ("raise", "freeze"), "on_divergence")
-    if batch_size is not None:
-        count(batch_size, "batch_size")
-    if on_divergence == "freeze" and len(net.replicas) != 1:
+    count(settings.num_samples, "num_samples")
+    choice(settings.estimator, ("draw", "local_reparameterisation"), "estimator")
+    choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
+    if settings.batch_size is not None:
+        count(settings.batch_size, "batch_size")
+    if settings.freeze and len(net.replicas) != 1:
         raise ValueError(
             'on_divergence="freeze" is for networks with one replica axis, where the others can go on; '
             f"this one has replicas={net.replicas}"
         )
-    if has_deadline and not pausable:
+    if settings.augment is not None:
+        check_augment(settings.augment)
+    _check_seeds(settings.seed, net.replicas)
+
+
+def check_schedule(steps: int, checkpoint_every: int, path: Path | None, deadline: float | None) -> None:
+    """Raise unless it is clear when training ends and where it is kept."""
+    count(steps, "steps")
+    count(checkpoint_every, "checkpoint_every")
+    if deadline is not None and path is None:
         raise ValueError("a deadline needs a checkpoint to pause at: give checkpoint=PATH")
 
 
-def check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
+def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     """Raise unless `seed` is an integer, or as many as there are replicas."""
     if isinstance(seed, int):
         return

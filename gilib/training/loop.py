@@ -6,16 +6,17 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 from tqdm import tqdm
 
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.training.checks import check_data, check_estimator, check_seeds, check_settings
+from gilib.training.augment import Augmentation
+from gilib.training.checks import check_data, check_estimator, check_schedule, check_settings
 from gilib.training.optimiser import Rate
 from gilib.training.run import READ_EVERY, History, Paused, Run
+from gilib.training.settings import Settings
 from gilib.training.state import fingerprint
 
 
@@ -33,6 +34,7 @@ def fit(
     seed: int | Sequence[int] = 0,
     estimator: str = "draw",
     kl_weight: Callable[[int], float] | None = None,
+    augment: Augmentation | None = None,
     on_divergence: str = "raise",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
@@ -41,8 +43,8 @@ def fit(
 ) -> History:
     """Maximise the ELBO with Adam, for one network or for R replicas in one program.
 
-    A network with replicas trains all of them at once. Given R seeds, replica r sees the noise and the
-    minibatches that a network of its own would see with `seed=seeds[r]`, and ends where that one would.
+    A network with replicas trains all of them at once. Given R seeds, replica r sees the noise, minibatches
+    and augmentation that a network of its own would see with `seed=seeds[r]`, and ends where that one would.
 
     Args:
         net: trained in place.
@@ -59,6 +61,9 @@ def fit(
         seed: of draws and minibatches, or R of them.
         estimator: "draw", or "local_reparameterisation" (all weights `Factorised`).
         kl_weight: tempering as a function of the step; None: 1.
+        augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
+            `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R
+            seeds, one stream for each replica).
         on_divergence: "raise", or "freeze": a replica whose bound or gradient is not finite, or whose
             factorisation fails, keeps its last parameters, and the others go on.
         checkpoint: a file to resume from if it exists, and to keep up to date; None: neither.
@@ -82,26 +87,24 @@ def fit(
     >>> history.elbo.shape
     torch.Size([3])
     """
-    check_settings(
-        net,
-        likelihood,
-        steps=steps,
+    settings = Settings(
         batch_size=batch_size,
         num_samples=num_samples,
+        lr=lr,
+        lr_groups=lr_groups or {},
+        seed=seed,
         estimator=estimator,
+        kl_weight=kl_weight,
         on_divergence=on_divergence,
-        checkpoint_every=checkpoint_every,
-        pausable=checkpoint is not None,
-        has_deadline=deadline is not None,
+        augment=augment,
     )
+    check_settings(net, likelihood, settings)
     check_data(net, likelihood, x, y)
-    check_seeds(seed, net.replicas)
     check_estimator(net, estimator, x.device)
-    settings: dict[str, Any] = {"batch_size": batch_size, "num_samples": num_samples, "lr": lr}
-    settings |= {"lr_groups": lr_groups or {}, "seed": seed, "estimator": estimator}
-    identity = fingerprint(net, likelihood, x, y, settings) if checkpoint is not None else ""
-    run = Run(net, likelihood, x, y, steps, settings, kl_weight, on_divergence == "freeze")
     path = None if checkpoint is None else Path(checkpoint)
+    check_schedule(steps, checkpoint_every, path, deadline)
+    identity = fingerprint(net, likelihood, x, y, settings.identity()) if path is not None else ""
+    run = Run(net, likelihood, x, y, steps, settings)
     start = run.restore(path, identity) if path is not None and path.exists() else 0
     with tqdm(total=steps, initial=start, disable=not progress, desc="fit", unit="step") as bar:
         for done in range(start + 1, steps + 1):

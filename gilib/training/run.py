@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,10 @@ from gilib.linalg import failures_as_nan
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.randomness import ReplicaGenerators, Source
+from gilib.training.augment import Augmenter
 from gilib.training.batches import Minibatches
 from gilib.training.optimiser import ReplicaAdam, optimiser
+from gilib.training.settings import Settings
 from gilib.training.state import read_checkpoint, write_checkpoint
 
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
@@ -58,38 +59,39 @@ class Run:
         x: Tensor,
         y: Tensor,
         steps: int,
-        settings: dict[str, Any],
-        kl_weight: Callable[[int], float] | None,
-        freeze: bool,
+        settings: Settings,
     ):
         """Set everything up for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
-        self.net, self.likelihood, self.steps = net, likelihood, steps
-        self.num_samples, self.estimator = settings["num_samples"], settings["estimator"]
-        self.kl_weight, self.freeze = kl_weight, freeze
-        seed = settings["seed"]
-        shuffle = seed + 1 if isinstance(seed, int) else [s + 1 for s in seed]
-        self.batches = Minibatches(x, y, -1 - len(net.input_shape), settings["batch_size"], shuffle)
+        self.net, self.likelihood, self.steps, self.settings = net, likelihood, steps, settings
+        rank = 1 + len(net.input_shape)
+        self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
+        self.augmenter = (
+            None
+            if settings.augment is None
+            else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
+        )
         self.noise: Source = (
-            torch.Generator(x.device).manual_seed(seed)
-            if isinstance(seed, int)
-            else ReplicaGenerators(seed, x.device)
+            torch.Generator(x.device).manual_seed(settings.seed)
+            if isinstance(settings.seed, int)
+            else ReplicaGenerators(settings.seed, x.device)
         )
-        self.optimiser = optimiser(
-            self.modules, net.replicas, settings["lr"], settings["lr_groups"], x.device
-        )
+        self.optimiser = optimiser(self.modules, net.replicas, settings.lr, settings.lr_groups, x.device)
         self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
         self.diverged_at = torch.full(net.replicas, -1, device=x.device)
 
     def step(self, step: int) -> None:
         """One gradient step."""
         x, y = self.batches.next()
-        weight = 1.0 if self.kl_weight is None else float(self.kl_weight(step))
-        with failures_as_nan() if self.freeze else nullcontext():
-            if self.estimator == "draw":
-                draw: Any = self.net.draw(self.num_samples, generator=self.noise)
+        if self.augmenter is not None:
+            x = self.augmenter(x)
+        settings = self.settings
+        weight = 1.0 if settings.kl_weight is None else float(settings.kl_weight(step))
+        with failures_as_nan() if settings.freeze else nullcontext():
+            if settings.estimator == "draw":
+                draw: Any = self.net.draw(settings.num_samples, generator=self.noise)
             else:
-                draw = self.net.local_reparameterisation(self.num_samples, generator=self.noise)
+                draw = self.net.local_reparameterisation(settings.num_samples, generator=self.noise)
             bound = elbo(
                 draw, self.likelihood, x, y, num_data=self.batches.num_data, per_point=True, kl_weight=weight
             )
@@ -106,7 +108,7 @@ class Run:
     def latest(self, done: int) -> float:
         """The mean of the last bounds, or an error that says when they stopped being numbers."""
         seen = self.trace[:done].reshape(done, -1)
-        if self.freeze:
+        if self.settings.freeze:
             return float(seen[-READ_EVERY:].nanmean())
         stopped = isinstance(self.optimiser, ReplicaAdam) and not bool(self.optimiser.active.all())
         if stopped or not bool(seen[-READ_EVERY:].isfinite().all()):
@@ -121,7 +123,7 @@ class Run:
 
     def history(self, start: int) -> History:
         """What was recorded by the end."""
-        return History(self.trace.cpu(), start, self.diverged_at.cpu() if self.freeze else None)
+        return History(self.trace.cpu(), start, self.diverged_at.cpu() if self.settings.freeze else None)
 
     def save(self, path: Path, fingerprint: str, step: int) -> None:
         """Write everything that the next step depends on."""
@@ -135,6 +137,8 @@ class Run:
             "trace": self.trace[:step].cpu(),
             "diverged_at": self.diverged_at,
         }
+        if self.augmenter is not None:
+            content["augmentation"] = self.augmenter.state()
         write_checkpoint(path, content)
 
     def restore(self, path: Path, fingerprint: str) -> int:
@@ -144,6 +148,8 @@ class Run:
         self.optimiser.load_state_dict(content["optimiser"])
         self.noise.set_state(content["noise"])
         self.batches.restore(content["batches"])
+        if self.augmenter is not None:
+            self.augmenter.restore(content["augmentation"])
         self.trace[: content["step"]] = content["trace"].to(self.trace)
         self.diverged_at.copy_(content["diverged_at"])
         return int(content["step"])

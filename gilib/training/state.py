@@ -44,7 +44,7 @@ def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, sett
     description = {
         "network": net.config(),
         "likelihood": likelihood.config(),
-        "settings": {**settings, "lr_groups": dict(settings["lr_groups"])},
+        "settings": settings,
         "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
         "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],
     }
