@@ -20,6 +20,7 @@ from gilib.data import ImageTensors
 from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record, significant
 from gilib.objectives import SteppedTempering
+from gilib.training.augment import Augmentation
 
 METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")
 CURVE = 60  # points that are kept of a training curve
@@ -89,7 +90,13 @@ def posterior_of(config: ImageConfig) -> gilib.Posterior | tuple[gilib.Posterior
 
 
 def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageTensors) -> gilib.Network:
-    """The network; inducing images and last pseudo-outputs start at the first training data (App. O)."""
+    """The network; inducing images and last pseudo-outputs start at the first training data (App. O).
+
+    Args:
+        model: such as `gilib.models.lenet`, with its channels given.
+        config: says which posteriors, priors and start.
+        data: the images.
+    """
     points: dict[str, Any] = {}
     if config.method in ("gi", "fac_gi"):
         labels = data.train_y[: config.num_inducing].cpu()
@@ -97,7 +104,6 @@ def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageT
         points["pseudo_outputs"] = one_hot(labels, 10).to(data.train_x.dtype)
     net = model(
         tuple(data.train_x.shape[1:]),
-        channels=config.channels,
         posterior=posterior_of(config),
         prior=PRIORS[config.prior],
         generator=torch.Generator().manual_seed(1000 + config.seed),
@@ -122,11 +128,26 @@ class Trained:
     step_seconds: float | None
 
 
-def train(net: gilib.Network, config: ImageConfig, data: ImageTensors, job: Job) -> Trained:
+def train(
+    net: gilib.Network,
+    config: ImageConfig,
+    data: ImageTensors,
+    job: Job,
+    kl_weight: float = 1.0,
+    augment: Augmentation | None = None,
+) -> Trained:
     """Train in stretches, with a look at some test images after each.
 
     Stretches share one checkpoint, and looks are kept beside it: a training that is stopped anywhere goes on
     where it was and ends with the same result.
+
+    Args:
+        net: trained in place.
+        config: the settings.
+        data: the images.
+        job: where, and until when.
+        kl_weight: of the Kullback-Leibler term when it is blended in; below 1 the posterior is cold.
+        augment: what is done to the images of every step.
     """
     notes = job.checkpoint.with_suffix(".looks")
     looks = _read(notes)
@@ -145,7 +166,8 @@ def train(net: gilib.Network, config: ImageConfig, data: ImageTensors, job: Job)
             lr=config.lr,
             seed=config.seed,
             estimator="local_reparameterisation" if config.method == "fac" else "draw",
-            kl_weight=SteppedTempering(config.tempered_steps),
+            kl_weight=SteppedTempering(config.tempered_steps, last=kl_weight),
+            augment=augment,
             checkpoint=job.checkpoint,
             checkpoint_every=config.steps,
             deadline=job.deadline,

@@ -67,7 +67,7 @@ def run(config: MnistConfig, job: Job) -> Record:
     """Train; measure bounds on the training images, predictions of the test images."""
     dataset = _dataset(_source(config)).subset(config.images, config.test_images)
     data = dataset.tensors(job.device)
-    net = images.build(gilib.models.lenet, config, data)
+    net = images.build(functools.partial(gilib.models.lenet, channels=config.channels), config, data)
     trained = images.train(net, config, data, job)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
     prediction = gilib.CategoricalPrediction(images.log_probabilities(draw, data.test_x))

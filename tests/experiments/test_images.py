@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -44,9 +45,12 @@ def test_the_paper_trains_as_appendices_n_and_o_say():
     assert {(m, p) for m in ("fac", "li", "gi", "fac_gi") for p in mnist_500.PRIORS} < cells
     assert {(c.lr, c.channels, c.images, c.test_images) for c in lenets} == {(1e-3, 64, 500, 10000)}
     resnets = list(cifar10.table_1("paper"))
-    assert len(resnets) == 12
+    small, large = resnets[:12], resnets[12:]
+    assert {(c.network, c.channels, c.kl_weight, c.augment) for c in small} == {("resnet8", 32, 1.0, False)}
+    assert {(c.network, c.channels, c.kl_weight, c.augment) for c in large} == {("resnet18", 64, 0.05, True)}
+    assert [config.method for config in large] == ["fac", "fac_gi", "gi"]
     for config in resnets:
-        assert (config.lr, config.channels, config.batch_size, config.num_inducing) == (1e-2, 32, 500, 500)
+        assert (config.lr, config.batch_size, config.num_inducing) == (1e-2, 500, 500)
         assert (config.steps, config.tempered_steps) == (1000 * 100, 100 * 100)
         assert (config.num_samples, config.test_samples, config.images) == (1, 10, 50_000)
 
@@ -59,7 +63,7 @@ def test_reduced_grids_have_the_same_cells_as_the_paper(grid):
 
 @pytest.mark.parametrize("method", images.METHODS)
 def test_networks_start_as_appendix_o_says(method):
-    net = images.build(gilib.models.lenet, small(method), DATA)
+    net = images.build(partial(gilib.models.lenet, channels=2), small(method), DATA)
     layers = [layer for layer in net.layers if layer.has_weights]
     first, last = layers[0].posterior, layers[-1].posterior
     if method in ("gi", "fac_gi"):
@@ -99,7 +103,7 @@ def test_looking_at_test_images_changes_nothing(tmp_path):
 
 def test_bounds_are_those_of_the_whole_training_set():
     config = small(elbo_samples=3)
-    net = images.build(gilib.models.lenet, config, DATA).requires_grad_(False)
+    net = images.build(partial(gilib.models.lenet, channels=2), config, DATA).requires_grad_(False)
     found = images.measure_bounds(net, config, DATA)
     draw = net.draw(3, generator=seeded(2000))
     every = gilib.elbo(draw, gilib.Categorical(), DATA.train_x, DATA.train_y, num_data=20, reduction="none")
@@ -153,6 +157,30 @@ def colours(name):
     y = torch.arange(10)
     names = tuple(map(str, range(10)))
     return ImageDataset("cifar10", "noise", x, y, x, y, names, ImageNormalisation.fit(x))
+
+
+@pytest.mark.parametrize("method", ["fac", "gi"])
+def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
+    config = dataclasses.replace(
+        next(cifar10.table_1("smoke")), method=method, network="resnet18", channels=1
+    )
+    net = images.build(cifar10._model(config), config, colours("cifar10").tensors())
+    kinds = [type(module) for module in net.modules()]
+    assert kinds.count(gilib.Conv2d) == 20
+    assert kinds.count(gilib.InducingBatchNorm) == (20 if method == "gi" else 0)
+    assert [layer.outputs for layer in net.modules() if isinstance(layer, gilib.Conv2d)][-1] == 8
+
+
+def test_cold_posteriors_and_augmentation_reach_the_training(tmp_path):
+    def curve(name, *settings):
+        net = images.build(partial(gilib.models.lenet, channels=2), config, DATA)
+        return images.train(net, config, DATA, job(tmp_path / name), *settings).elbo
+
+    config = small(steps=4, looks=1, tempered_steps=2)
+    plain, cold = curve("plain"), curve("cold", 0.5)
+    assert plain[0] == cold[0] and not (plain[1:] == cold[1:]).any()
+    flipped = curve("flipped", 1.0, lambda x, *, generator: x.flip(-1))
+    assert not torch.equal(plain[0], flipped[0])
 
 
 def test_the_smoke_runs(monkeypatch):
