@@ -44,35 +44,55 @@ class CifarConfig(ImageConfig):
     outside: str = "svhn"
 
 
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "images": 8,
+        "test_images": 6,
+        "channels": 2,
+        "num_inducing": 4,
+        "batch_size": 4,
+        "steps": 3,
+        "test_samples": 2,
+        "elbo_samples": 2,
+        "looks": 2,
+        "look_images": 4,
+    },
+    "reduced": {
+        "images": 2000,
+        "test_images": 5000,
+        "channels": 32,
+        "num_inducing": 50,
+        "batch_size": 50,
+        "steps": 2000,
+        "looks": 10,
+        "look_images": 500,
+    },
+    "paper": {
+        "images": 50_000,
+        "test_images": 10_000,
+        "channels": 32,
+        "num_inducing": 500,
+        "batch_size": 500,
+        "steps": 100_000,
+    },
+}
+WIDE = {"smoke": 1, "reduced": 8, "paper": 64}  # channels of the first stage of ResNet-18
+
+
 def table_1(scale: str) -> Iterator[CifarConfig]:
     """Every method under every prior in the small network, then ResNet-18, augmented and cold.
 
     The paper: 1000 epochs of 100 steps, the first 100 tempered. It could not train ResNet-18 with global
     inducing points in all layers; here that is the last configuration.
     """
-    small: dict[str, Any] = {
-        "smoke": {
-            "images": 8,
-            "test_images": 6,
-            "channels": 2,
-            "num_inducing": 4,
-            "batch_size": 4,
-            "steps": 3,
-        },
-        "reduced": {"images": 2000, "channels": 32, "num_inducing": 50, "batch_size": 50, "steps": 2000},
-        "paper": {"images": 50_000, "channels": 32, "num_inducing": 500, "batch_size": 500, "steps": 100_000},
-    }[scale]
-    settings = {"test_images": 10_000, "lr": 1e-2, "tempered_steps": small["steps"] // 10} | small
-    if scale == "smoke":
-        settings |= {"test_samples": 2, "elbo_samples": 2, "looks": 2, "look_images": 4}
-    settings |= {"outside": {"smoke": "mnist-500", "reduced": "fashion-mnist", "paper": _strangers()}[scale]}
+    settings = SIZES[scale] | {"lr": 1e-2, "tempered_steps": SIZES[scale]["steps"] // 10}
+    settings["outside"] = {"smoke": "mnist-500", "reduced": "fashion-mnist", "paper": _strangers()}[scale]
     for prior in PRIORS if scale != "smoke" else PRIORS[:1]:
         for method in METHODS if scale != "smoke" else ("fac", "gi"):
             yield CifarConfig(method, prior, 0, **settings, scale=scale)
-    large = settings | {"channels": {"smoke": 1, "reduced": 8, "paper": 64}[scale]}
-    large |= {"network": "resnet18", "kl_weight": 1 / 20, "augment": True}
+    cold = {"network": "resnet18", "channels": WIDE[scale], "kl_weight": 1 / 20, "augment": True}
     for method in ("fac", "fac_gi", "gi"):
-        yield CifarConfig(method, PRIORS[0], 0, **large, scale=scale)
+        yield CifarConfig(method, PRIORS[0], 0, **(settings | cold), scale=scale)
 
 
 def _strangers() -> str:
