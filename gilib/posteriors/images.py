@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from gilib.convolution import Windows
+from gilib.convolution.patches import patches
+from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
-from gilib.posteriors.inducing import GlobalInducing, LocalInducing, _factor_dtype, _is_hard
+from gilib.posteriors.inducing import FEW, GlobalInducing, LocalInducing, _factor_dtype, _is_hard
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import Statistics, convolutional_statistics
 
@@ -108,8 +110,12 @@ class InducingImages(PosteriorModule):
             images.to(dtype), self.pseudo_outputs.to(dtype), precision, self.windows
         )
 
-    def condition(self, images: Tensor, prior_precision: SymmetricOperator) -> WeightPosterior:
+    def condition(
+        self, images: Tensor, prior_precision: SymmetricOperator
+    ) -> WeightPosterior | DualWeightPosterior:
         """Q(W | images): the posterior over the weights given inducing images `[S, R, M, C, H, W]`.
+
+        Both kinds draw and score alike; the dual one serves where windows are few (3 M H' W' ≤ I).
 
         Raises:
             ValueError: if the images are not of the number and size that the layer was built for.
@@ -121,12 +127,34 @@ class InducingImages(PosteriorModule):
                 f"was built, got {list(images.shape)}"
             )
         dtype = self.factor_dtype or images.dtype
+        mend = self.automatic and dtype == torch.float32
+        if self.is_few:
+            dual = self._regress_dual(images, prior_precision, dtype)
+            hard = mend and _is_hard(dual.gram, 1.0)
+            return self._regress_dual(images, prior_precision, torch.float64) if hard else dual
         statistics = self.statistics(images, dtype)
-        smallest = prior_precision.diagonal().min()
-        if self.automatic and dtype == torch.float32 and _is_hard(statistics.gram, smallest):
+        if mend and _is_hard(statistics.gram, prior_precision.diagonal().min()):
             dtype = torch.float64
             statistics = self.statistics(images, dtype)
         return regress(statistics, prior_precision.to(dtype))
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are so few windows, M H' W', that a system of their number is the smaller one."""
+        count, height, width = (self.pseudo_outputs.shape[axis] for axis in (-4, -2, -1))
+        return FEW * count * height * width <= self.image_shape[0] * self.windows.pixels
+
+    def _regress_dual(
+        self, images: Tensor, prior_precision: SymmetricOperator, dtype: torch.dtype
+    ) -> DualWeightPosterior:
+        """From explicit windows, fewer than the I × I entries of the other system."""
+        lead = images.shape[:-3]
+        windows = patches(images.to(dtype).flatten(0, -4), self.windows)  # [C, k, k, S R M, H', W']
+        rows = windows.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(1, 2)  # [S R M, H' W', I]
+        features = rows.unflatten(0, lead).flatten(-3, -2)  # [S, R, M H' W', I]
+        targets = self.pseudo_outputs.to(dtype).flatten(-2).mT.flatten(-3, -2)  # [R, M H' W', O]
+        root = (0.5 * self.log_precision.to(dtype)).exp().repeat_interleave(rows.shape[1], -1)
+        return regress_dual(features, targets, root[..., None], prior_precision.to(dtype))
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

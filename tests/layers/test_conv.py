@@ -8,7 +8,7 @@ from torch.nn.functional import conv2d, pad, unfold
 import gilib
 from gilib.layers import Conv2d
 from gilib.posteriors import BuildContext
-from gilib.regression import regress
+from gilib.regression import prior_log_prob, regress
 from gilib.statistics import shared_statistics
 from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
 
@@ -77,6 +77,34 @@ def test_the_posterior_is_dense_regression_on_patches(kernel, settings, prior):
     weights, log_pq = dense.draw(noise[:, layer.prior.noise_size :].unflatten(-1, (-1, OUTPUTS)))
     assert_equal(found.function.weights.detach(), weights.detach(), 1e-9)
     assert_equal(found.log_pq.detach(), (log_pq + log_pq_prior).detach(), 1e-9)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(
+    "settings", [{"boundary": "exact", "stride": 2}, {"boundary": "circular"}, {"padding": 0}]
+)
+def test_few_windows_give_the_same_posterior_from_a_system_of_their_number(prior, settings):
+    """Means, ratios and gradients of both systems: 216 inputs, at most 36 windows, samples and replicas."""
+    shape = (24, 3, 3)
+    layer = built(prior=PRIORS[prior], shape=shape, replicas=(2,), **settings)
+    assert layer.posterior.is_few
+    x = images(3, 2, POINTS, shape=shape).requires_grad_()
+    precision, _ = layer.prior.draw(normals(3, 2, layer.prior.noise_size))
+    few = layer.posterior.condition(x, precision)
+    assert isinstance(few, gilib.DualWeightPosterior)
+    whole = regress(layer.posterior.statistics(x, D), precision)
+    assert_equal(few.mean.detach(), whole.mean.detach(), 1e-9)
+    weights, log_pq = few.draw(normals(3, 2, layer.fan_in, OUTPUTS))
+    ratio = prior_log_prob(weights, precision, OUTPUTS) - whole.log_prob(weights)
+    assert_equal(log_pq.detach(), ratio.detach(), 1e-8)
+    inputs = [x, layer.posterior.pseudo_outputs, layer.posterior.scaled_log_precision]
+    probe = normals(*weights.shape, seed=8)
+    for ours, theirs in zip(
+        torch.autograd.grad((few.mean * probe).sum(), inputs, retain_graph=True),
+        torch.autograd.grad((whole.mean * probe).sum(), inputs),
+        strict=True,
+    ):
+        assert_equal(ours, theirs, 1e-8)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
