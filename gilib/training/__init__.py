@@ -3,6 +3,7 @@
 from gilib.training.checks import check_data
 from gilib.training.loop import fit
 from gilib.training.optimiser import ReplicaAdam
+from gilib.training.parallel import DataParallel
 from gilib.training.run import DivergenceError, History, Paused
 
-__all__ = ["DivergenceError", "History", "Paused", "ReplicaAdam", "check_data", "fit"]
+__all__ = ["DataParallel", "DivergenceError", "History", "Paused", "ReplicaAdam", "check_data", "fit"]

@@ -13,7 +13,8 @@ class Minibatches:
     """Endless minibatches; a fresh permutation whenever fewer points are left than a batch needs.
 
     Args:
-        x: inputs, points along axis `axis` (counted from the end).
+        x: inputs, points along axis `axis` (counted from the end). Images with channels last in memory keep
+            this layout.
         y: targets `[..., N, O]`, or labels `[..., N]`.
         axis: of the points in x.
         size: points in a batch; None: all, in their order.
@@ -25,6 +26,7 @@ class Minibatches:
         self.x, self.y, self.axis = x, y, axis
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
+        self.channels_last = x.dim() == -axis == 4 and x.stride(1) == 1
         self.y_axis = -2 if y.is_floating_point() else -1  # labels have no axis of outputs
         self.together = isinstance(seeds, int)
         each = [seeds] if isinstance(seeds, int) else seeds
@@ -41,7 +43,9 @@ class Minibatches:
         index = self.order[:, self.position : self.position + self.size]
         self.position += self.size
         if self.together:
-            return self.x.index_select(self.axis, index[0]), self.y.index_select(self.y_axis, index[0])
+            x = self.x.index_select(self.axis, index[0])  # in torch's own layout
+            x = x.to(memory_format=torch.channels_last) if self.channels_last else x
+            return x, self.y.index_select(self.y_axis, index[0])
         return _pick(self.x, index, self.axis), _pick(self.y, index, self.y_axis)
 
     def state(self) -> dict[str, Any]:

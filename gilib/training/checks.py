@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.augment import check_augment
-from gilib.training.settings import Settings
+from gilib.training.settings import Schedule, Settings
+from gilib.training.speed import PRECISIONS
 from gilib.validation import choice, count, instance, instance_of_tensor, same_device, tensor
 
 
@@ -21,6 +20,7 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
     count(settings.num_samples, "num_samples")
     choice(settings.estimator, ("draw", "local_reparameterisation"), "estimator")
     choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
+    choice(settings.arithmetic, PRECISIONS, "arithmetic")
     if settings.batch_size is not None:
         count(settings.batch_size, "batch_size")
     if settings.freeze and len(net.replicas) != 1:
@@ -33,11 +33,11 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
     _check_seeds(settings.seed, net.replicas)
 
 
-def check_schedule(steps: int, checkpoint_every: int, path: Path | None, deadline: float | None) -> None:
+def check_schedule(schedule: Schedule) -> None:
     """Raise unless it is clear when training ends and where it is kept."""
-    count(steps, "steps")
-    count(checkpoint_every, "checkpoint_every")
-    if deadline is not None and path is None:
+    count(schedule.steps, "steps")
+    count(schedule.checkpoint_every, "checkpoint_every")
+    if schedule.deadline is not None and schedule.path is None:
         raise ValueError("a deadline needs a checkpoint to pause at: give checkpoint=PATH")
 
 
@@ -66,6 +66,14 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
     likelihood.check_targets(y, x.shape[-1 - len(net.input_shape)], net.output_shape[-1])
     if y.is_floating_point():
         tensor(y, "y", x)
+
+
+def check_arithmetic(arithmetic: str, x: Tensor) -> None:
+    """Raise unless the network's numbers can be rounded."""
+    if arithmetic != "full" and x.dtype != torch.float32:
+        raise ValueError(
+            f"arithmetic={arithmetic!r} rounds float32, this network is in {x.dtype}: use arithmetic='full'"
+        )
 
 
 def check_estimator(net: Network, estimator: str, device: torch.device) -> None:

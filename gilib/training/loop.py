@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,11 +12,20 @@ from tqdm import tqdm
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.augment import Augmentation
-from gilib.training.checks import check_data, check_estimator, check_schedule, check_settings
+from gilib.training.checks import (
+    check_arithmetic,
+    check_data,
+    check_estimator,
+    check_schedule,
+    check_settings,
+)
+from gilib.training.graph import check_graph
 from gilib.training.optimiser import Rate
+from gilib.training.parallel import DataParallel, OneProcess, digest
 from gilib.training.run import READ_EVERY, History, Paused, Run
-from gilib.training.settings import Settings
+from gilib.training.settings import Schedule, Settings
 from gilib.training.state import fingerprint
+from gilib.validation import instance
 
 
 def fit(
@@ -39,6 +47,9 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     deadline: float | None = None,
+    arithmetic: str = "full",
+    cuda_graph: bool = False,
+    parallel: DataParallel | None = None,
     progress: bool = True,
 ) -> History:
     """Maximise the ELBO with Adam, for one network or for R replicas in one program.
@@ -49,7 +60,8 @@ def fit(
     Args:
         net: trained in place.
         likelihood: trained in place if it has learned parameters.
-        x: training inputs, `[N, D]` or `[R, N, D]`, normalised.
+        x: training inputs, `[N, D]` or `[R, N, D]`, normalised. At one draw a step, images are faster with
+            their channels last in memory, `x.to(memory_format=torch.channels_last)`; minibatches keep that.
         y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`.
         steps: gradient steps in all; a resumed run does the rest of them.
         batch_size: points a step, drawn without replacement in each epoch; None: all.
@@ -69,6 +81,11 @@ def fit(
         checkpoint: a file to resume from if it exists, and to keep up to date; None: neither.
         checkpoint_every: steps between writes.
         deadline: value of `time.monotonic()` after which training is saved and `Paused` raised; None: never.
+        arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
+            or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
+        cuda_graph: whether to record a step and replay it, on CUDA: faster where the GPU waits for the host.
+        parallel: `gilib.training.DataParallel()` in a script started by torchrun: the processes share every
+            minibatch, and end where one process would; they look at the deadline every hundred steps.
         progress: whether to show a bar.
 
     Returns:
@@ -97,25 +114,51 @@ def fit(
         kl_weight=kl_weight,
         on_divergence=on_divergence,
         augment=augment,
+        arithmetic=arithmetic,
     )
+    path = None if checkpoint is None else Path(checkpoint)
+    schedule = Schedule(steps, path, checkpoint_every, deadline)
+    processes = OneProcess() if parallel is None else instance(parallel, DataParallel, "parallel")
     check_settings(net, likelihood, settings)
     check_data(net, likelihood, x, y)
     check_estimator(net, estimator, x.device)
-    path = None if checkpoint is None else Path(checkpoint)
-    check_schedule(steps, checkpoint_every, path, deadline)
-    identity = fingerprint(net, likelihood, x, y, settings.identity()) if path is not None else ""
-    run = Run(net, likelihood, x, y, steps, settings)
+    check_arithmetic(arithmetic, x)
+    check_schedule(schedule)
+    if cuda_graph:
+        check_graph(x.device, estimator, processes.size)
+    named = path is not None or parallel is not None
+    identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
+    run = Run(net, likelihood, x, y, steps, settings, processes, cuda_graph)
     start = run.restore(path, identity) if path is not None and path.exists() else 0
-    with tqdm(total=steps, initial=start, disable=not progress, desc="fit", unit="step") as bar:
+    if parallel is not None:
+        _agree(parallel, run, schedule, identity, start)
+    _train(run, schedule, identity, start, progress)
+    return run.history(start)
+
+
+def _agree(parallel: DataParallel, run: Run, schedule: Schedule, identity: str, start: int) -> None:
+    """Raise unless the processes can share this training, and all are about to do the same."""
+    device, settings = run.trace.device, run.settings
+    parallel.check(device, run.batches.size, settings.estimator)
+    same = (identity, schedule.outline(), settings.on_divergence, settings.kl_weight is None)
+    described = {"settings or data": f"{same}", "checkpoint": f"{start}", "parameters": digest(run.modules)}
+    parallel.check_same(described, device)
+
+
+def _train(run: Run, schedule: Schedule, identity: str, start: int, progress: bool) -> None:
+    """Do the steps from `start` on, with a bar and checkpoints."""
+    steps, path = schedule.steps, schedule.path
+    quiet = not progress or run.processes.rank > 0
+    with tqdm(total=steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
         for done in range(start + 1, steps + 1):
             run.step(done - 1)
-            if done % READ_EVERY == 0 or done == steps:
+            look = done % READ_EVERY == 0 or done == steps
+            if look:
                 bar.set_postfix(elbo=f"{run.latest(done):.3f}", refresh=False)
                 bar.update(done - bar.n)
-            late = deadline is not None and done < steps and time.monotonic() > deadline
-            if path is not None and (late or done % checkpoint_every == 0 or done == steps):
+            late = done < steps and run.is_late(schedule.deadline, look)
+            if path is not None and (late or done % schedule.checkpoint_every == 0 or done == steps):
                 run.latest(done)
                 run.save(path, identity, done)
             if late:
                 raise Paused(f"paused at step {done} of {steps}: {path} holds what was done")
-    return run.history(start)

@@ -43,12 +43,12 @@ def optimiser(
     lr: Rate,
     groups: Mapping[str, Rate],
     device: torch.device,
-) -> torch.optim.Adam | ReplicaAdam:
-    """`ReplicaAdam` where every learned parameter has the one replica axis, else torch's Adam."""
+) -> NetworkAdam | ReplicaAdam:
+    """`ReplicaAdam` where every learned parameter has the one replica axis, else `NetworkAdam`."""
     learned = [p for p in modules.parameters() if p.requires_grad]
     together = len(replicas) == 1 and all(p.shape[:1] == replicas for p in learned)
     rates = learning_rates(modules, lr, groups, replicas[0] if together else None)
-    return ReplicaAdam(rates, replicas[0]) if together else _plain_adam(rates, device)
+    return ReplicaAdam(rates, replicas[0]) if together else NetworkAdam(rates, device)
 
 
 def _checked(rate: Rate, what: str, replicas: int | None) -> Rate:
@@ -63,13 +63,46 @@ def _checked(rate: Rate, what: str, replicas: int | None) -> Rate:
     return tuple(rate)
 
 
-def _plain_adam(rates: Mapping[str, tuple[nn.Parameter, Rate]], device: torch.device) -> torch.optim.Adam:
-    """torch's Adam, one group for each learning rate."""
-    parameters: list[dict[str, Any]] = [
-        {"params": [p for p, own in rates.values() if own == rate], "lr": rate}
-        for rate in sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
-    ]
-    return torch.optim.Adam(parameters, foreach=True if device.type == "cpu" else None)
+def kernels(device: torch.device) -> dict[str, Any]:
+    """One kernel for all parameters, fit for a graph, on CUDA; operations on lists of them elsewhere."""
+    cuda = device.type == "cuda"
+    return {"foreach": not cuda, "fused": cuda, "capturable": cuda}
+
+
+class NetworkAdam(torch.optim.Adam):
+    """torch's Adam, one group for each learning rate.
+
+    Args:
+        rates: parameters by name, each with its learning rate.
+        device: of the parameters.
+    """
+
+    def __init__(self, rates: Mapping[str, tuple[nn.Parameter, Rate]], device: torch.device):
+        """Group the parameters."""
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p, own in rates.values() if own == rate], "lr": rate}
+            for rate in sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
+        ]
+        self.kernels = kernels(device)
+        super().__init__(groups, **self.kernels)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`, also from one of another device."""
+        groups = [{**group, **self.kernels} for group in state["param_groups"]]
+        super().load_state_dict({**state, "param_groups": groups})
+
+    def differentiate(self, loss: Tensor) -> list[Tensor]:
+        """The gradients of a scalar, to be changed in place before `update`."""
+        self.zero_grad()
+        loss.backward()
+        return [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+
+    def advance(self) -> None:
+        """Count a step; torch does so in `update`."""
+
+    def update(self, healthy: Tensor) -> None:
+        """One step down the gradients, come what may: `healthy` is for replicas, which can be left out."""
+        self.step()
 
 
 class ReplicaAdam:
@@ -103,6 +136,7 @@ class ReplicaAdam:
         self.blocks = [_Block(members, replicas) for members in by_dtype.values()]
         device = self.blocks[0].values.device
         self.active = torch.ones(replicas, dtype=torch.bool, device=device)
+        self.corrections = torch.zeros(2, dtype=torch.float64, device=device)
 
     def minimise(self, loss: Tensor, healthy: Tensor) -> None:
         """One step down the gradient of `loss`.
@@ -111,7 +145,18 @@ class ReplicaAdam:
             loss: a scalar, the sum over the replicas.
             healthy: `[R]`; a replica takes part if it is healthy, always was, and its gradient is finite.
         """
+        self.advance()
+        self.differentiate(loss)
+        self.update(healthy)
+
+    def advance(self) -> None:
+        """Count a step: all of it that the host does, so that the rest can be recorded."""
         self.steps += 1
+        for correction, beta in zip(self.corrections, self.betas, strict=True):
+            correction.fill_(1.0 - beta**self.steps)
+
+    def differentiate(self, loss: Tensor) -> list[Tensor]:
+        """The gradients of a scalar, `[R, P]` for each dtype, to be changed in place before `update`."""
         parameters = [parameter for block in self.blocks for parameter in block.parameters]
         gradients = list(torch.autograd.grad(loss, parameters, materialize_grads=True))
         for block in self.blocks:
@@ -120,10 +165,15 @@ class ReplicaAdam:
                 for p in block.parameters
             ]
             block.gradient = torch.cat(own, 1)
+        return [block.gradient for block in self.blocks]
+
+    def update(self, healthy: Tensor) -> None:
+        """One step down the gradients of the replicas that are `healthy`; after `advance`."""
+        for block in self.blocks:
             healthy = healthy & block.gradient.sum(1).isfinite()
         self.active &= healthy
         for block in self.blocks:
-            block.step(self.steps, self.betas, self.eps, self.active)
+            block.step(self.corrections, self.betas, self.eps, self.active)
 
     def state_dict(self) -> dict[str, Any]:
         """Moments, step and which replicas are active."""
@@ -158,9 +208,9 @@ class _Block:
             start += size
         self.rate = rate[:, :1] if bool((rate == rate[:, :1]).all()) else rate
 
-    def step(self, steps: int, betas: tuple[float, float], eps: float, active: Tensor) -> None:
+    def step(self, corrections: Tensor, betas: tuple[float, float], eps: float, active: Tensor) -> None:
         self.first.lerp_(self.gradient, 1.0 - betas[0])
         self.second.mul_(betas[1]).addcmul_(self.gradient, self.gradient, value=1.0 - betas[1])
-        root = (self.second / (1.0 - betas[1] ** steps)).sqrt_().add_(eps)
-        update = (self.first / root).mul_(self.rate / (1.0 - betas[0] ** steps))
+        root = (self.second / corrections[1]).sqrt_().add_(eps)
+        update = (self.first / root).mul_(self.rate / corrections[0])
         self.values.sub_(update.masked_fill_(~active[:, None], 0.0))

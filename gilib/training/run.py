@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,11 @@ from gilib.objectives import elbo
 from gilib.randomness import ReplicaGenerators, Source
 from gilib.training.augment import Augmenter
 from gilib.training.batches import Minibatches
+from gilib.training.graph import Replay
 from gilib.training.optimiser import ReplicaAdam, optimiser
+from gilib.training.parallel import OneProcess
 from gilib.training.settings import Settings
+from gilib.training.speed import evaluated_in, products
 from gilib.training.state import read_checkpoint, write_checkpoint
 
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
@@ -60,10 +64,14 @@ class Run:
         y: Tensor,
         steps: int,
         settings: Settings,
+        processes: OneProcess,
+        cuda_graph: bool = False,
     ):
         """Set everything up for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
         self.net, self.likelihood, self.steps, self.settings = net, likelihood, steps, settings
+        self.processes = processes
+        self.replay = Replay(self._minimise) if cuda_graph else None
         rank = 1 + len(net.input_shape)
         self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
         self.augmenter = (
@@ -85,25 +93,49 @@ class Run:
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
-        settings = self.settings
-        weight = 1.0 if settings.kl_weight is None else float(settings.kl_weight(step))
-        with failures_as_nan() if settings.freeze else nullcontext():
-            if settings.estimator == "draw":
-                draw: Any = self.net.draw(settings.num_samples, generator=self.noise)
-            else:
-                draw = self.net.local_reparameterisation(settings.num_samples, generator=self.noise)
-            bound = elbo(
-                draw, self.likelihood, x, y, num_data=self.batches.num_data, per_point=True, kl_weight=weight
-            )
-        self.trace[step] = bound.detach()
-        if isinstance(self.optimiser, ReplicaAdam):
-            before = self.optimiser.active.clone()
-            self.optimiser.minimise(-bound.sum(), bound.isfinite())
-            self.diverged_at.masked_fill_(before & ~self.optimiser.active, step)
+        schedule, noise = self.settings.kl_weight, None
+        weight = 1.0 if schedule is None else float(schedule(step))
+        if self.settings.estimator == "draw":
+            noise = self.net.base_noise(self.settings.num_samples, self.noise)
+        self.optimiser.advance()
+        if self.replay is not None and noise is not None:
+            bound = self.replay(x, y, noise, torch.full((), weight, dtype=x.dtype, device=x.device))
         else:
-            self.optimiser.zero_grad()
-            (-bound.sum()).backward()
-            self.optimiser.step()
+            bound = self._minimise(x, y, noise, weight)
+        self.trace[step] = bound
+        if isinstance(self.optimiser, ReplicaAdam):
+            self.diverged_at.masked_fill_(~self.optimiser.active & (self.diverged_at < 0), step)
+
+    def _minimise(self, x: Tensor, y: Tensor, noise: Tensor | None, kl_weight: Any) -> Tensor:
+        """Draw, differentiate and update, together with the other processes; return the bound, `[R]`."""
+        with products("ieee"), self.processes.together(x.device):
+            share = self._bound_of_share(x, y, noise, kl_weight)
+            gradients = self.optimiser.differentiate(-share.sum())
+        bound = share.detach()
+        self.processes.total([bound, *gradients])
+        self.optimiser.update(bound.isfinite())
+        return bound
+
+    def _bound_of_share(self, x: Tensor, y: Tensor, noise: Tensor | None, kl_weight: Any) -> Tensor:
+        """What this process's points add to the bound per data point, `[R]`."""
+        settings, axis = self.settings, self.batches.axis
+        own = self.processes.share(x, axis)
+        part = own.shape[axis] / x.shape[axis]
+        with failures_as_nan() if settings.freeze else nullcontext():
+            if noise is not None:
+                drawn: Any = self.net.draw(noise=noise)
+            else:
+                drawn = self.net.local_reparameterisation(settings.num_samples, generator=self.noise)
+            bound = elbo(
+                evaluated_in(drawn, settings.arithmetic, x.device),
+                self.likelihood,
+                own,
+                self.processes.share(y, self.batches.y_axis),
+                num_data=self.batches.num_data,
+                per_point=True,
+                kl_weight=kl_weight,
+            )
+        return bound if part == 1.0 else part * bound
 
     def latest(self, done: int) -> float:
         """The mean of the last bounds, or an error that says when they stopped being numbers."""
@@ -121,12 +153,18 @@ class Run:
             )
         return float(seen[-READ_EVERY:].mean())
 
+    def is_late(self, deadline: float | None, look: bool) -> bool:
+        """Whether the deadline is over for one of the processes; several ask only where they wait anyway."""
+        if deadline is None or (self.processes.size > 1 and not look):
+            return False
+        return self.processes.any(time.monotonic() > deadline, self.trace.device)
+
     def history(self, start: int) -> History:
         """What was recorded by the end."""
         return History(self.trace.cpu(), start, self.diverged_at.cpu() if self.settings.freeze else None)
 
     def save(self, path: Path, fingerprint: str, step: int) -> None:
-        """Write everything that the next step depends on."""
+        """Write everything that the next step depends on; one process does, all wait for it."""
         content = {
             "fingerprint": fingerprint,
             "step": step,
@@ -139,7 +177,9 @@ class Run:
         }
         if self.augmenter is not None:
             content["augmentation"] = self.augmenter.state()
-        write_checkpoint(path, content)
+        if self.processes.rank == 0:
+            write_checkpoint(path, content)
+        self.processes.wait(self.trace.device)
 
     def restore(self, path: Path, fingerprint: str) -> int:
         """Continue from a checkpoint of the same training; return its step."""

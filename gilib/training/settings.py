@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gilib.training.augment import Augmentation, described
@@ -23,6 +24,7 @@ class Settings:
     kl_weight: Callable[[int], float] | None
     on_divergence: str
     augment: Augmentation | None
+    arithmetic: str
 
     @property
     def freeze(self) -> bool:
@@ -39,4 +41,20 @@ class Settings:
         identity = {name: getattr(self, name) for name in names} | {"lr_groups": dict(self.lr_groups)}
         if self.augment is not None:
             identity["augment"] = described(self.augment)
+        if self.arithmetic != "full":
+            identity["arithmetic"] = self.arithmetic
         return identity
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many steps a training has, when it is interrupted, and where it is kept."""
+
+    steps: int
+    path: Path | None
+    checkpoint_every: int
+    deadline: float | None
+
+    def outline(self) -> tuple[int, int, bool, bool]:
+        """What processes must agree upon to stop and to write at the same steps."""
+        return self.steps, self.checkpoint_every, self.path is None, self.deadline is None

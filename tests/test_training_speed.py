@@ -1,0 +1,209 @@
+"""Rounding at the data leaves what is drawn as it was; Adam runs in the kernels of its device."""
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+import gilib
+from gilib.training import speed
+from gilib.training.optimiser import NetworkAdam
+from gilib.training.settings import Settings
+from tests.support import assert_mean, normals, seeded, small_net
+
+X, Y = normals(20, 2, seed=1).float(), normals(20, 2, seed=2).float()
+POINTS = 5  # inducing points: their pass is told from that of the data by their number
+CPU = torch.device("cpu")
+
+
+def fit(net, likelihood=None, x=X, y=Y, *, steps=5, **settings):
+    likelihood = likelihood or gilib.Gaussian(0.1)
+    return gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
+
+
+def model(**settings):
+    return small_net(gilib.GlobalInducing(), points=POINTS, **settings).float()
+
+
+class Watch(torch.nn.Module):
+    """Tanh that notes, forward and backward, which points passed and how products were set."""
+
+    seen: list = []
+
+    def forward(self, x):
+        self.note("forward", x)
+        if x.requires_grad:
+            x.register_hook(lambda gradient: self.note("backward", gradient))
+        return x.tanh()
+
+    def note(self, way, x):
+        if len(x) in (POINTS * 2, len(X) * 2):  # merged with two draws
+            self.seen.append((way, "data" if len(x) > 2 * POINTS else "inducing", *speed._get(), x.dtype))
+
+
+@pytest.fixture
+def seen():
+    """What passes a network with `Watch`, under torch's other default."""
+    Watch.seen = []
+    with speed.products("tf32"):
+        yield Watch.seen
+        assert speed._get() == ("tf32", "tf32")
+
+
+@pytest.mark.parametrize("estimator", ["draw", "local_reparameterisation"])
+@pytest.mark.parametrize("arithmetic", speed.PRECISIONS)
+def test_only_the_pass_of_the_data_is_rounded(arithmetic, estimator, seen):
+    """Both ways: the gradient at the data comes back rounded, that at the inducing points does not."""
+    posterior = gilib.GlobalInducing() if estimator == "draw" else gilib.Factorised()
+    hidden = [gilib.Linear(2, 3, posterior, bias=False), Watch(), gilib.Linear(3, 3, posterior, bias=False)]
+    net = gilib.Network(X[:POINTS], [*hidden, Watch(), gilib.Linear(3, 2, posterior)], input_shape=(2,))
+    fit(net, arithmetic=arithmetic, estimator=estimator, steps=2)
+    products = "tf32" if arithmetic == "tf32" else "ieee"
+    dtype = torch.bfloat16 if arithmetic == "bfloat16" else torch.float32
+    expected = {(way, "data", products, products, dtype) for way in ("forward", "backward")}
+    if estimator == "draw":
+        expected |= {(way, "inducing", "ieee", "ieee", torch.float32) for way in ("forward", "backward")}
+    assert set(seen) == expected
+
+
+class Indifferent(gilib.Gaussian):
+    """A likelihood that looks at the outputs and is not moved by them."""
+
+    def log_prob(self, outputs, targets):
+        return 0.0 * super().log_prob(outputs, targets)
+
+
+@pytest.mark.parametrize("arithmetic", ["tf32", "bfloat16"])
+@pytest.mark.parametrize("prior", [gilib.NealPrior(), gilib.ScalePrior()])
+def test_log_pq_and_its_gradient_are_the_same_to_the_last_bit(prior, arithmetic):
+    """With an indifferent likelihood they are all that training sees."""
+    net, twin = (small_net(gilib.GlobalInducing(), prior).float() for _ in range(2))
+    full = fit(net, Indifferent(0.1))
+    rounded = fit(twin, Indifferent(0.1), arithmetic=arithmetic)
+    assert torch.equal(full.elbo, rounded.elbo) and full.elbo.abs().min() > 0
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), twin.parameters(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return gilib.data.load_images("mnist-500").tensors("cpu")
+
+
+def lenet(digits):
+    x, y = digits.train_x[:20], one_hot(digits.train_y[:20], 10).float()
+    return gilib.models.lenet(channels=4, inducing_points=x, pseudo_outputs=y, generator=seeded())
+
+
+def gradient(net, digits, seed, arithmetic):
+    """Of the bound at ten images, with noise from `seed`, in one vector."""
+    x, y = (values[10 * seed : 10 * seed + 10] for values in (digits.train_x, digits.train_y))
+    drawn = speed.evaluated_in(net.draw(2, generator=seeded(seed)), arithmetic, CPU)
+    bound = gilib.elbo(drawn, gilib.Categorical(), x, y, num_data=500, per_point=True)
+    return torch.cat([g.flatten() for g in torch.autograd.grad(bound, list(net.parameters()))]).double()
+
+
+def test_the_gradient_in_bfloat16_is_close_and_off_in_no_direction(digits):
+    """Its error, of either sign along the gradient, adds less than 1 % to the variance of the noise."""
+    net = lenet(digits)
+    full, rounded = (
+        torch.stack([gradient(net, digits, seed, arithmetic) for seed in range(30)])
+        for arithmetic in ("full", "bfloat16")
+    )
+    errors, mean = rounded - full, full.mean(0)
+    assert_mean(errors @ mean / mean.square().sum(), 0.0)
+    noise = (full - mean).norm(dim=1).square().mean()
+    assert 0 < errors.norm(dim=1).square().mean() < 0.01 * noise
+
+
+def test_training_in_bfloat16_comes_as_far():
+    """Closer, for each seed, than seeds are to each other."""
+    reached = {}
+    for arithmetic in ("full", "bfloat16"):
+        elbos = [fit(model(), steps=100, lr=0.03, seed=seed, arithmetic=arithmetic).elbo for seed in range(3)]
+        reached[arithmetic] = torch.stack([elbo[-50:].mean() for elbo in elbos])
+        assert (reached[arithmetic] > torch.stack(elbos)[:, :10].mean(1) + 1.0).all()
+    assert ((reached["full"] - reached["bfloat16"]).abs() < reached["full"].std()).all()
+
+
+def test_a_checkpoint_in_another_arithmetic_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(model(), checkpoint=path, arithmetic="bfloat16")
+    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+        fit(model(), checkpoint=path)
+    assert fit(model(), checkpoint=path, arithmetic="bfloat16").resumed_at == 5
+
+
+def test_options_that_are_not_used_leave_no_trace_in_checkpoints():
+    """Files of trainings that knew none of them go on."""
+    identity = Settings(None, 2, 0.01, {}, 0, "draw", None, "raise", None, "full").identity()
+    assert set(identity) == {"batch_size", "num_samples", "lr", "lr_groups", "seed", "estimator"}
+
+
+@pytest.mark.parametrize(
+    ("net", "arithmetic", "message"),
+    [
+        (model, "half", "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'"),
+        (lambda: model().double(), "bfloat16", "rounds float32, this network is in torch.float64: use arith"),
+    ],
+)
+def test_what_is_refused(net, arithmetic, message):
+    net = net()
+    dtype = next(net.parameters()).dtype
+    with pytest.raises(ValueError, match=message):
+        fit(net, x=X.to(dtype), y=Y.to(dtype), arithmetic=arithmetic)
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_keep_their_layout_and_train_alike(channels, batch_size):
+    images, labels, strides, traces = normals(9, channels, 8, 8), torch.arange(9) % 3, [], []
+
+    def look(x, generator):
+        strides.append(x.stride())
+        return x
+
+    for layout in (torch.contiguous_format, torch.channels_last):
+        x = images.to(memory_format=layout)
+        net = gilib.models.lenet((channels, 8, 8), 3, channels=2, inducing_points=x[:4], generator=seeded())
+        history = fit(net, gilib.Categorical(), x, labels, batch_size=batch_size, augment=look)
+        traces.append(history.elbo)
+    assert strides[0][1] == 64 and strides[-1][1] == 1
+    torch.testing.assert_close(traces[0], traces[1], rtol=1e-10, atol=1e-10)
+
+
+def test_products_are_set_back_after_an_error():
+    before = speed._get()
+    with pytest.raises(KeyError), speed.products("tf32"):
+        assert speed._get() == ("tf32", "tf32") != before
+        raise KeyError
+    assert speed._get() == before
+
+
+@pytest.mark.parametrize(("device", "fused"), [("cpu", False), ("cuda", True)])
+def test_adam_takes_the_kernels_of_its_device(device, fused):
+    rates = {"a": (torch.nn.Parameter(torch.ones(2)), 0.1)}
+    defaults = NetworkAdam(rates, torch.device(device)).defaults
+    assert (defaults["fused"], defaults["capturable"], defaults["foreach"]) == (fused, fused, not fused)
+
+
+def test_adam_goes_on_from_another_device():
+    """The state of fused kernels, as CUDA leaves it, continues on the CPU with the CPU's kernels."""
+    traces = []
+    for fused in (False, True):
+        parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+        rates = {"a": (parameter, 0.1)}
+        first = NetworkAdam(rates, CPU)
+        for group in first.param_groups:
+            group.update(foreach=not fused, fused=fused)
+        second = NetworkAdam(rates, CPU)
+        for optimiser in (first, second):
+            for _ in range(3):
+                optimiser.differentiate(parameter.square().sum())
+                optimiser.update(torch.tensor(True))
+            if optimiser is first:
+                state = first.state_dict()
+                for group in state["param_groups"]:
+                    group["capturable"] = fused
+                second.load_state_dict(state)
+        assert second.param_groups[0]["foreach"] and not second.param_groups[0]["capturable"]
+        traces.append(parameter.detach().clone())
+    torch.testing.assert_close(traces[0], traces[1], rtol=1e-12, atol=0)
