@@ -1,0 +1,296 @@
+"""One training step of ResNet-8 with global inducing images, by three ways to its convolutions' statistics.
+
+A step draws all 8 layers once, evaluates the network on as many data images as there are inducing images, and
+takes the gradient of the bound and a step of Adam. Network, parameters and noise are the same for all ways;
+exchanged is only where layers take their moments from: gilib, the convolution that takes images for its
+weights (Ober & Aitchison, 2021, App. C), or explicit patches. Bounds and gradients are compared before
+anything is timed. Times are interleaved, medians, in one process: the ratio is what counts. CPU time, of all
+threads, hardly depends on what else the machine does. Memory is the peak beyond what is held between steps.
+
+    python benchmarks/resnet_step.py [--threads 2] [--repeats 9] [--images 20 100] [--prior ScalePrior]
+    python benchmarks/resnet_step.py --device cuda [--images 500] [--tf32]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from statistics import median, quantiles
+from typing import NamedTuple
+from unittest import mock
+
+import torch
+from autocorrelation import by_convolution, by_patches
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch.profiler import ProfilerActivity, profile
+
+import gilib
+import gilib.statistics as gilib_statistics
+from gilib.convolution import Windows, fastest_route, window_moments
+from gilib.experiments.provenance import provenance
+from gilib.posteriors.images import InducingImages
+
+SIZE, CHANNELS, CLASSES = 32, 32, 10
+NUM_DATA = 50000
+WARM_UP = 2
+PRIORS = {"ScalePrior": gilib.ScalePrior(), "SpatialIWPrior": gilib.SpatialIWPrior()}
+PARTS = {
+    "statistics": ("_Moments", "_MomentsBackward"),
+    "factorisation and sampling": ("_SampleFromPrecision", "_SampleFromPrecisionBackward"),
+    "convolutions": ("aten::convolution", "ConvolutionBackward0"),
+}
+Moments = Callable[..., tuple[Tensor, Tensor]]
+Step = Callable[[], None]
+
+
+def plainly(method: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Moments:
+    """A method for one set of images `[M, C, H, W]` as layers ask for it: `[..., M, C, H, W]`, weighted."""
+
+    def moments(x: Tensor, y: Tensor, windows: Windows, precision: Tensor) -> tuple[Tensor, Tensor]:
+        assert windows == Windows.of(3), "the baselines know circular windows of 3 x 3 pixels only"
+        root = precision.sqrt()[:, None, None, None]
+        sets = [method(root * images, root * y) for images in x.reshape(-1, *x.shape[-4:])]
+        gram, cross = (torch.stack(values) for values in zip(*sets, strict=True))
+        return gram.reshape(*x.shape[:-4], *gram.shape[1:]), cross.reshape(*x.shape[:-4], *cross.shape[1:])
+
+    return moments
+
+
+WAYS: dict[str, Moments] = {
+    "convolution": plainly(by_convolution),
+    "patches": plainly(lambda x, y: by_patches(x, y, "circular")),
+    "gilib": window_moments,
+}
+
+
+@contextmanager
+def moments_by(way: str) -> Iterator[None]:
+    """Within it layers take the moments of their inducing images from one of WAYS."""
+    with mock.patch.object(gilib_statistics, "window_moments", WAYS[way]):
+        yield
+
+
+class Problem(NamedTuple):
+    """A network and a minibatch.
+
+    Attributes:
+        net: ResNet-8.
+        x: images, `[B, 3, H, W]`.
+        y: labels, `[B]`.
+    """
+
+    net: gilib.Network
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def of(cls, prior: str, count: int, size: int, dtype: torch.dtype, device: torch.device) -> Problem:
+        """`count` inducing and as many data images of size x size pixels, all standard normal."""
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randn(2 * count, 3, size, size, generator=generator).to(dtype)
+        labels = torch.randint(CLASSES, (2 * count,), generator=generator)
+        net = gilib.models.resnet8(
+            (3, size, size),
+            CLASSES,
+            channels=CHANNELS,
+            posterior=gilib.GlobalInducing(),
+            prior=PRIORS[prior],
+            inducing_points=images[:count],
+            pseudo_outputs=one_hot(labels[:count], CLASSES).to(dtype),
+            generator=generator,
+        )
+        return cls(net.to(device), images[count:].to(device), labels[count:].to(device))
+
+    def generator(self) -> torch.Generator:
+        """A source of noise on the network's device."""
+        return torch.Generator(self.x.device).manual_seed(1)
+
+    def bound(self, noise: Tensor) -> Tensor:
+        """The evidence lower bound per data point (nats)."""
+        draw = self.net.draw(noise=noise)
+        return gilib.elbo(draw, gilib.Categorical(), self.x, self.y, num_data=NUM_DATA, per_point=True)
+
+    def stepper(self) -> Step:
+        """A function that makes one training step: noise, bound, gradient, Adam."""
+        optimiser = torch.optim.Adam(self.net.parameters(), lr=1e-4)
+        generator = self.generator()
+
+        def step() -> None:
+            optimiser.zero_grad()
+            (-self.bound(self.net.base_noise(1, generator))).backward()
+            optimiser.step()
+            wait(self.x.device)
+
+        return step
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def check(prior: str, device: torch.device, count: int = 8, size: int = 16) -> float:
+    """The largest relative difference of bounds and gradients between the ways, in float64: below 1e-11."""
+    problem, found = Problem.of(prior, count, size, torch.float64, device), {}
+    for way in WAYS:
+        with moments_by(way):
+            bound = problem.bound(problem.net.base_noise(1, problem.generator()))
+        found[way] = (bound.detach(), *torch.autograd.grad(bound, list(problem.net.parameters())))
+    worst = 0.0
+    for way, values in found.items():
+        for ours, wanted in zip(values, found["patches"], strict=True):
+            error = float((ours - wanted).norm() / wanted.norm())
+            assert error < 1e-11, f"{way}, {prior}: relative difference {error:.1e}"
+            worst = max(worst, error)
+    return worst
+
+
+def timed(step: Step, repeats: int) -> dict[str, tuple[list[float], float]]:
+    """For every way quartiles of a step's milliseconds, and the median of its CPU time; interleaved."""
+    times: dict[str, tuple[list[float], list[float]]] = {way: ([], []) for way in WAYS}
+    for repeat in range(repeats + WARM_UP):
+        for way, (wall, cpu) in times.items():
+            with moments_by(way):
+                started = time.perf_counter(), time.process_time()
+                step()
+            if repeat >= WARM_UP:
+                wall.append(1e3 * (time.perf_counter() - started[0]))
+                cpu.append(1e3 * (time.process_time() - started[1]))
+    return {
+        way: (quantiles(wall, n=4, method="inclusive"), median(cpu)) for way, (wall, cpu) in times.items()
+    }
+
+
+def parts(step: Step, device: torch.device) -> dict[str, float]:
+    """Milliseconds of one profiled step by part, forward and backward; "rest" is what remains."""
+    cuda = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda]) as trace:
+        started = time.perf_counter()
+        step()
+        total = 1e3 * (time.perf_counter() - started)
+    spent = {
+        event.key: (event.device_time_total if cuda else event.cpu_time_total) / 1e3
+        for event in trace.key_averages()
+    }
+    found = {part: sum(spent.get(name, 0.0) for name in names) for part, names in PARTS.items()}
+    return {**found, "rest": total - sum(found.values())}
+
+
+def peak_memory(step: Step, device: torch.device) -> float:
+    """The most that a step holds beyond what is held before it, in MB."""
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step()
+        return (torch.cuda.max_memory_allocated() - before) / 1e6
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        step()
+    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return max(accumulate(change for _, change in changes)) / 1e6
+
+
+def operations(problem: Problem) -> dict[str, float]:
+    """GFLOP that a step needs by part, forward and backward.
+
+    Statistics: products of coefficients and six Fourier transforms, or products of patches, as gilib's route
+    has it. Factorisation: 2/3 I³ for the inverse Cholesky factor, 4 I³ for the gradient of the precision, and
+    six products with O columns. Convolutions: three products for each inducing and data image; the first
+    layer leaves out the gradient of the data.
+    """
+    layers = [layer for layer in problem.net.modules() if isinstance(layer, gilib.Conv2d | gilib.Linear)]
+    count, found = len(problem.x), dict.fromkeys(PARTS, 0.0)
+    for layer in layers:
+        size, outputs, posterior = layer.fan_in, layer.outputs, layer.posterior
+        found["factorisation and sampling"] += 14 / 3 * size**3 + 12 * size**2 * outputs
+        if isinstance(posterior, InducingImages):
+            found["statistics"] += count * statistics_operations(posterior, size, outputs)
+            product = 2 * size * outputs * posterior.pseudo_outputs.shape[-2:].numel()
+            found["convolutions"] += count * product * (5 if layer is layers[0] else 6)
+    return {part: value / 1e9 for part, value in found.items()}
+
+
+def statistics_operations(posterior: InducingImages, size: int, outputs: int) -> float:
+    """Floating-point operations for each inducing image."""
+    channels, pixels = posterior.image_shape[0], posterior.pseudo_outputs.shape[-2:].numel()
+    if route(posterior) == "patches":
+        return pixels * 2 * (2 * size**2 + 3 * size * outputs)
+    products = 7 * channels**2 + 12 * channels * outputs
+    return pixels * (products + 3 * (channels + outputs) * 2.5 * math.log2(pixels))
+
+
+def route(posterior: InducingImages) -> str:
+    """The route that gilib takes to the statistics of a layer."""
+    targets = posterior.pseudo_outputs
+    images = torch.empty(len(targets), *posterior.image_shape, dtype=targets.dtype, device="meta")
+    return fastest_route(images, targets, posterior.windows)
+
+
+def rate(device: torch.device) -> float:
+    """GFLOP/s of large float32 matrix products: a second of the GPU, or of CPU time, of all threads."""
+    cuda = device.type == "cuda"
+    size, clock = (8192, time.perf_counter) if cuda else (2048, time.process_time)
+    matrix = torch.randn(size, size, device=device)
+    matrix @ matrix
+    wait(device)
+    started = clock()
+    for _ in range(5):
+        matrix @ matrix
+    wait(device)
+    return 5 * 2 * size**3 / (clock() - started) / 1e9
+
+
+def report(prior: str, count: int, device: torch.device, repeats: int) -> None:
+    """Time one network all ways, and print what its step consists of."""
+    problem = Problem.of(prior, count, SIZE, torch.float32, device)
+    step, speed = problem.stepper(), rate(device)
+    times = timed(step, repeats)
+    print(f"{prior}, {count} + {count} images, load {os.getloadavg()[0]:.1f}")
+    for way, (wall, cpu) in times.items():
+        with moments_by(way):
+            memory = peak_memory(step, device)
+        slow, slow_cpu = times["convolution"]
+        quarters = f"{wall[0]:.0f}-{wall[2]:.0f}"
+        print(
+            f"  {way:14}{wall[1]:9.1f}{quarters:>14}{slow[1] / wall[1]:9.2f}"
+            f"{cpu:11.1f}{slow_cpu / cpu:9.2f}{memory:9.0f}"
+        )
+    work, (wall, cpu) = operations(problem), times["gilib"]
+    least, spent = 1e3 * sum(work.values()) / speed, wall[1] if device.type == "cuda" else cpu
+    print("  GFLOP: " + ", ".join(f"{part} {value:.2f}" for part, value in work.items()))
+    print(f"  {least:.0f} ms as large products ({speed:.0f} GFLOP/s); gilib: {spent / least:.1f} times that")
+    by_part = ", ".join(f"{part} {value:.1f}" for part, value in parts(step, device).items())
+    print(f"  ms of a profiled step: {by_part}")
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--images", type=int, nargs="+", help="inducing images, and as many data images")
+    parser.add_argument("--prior", nargs="+", choices=PRIORS, default=list(PRIORS))
+    parser.add_argument("--tf32", action="store_true", help="rounded products on a GPU, in all ways")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
+    device = torch.device(options.device)
+    hardware = provenance(device.type)["hardware"]
+    print(f"torch {torch.__version__}, {hardware}, {options.threads} threads; {CHANNELS} channels, kernel 3")
+    print(f"  {'way':14}{'ms':>9}{'quartiles':>14}{'/ conv':>9}{'CPU ms':>11}{'/ conv':>9}{'MB':>9}")
+    for prior in options.prior:
+        print(f"{prior}: bounds and gradients agree to {check(prior, device):.0e} in float64")
+        for count in options.images or ([500] if device.type == "cuda" else [20, 100]):
+            report(prior, count, device, options.repeats)
+
+
+if __name__ == "__main__":
+    main()
