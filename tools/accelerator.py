@@ -33,7 +33,7 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
     if "depth" in parts:
         yield "depth", []
     if "images" in parts:
-        yield "cifar10", ["method=gi", f"prior={cifar10.PRIORS[0]}"]
+        yield "cifar10", ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
         yield "mnist_500", []
         yield "cifar10", []
 
