@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -54,7 +55,7 @@ class DataParallel(OneProcess):
     may change when they are resumed. A factorisation that fails on one process raises on all.
 
     Args:
-        group: of `torch.distributed`; None: all processes.
+        group: a process group of `torch.distributed`; None: all processes.
 
     Attributes:
         rank: of this process.
@@ -82,7 +83,7 @@ class DataParallel(OneProcess):
     moves data and network there.
     """
 
-    def __init__(self, group: distributed.ProcessGroup | None = None):
+    def __init__(self, group: Any = None):
         """Join the group."""
         if not distributed.is_available():
             raise RuntimeError("this build of torch has no torch.distributed: install one that has it")
