@@ -61,7 +61,7 @@ def fit(
         net: trained in place.
         likelihood: trained in place if it has learned parameters.
         x: training inputs, `[N, D]` or `[R, N, D]`, normalised. At one draw a step, images are faster with
-            their channels last in memory, `x.to(memory_format=torch.channels_last)`; minibatches keep that.
+            their channels last in memory (`torch.channels_last`); minibatches keep that.
         y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`.
         steps: gradient steps in all; a resumed run does the rest of them.
         batch_size: points a step, drawn without replacement in each epoch; None: all.
