@@ -79,8 +79,8 @@ class DataParallel(OneProcess):
         gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=20, batch_size=50, parallel=together)
         torch.distributed.destroy_process_group()
 
-    On GPUs each process first chooses its own, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, and
-    moves data and network there.
+    On GPUs each process first chooses its own, the one whose number is in the environment variable
+    `LOCAL_RANK`, by `torch.cuda.set_device`, and moves data and network there.
     """
 
     def __init__(self, group: Any = None):
