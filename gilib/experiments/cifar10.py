@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 import gilib
 from gilib.data import ImageDataset, ImageNormalisation, load_images, random_flip_and_crop
-from gilib.data.errors import DataError
+from gilib.data.errors import ChecksumError, DataError
 from gilib.experiments import images
 from gilib.experiments.experiment import Job
 from gilib.experiments.images import METHODS, ImageConfig
@@ -86,7 +86,8 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
     inducing points in all layers; here that is the last configuration.
     """
     settings = SIZES[scale] | {"lr": 1e-2, "tempered_steps": SIZES[scale]["steps"] // 10}
-    settings["outside"] = {"smoke": "mnist-500", "reduced": "fashion-mnist", "paper": _strangers()}[scale]
+    strangers = {"smoke": "mnist-500", "reduced": "fashion-mnist"}
+    settings["outside"] = _strangers() if scale == "paper" else strangers[scale]
     for prior in PRIORS if scale != "smoke" else PRIORS[:1]:
         for method in METHODS if scale != "smoke" else ("fac", "gi"):
             yield CifarConfig(method, prior, 0, **settings, scale=scale)
@@ -96,9 +97,15 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
 
 
 def _strangers() -> str:
-    """SVHN, as in the paper, where it is on this machine."""
+    """SVHN, as in the paper, where it is on this machine.
+
+    Raises:
+        ChecksumError: if it is, and damaged.
+    """
     try:
         load_images("svhn", download=False)
+    except ChecksumError:  # it is here and damaged
+        raise
     except DataError:
         return "fashion-mnist"
     return "svhn"

@@ -155,30 +155,43 @@ def train(
     for look in range(len(looks["step"]), config.looks + 1):  # the last takes no steps: it reads the trace
         end = min(config.steps, math.ceil(config.steps * (look + 1) / config.looks))
         began = time.perf_counter()
-        history = gilib.fit(
-            net,
-            gilib.Categorical(),
-            data.train_x,
-            data.train_y,
-            steps=end,
-            batch_size=config.batch_size,
-            num_samples=config.num_samples,
-            lr=config.lr,
-            seed=config.seed,
-            estimator="local_reparameterisation" if config.method == "fac" else "draw",
-            kl_weight=SteppedTempering(config.tempered_steps, last=kl_weight),
-            augment=augment,
-            checkpoint=job.checkpoint,
-            checkpoint_every=config.steps,
-            deadline=job.deadline,
-            progress=job.progress,
-        )
+        history = _fit(net, config, data, job, end, kl_weight, augment)
         elbo, seconds = history.elbo, seconds + time.perf_counter() - began
         steps += end - history.resumed_at
         if look < config.looks:
             looks = _look(net, config, data, looks, end)
             _write(notes, looks)
     return Trained(elbo, looks, seconds / steps if steps else None)
+
+
+def _fit(
+    net: gilib.Network,
+    config: ImageConfig,
+    data: ImageTensors,
+    job: Job,
+    steps: int,
+    kl_weight: float,
+    augment: Augmentation | None,
+) -> gilib.History:
+    """Train, or go on, up to so many steps."""
+    return gilib.fit(
+        net,
+        gilib.Categorical(),
+        data.train_x,
+        data.train_y,
+        steps=steps,
+        batch_size=config.batch_size,
+        num_samples=config.num_samples,
+        lr=config.lr,
+        seed=config.seed,
+        estimator="local_reparameterisation" if config.method == "fac" else "draw",
+        kl_weight=SteppedTempering(config.tempered_steps, last=kl_weight),
+        augment=augment,
+        checkpoint=job.checkpoint,
+        checkpoint_every=config.steps,
+        deadline=job.deadline,
+        progress=job.progress,
+    )
 
 
 def _look(

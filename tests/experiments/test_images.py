@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.nn.functional import one_hot
 
 import gilib
 from gilib.data import ImageDataset, ImageNormalisation, load_images
+from gilib.data.errors import ChecksumError, DataError
 from gilib.experiments import cifar10, images, mnist_500
 from gilib.experiments.experiment import Job
 from gilib.experiments.groups import chosen
@@ -147,6 +149,25 @@ def test_entropies_in_and_out_of_distribution():
     low, high = stats.entropy(known.numpy(), axis=1), stats.entropy(strange.numpy(), axis=1)
     assert found["entropy_ratio"] == pytest.approx(low.mean() / high.mean(), rel=1e-12)
     assert found["auroc"] == pytest.approx(stats.mannwhitneyu(high, low).statistic / 1500, rel=1e-12)
+
+
+@pytest.mark.parametrize(("error", "found"), [(None, "svhn"), (DataError("not here"), "fashion-mnist")])
+def test_strangers_are_house_numbers_where_they_are(error, found, monkeypatch):
+    def load(name, download):
+        assert name == "svhn" and not download
+        if error:
+            raise error
+
+    monkeypatch.setattr(cifar10, "load_images", load)
+    assert {config.outside for config in cifar10.table_1("paper")} == {found}
+    monkeypatch.setattr(cifar10, "_strangers", None)  # nobody asks at other scales
+    assert {config.outside for config in cifar10.table_1("reduced")} == {"fashion-mnist"}
+
+
+def test_damaged_house_numbers_are_not_passed_over(monkeypatch):
+    monkeypatch.setattr(cifar10, "load_images", Mock(side_effect=ChecksumError("damaged")))
+    with pytest.raises(ChecksumError, match="damaged"):
+        list(cifar10.table_1("paper"))
 
 
 def colours(name):
