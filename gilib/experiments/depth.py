@@ -72,11 +72,8 @@ class DepthConfig:
 
 def figure_2(scale: str) -> Iterator[DepthConfig]:
     """All methods, widths and depths; mixtures of two methods begin at two layers."""
-    widths, depths, seeds, steps = {
-        "smoke": ((5,), (1, 3), 2, 30),
-        "reduced": ((5, 50, 250), (1, 2, 4, 6, 8, 10), 3, 2500),
-        "paper": ((5, 50, 250), range(1, 11), 5, 40_000),
-    }[scale]
+    steps = {"smoke": 30, "reduced": 2500, "paper": 40_000}[scale]
+    widths, depths, seeds = ((5,), (1, 3), 2) if scale == "smoke" else ((5, 50, 250), (1, 2, 4, 6, 8, 10), 3)
     for width in widths:
         for depth in depths:
             for method, posterior in METHODS.items():

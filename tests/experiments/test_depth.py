@@ -148,7 +148,7 @@ def test_grids():
         assert all(config.method in ("fac", "li", "gi") for config in configs if config.depth == 1)
         assert {config.method for config in configs} == set(METHODS)
     assert {config.width for config in configs} == {5, 50, 250}
-    assert {config.depth for config in configs} == set(range(1, 11))
+    assert {config.depth for config in configs} == {1, 2, 4, 6, 8, 10}
     assert all(
         (c.steps, c.num_samples, c.test_samples, c.num_inducing, c.lr) == (40_000, 1, 10, 10, 1e-2)
         for c in configs
