@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from torch import Tensor
 
@@ -36,6 +38,25 @@ class Draw:
         yield self.log_pq
 
 
+class CompositeDraw(Draw):
+    """A draw of several layers that still has the inducing points, part of the way through itself.
+
+    Attributes:
+        finish: takes them the rest of the way; None: there were none.
+    """
+
+    def __init__(self, function: Function, log_pq: Tensor, finish: Callable[[], Tensor] | None = None):
+        """Hold all three."""
+        super().__init__(function, log_pq)
+        self.finish = finish
+
+
+def after(drawn: Draw, inducing: Tensor) -> Tensor:
+    """What a draw makes of the inducing points from which it was drawn; no layer sees them twice."""
+    finish = drawn.finish if isinstance(drawn, CompositeDraw) else None
+    return drawn(inducing) if finish is None else finish()
+
+
 @dataclass(frozen=True)
 class LocalReparameterisation:
     """A training estimator, not a draw: every evaluation samples each layer's outputs anew, point by point.
@@ -58,6 +79,11 @@ class LocalReparameterisation:
         return self.function(x)
 
 
+def total(values: Iterable[Tensor]) -> Tensor:
+    """The sum of one or more tensors."""
+    return reduce(operator.add, values)
+
+
 @dataclass(frozen=True)
 class ResidualFunction:
     """x + f(x)."""
@@ -77,10 +103,7 @@ class SumFunction:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate all and add."""
-        first, *others = (function(x) for function in self.functions)
-        for value in others:
-            first = first + value
-        return first
+        return total(function(x) for function in self.functions)
 
 
 @dataclass(frozen=True)

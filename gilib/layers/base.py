@@ -91,7 +91,8 @@ class Layer(nn.Module, ABC):
                 f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
             )
         noise = self.base_noise(num_samples, generator) if noise is None else self._checked(noise)
-        return self.named_draw(inducing, noise)
+        drawn = self.named_draw(inducing, noise)
+        return Draw(drawn.function, drawn.log_pq)
 
     def named_draw(self, inducing: Tensor | None, noise: Tensor, name: str = "") -> Draw:
         """`draw_from_noise`, with the layer's place in the error if a factorisation fails."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import Composition, Draw, LocalReparameterisation, ResidualFunction
+from gilib.draws import (
+    CompositeDraw,
+    Composition,
+    Draw,
+    LocalReparameterisation,
+    ResidualFunction,
+    after,
+)
 from gilib.layers.base import Layer, Shape
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
@@ -18,6 +26,13 @@ from gilib.randomness import Source
 def as_layer(module: Layer | nn.Module) -> Layer:
     """A gilib layer as it is; a plain module wrapped as `Pointwise`."""
     return module if isinstance(module, Layer) else Pointwise(module)
+
+
+def _pass(draws: Sequence[Draw], inducing: Tensor) -> Tensor:
+    """The inducing points of the first draw, after all of them."""
+    for drawn in draws:
+        inducing = after(drawn, inducing)
+    return inducing
 
 
 class Sequential(Layer):
@@ -63,16 +78,17 @@ class Sequential(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw layer by layer; inducing points go no further than the last layer that needs them."""
-        remaining = sum(layer.needs_inducing for layer in self)
-        functions, log_pq = [], noise.new_zeros(noise.shape[:-1])
+        last = max((k for k, layer in enumerate(self) if layer.needs_inducing), default=0)
+        draws: list[Draw] = []
         pieces = noise.split([layer.noise_size for layer in self], dim=-1)
         for k, (layer, piece) in enumerate(zip(self, pieces, strict=True)):
-            drawn = layer.named_draw(inducing, piece, f"layer {k}, ")
-            functions.append(drawn.function)
-            log_pq = log_pq + drawn.log_pq
-            remaining -= layer.needs_inducing
-            inducing = drawn(inducing) if remaining and inducing is not None else None
-        return Draw(Composition(tuple(functions)), log_pq)
+            if 0 < k <= last and inducing is not None:
+                inducing = after(draws[-1], inducing)
+            draws.append(layer.named_draw(inducing if k <= last else None, piece, f"layer {k}, "))
+        functions = tuple(drawn.function for drawn in draws)
+        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
+        finish = None if inducing is None else partial(_pass, draws[last:], inducing)
+        return CompositeDraw(Composition(functions), log_pq, finish)
 
     def local_reparameterisation(
         self, num_samples: int, generator: Source | None = None
@@ -116,7 +132,8 @@ class Residual(Sequential):
         """Draw the branch and add the identity."""
         branch = super().draw_from_noise(inducing, noise)
         assert isinstance(branch.function, Composition)
-        return Draw(ResidualFunction(branch.function), branch.log_pq)
+        finish = None if inducing is None else lambda: inducing + after(branch, inducing)
+        return CompositeDraw(ResidualFunction(branch.function), branch.log_pq, finish)
 
     def local_reparameterisation(
         self, num_samples: int, generator: Source | None = None

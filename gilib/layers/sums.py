@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import Draw, LocalReparameterisation, SumFunction
+from gilib.draws import CompositeDraw, Draw, LocalReparameterisation, SumFunction, after, total
 from gilib.layers.base import Layer, Shape
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
@@ -54,13 +54,14 @@ class Sum(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw every branch from the same inducing points."""
-        functions, log_pq = [], noise.new_zeros(noise.shape[:-1])
         pieces = noise.split([branch.noise_size for branch in self], dim=-1)
-        for k, (branch, piece) in enumerate(zip(self, pieces, strict=True)):
-            drawn = branch.named_draw(inducing, piece, f"branch {k}, ")
-            functions.append(drawn.function)
-            log_pq = log_pq + drawn.log_pq
-        return Draw(SumFunction(tuple(functions)), log_pq)
+        draws = [
+            branch.named_draw(inducing, piece, f"branch {k}, ")
+            for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
+        ]
+        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
+        finish = None if inducing is None else lambda: total(after(drawn, inducing) for drawn in draws)
+        return CompositeDraw(SumFunction(tuple(drawn.function for drawn in draws)), log_pq, finish)
 
     def local_reparameterisation(
         self, num_samples: int, generator: Source | None = None

@@ -1,11 +1,16 @@
 """Sequences and residual blocks compose draws, for the data and for the inducing points alike."""
 
+from dataclasses import replace
+from unittest import mock
+
 import pytest
 import torch
 from torch import nn
 
 import gilib
 from gilib import BuildContext, Linear, Residual, Sequential
+from gilib.layers import Sum
+from gilib.layers.linear import LinearFunction
 from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
 
 
@@ -126,3 +131,52 @@ def test_without_inducing_points_the_first_layer_tells_the_shape():
         gilib.Network(None, [nn.Flatten(), Linear(4, 1, gilib.Factorised())])
     net = gilib.Network(None, [nn.Flatten(), Linear(4, 1, gilib.Factorised())], input_shape=(2, 2))
     assert net.draw(3)(torch.zeros(5, 2, 2)).shape == (3, 5, 1)
+
+
+class Halved(Residual):
+    """A user's block that changes what it drew: nothing may go around it."""
+
+    def draw_from_noise(self, inducing, noise):
+        drawn = super().draw_from_noise(inducing, noise)
+        return replace(drawn, function=lambda x: 0.5 * drawn(x))
+
+
+def nest(kind):
+    """Networks in which inducing points have to come out at the far end of every kind of composite."""
+    first = {
+        "residual": lambda: Residual(branch(gilib.GlobalInducing())),
+        "sum": lambda: Sum([Sequential(branch(gilib.GlobalInducing())), Linear(2, 2, gilib.Factorised())]),
+        "nested": lambda: Residual([nn.Tanh(), Residual(branch(gilib.GlobalInducing())), nn.Tanh()]),
+        "factorised": lambda: Residual(branch(gilib.Factorised())),
+        "own": lambda: Halved(branch(gilib.GlobalInducing())),
+    }[kind]()
+    layers = [first, nn.Tanh(), Sequential([Linear(2, 2), nn.Tanh()]), Linear(2, 1)]
+    return shaken(gilib.Network(normals(5, 2), layers, generator=seeded()))
+
+
+@pytest.mark.parametrize("kind", ["residual", "sum", "nested", "factorised", "own"])
+def test_inducing_points_pass_each_layer_once(kind):
+    net, x = nest(kind), normals(4, 2, seed=1)
+    noise, passes, apply = net.base_noise(3, seeded()), [], LinearFunction.__call__
+
+    def counted(function, points):
+        passes.append(id(function))
+        return apply(function, points)
+
+    def bound_and_slopes():
+        draw = net.draw(noise=noise)
+        value = draw(x).square().sum() + draw.log_pq.sum()
+        return value, torch.autograd.grad(value, list(net.parameters()))
+
+    with mock.patch.object(LinearFunction, "__call__", counted):
+        draw = net.draw(noise=noise)
+    weights = sum(isinstance(module, Linear) for module in net.modules())
+    again = kind == "own"  # only its author knows what a changed function gives: it is evaluated
+    assert len(set(passes)) == weights - 1 == len(passes) - again  # the last layer's outputs nobody needs
+    assert_equal(net.draw(noise=noise)(x).detach(), draw(x).detach(), 0.0)
+    value, slopes = bound_and_slopes()
+    with mock.patch("gilib.layers.compose.after", lambda drawn, points: drawn(points)):
+        plain, plain_slopes = bound_and_slopes()
+    assert_equal(value.detach(), plain.detach(), 1e-12)
+    for slope, plain_slope in zip(slopes, plain_slopes, strict=True):
+        assert_equal(slope, plain_slope, 1e-10)
