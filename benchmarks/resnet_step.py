@@ -62,10 +62,20 @@ def plainly(method: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Moment
     return moments
 
 
+def route(x: Tensor, y: Tensor, windows: Windows) -> str:
+    """The route that gilib takes in float32."""
+    return fastest_route(*(torch.empty_like(part, dtype=torch.float32) for part in (x, y)), windows)
+
+
+def by_gilib(x: Tensor, y: Tensor, windows: Windows, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """The routes that are timed, also where they are checked, in float64."""
+    return window_moments(x, y, windows, precision, route(x, y, windows))
+
+
 WAYS: dict[str, Moments] = {
     "convolution": plainly(by_convolution),
     "patches": plainly(lambda x, y: by_patches(x, y, "circular")),
-    "gilib": window_moments,
+    "gilib": by_gilib,
 }
 
 
@@ -220,17 +230,24 @@ def operations(problem: Problem) -> dict[str, float]:
 def statistics_operations(posterior: InducingImages, size: int, outputs: int) -> float:
     """Floating-point operations for each inducing image."""
     channels, pixels = posterior.image_shape[0], posterior.pseudo_outputs.shape[-2:].numel()
-    if route(posterior) == "patches":
+    way = layer_route(posterior)
+    if way == "patches":
         return pixels * 2 * (2 * size**2 + 3 * size * outputs)
+    if way == "convolution":
+        (height, width), (down, across) = (
+            posterior.windows.kernel,
+            (2 * k - 1 for k in posterior.windows.kernel),
+        )
+        return pixels * 2 * ((height + down) * across * channels**2 + 3 * height * width * channels * outputs)
     products = 7 * channels**2 + 12 * channels * outputs
     return pixels * (products + 3 * (channels + outputs) * 2.5 * math.log2(pixels))
 
 
-def route(posterior: InducingImages) -> str:
+def layer_route(posterior: InducingImages) -> str:
     """The route that gilib takes to the statistics of a layer."""
     targets = posterior.pseudo_outputs
-    images = torch.empty(len(targets), *posterior.image_shape, dtype=targets.dtype, device="meta")
-    return fastest_route(images, targets, posterior.windows)
+    images = targets.new_empty(len(targets), *posterior.image_shape)
+    return route(images, targets, posterior.windows)
 
 
 def rate(device: torch.device) -> float:

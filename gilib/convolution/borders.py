@@ -14,10 +14,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from gilib.convolution.lags import Correlation
+from gilib.convolution.direct import DirectCorrelation
+from gilib.convolution.spectral import SpectralCorrelation
 from gilib.convolution.windows import Windows
 
 Place = tuple[slice, slice]
+Correlation = SpectralCorrelation | DirectCorrelation
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,13 @@ class Strips:
         """Whether strips run down the image: they are laid along rows, where transforms are faster."""
         return not self.horizontal.is_inside
 
-    def correlation(self, images: Tensor) -> Correlation:
-        """What computes the lags of strips like `images`."""
+    def correlation(self, images: Tensor, kind: type[Correlation]) -> Correlation:
+        """What computes the lags of strips like `images`, of the given kind."""
         whole = self.vertical.is_inside and self.horizontal.is_inside
         padding = self.windows.padding if whole else (0, 0)
         kernel = (self.vertical.kernel, self.horizontal.kernel)
         kernel = kernel[::-1] if self.turned else kernel
-        return Correlation.of(images, kernel, padding, self.windows.circular)
+        return kind.of(images, kernel, padding, self.windows.circular)
 
     def cut(self, images: Tensor) -> Tensor:
         """The strips of `images` `[B, C, H, W]`, `[G, B, C n, L_h, L_w]` (`[..., L_w, L_h]` if turned)."""

@@ -1,161 +1,75 @@
-"""Correlations of sets of images at the lags within a kernel, by products of Fourier coefficients.
+"""Moments of all windows of an image from a few lags, for windows at every pixel.
 
-    R_xx[d, c, c'] = Σ_b λ_b Σ_u X_bc(u) X_bc'(u + d)      R_xy[l, c, o] = Σ_b λ_b Σ_u X_bc(u + l) Y_bo(u)
+With circular boundaries the windows at all shifts of an image are alike, so that
 
-With coefficients X̂ = A + iB and Ŷ = P + iQ at each frequency, R is linear in AᵀA + BᵀB and AᵀB - BᵀA, and in
-AᵀP + BᵀQ and AᵀQ - BᵀP. The adjoint is linear in the same coefficients; they are computed again, not kept.
-Both work on a few images and some of the frequencies at a time: fresh memory costs as much as arithmetic.
+    (X'ᵀX')[cδ, c'δ'] = R_xx[δ' - δ, c, c']            (Ober & Aitchison, 2021, Eq. 43).
+
+With zeros around the image the same sum runs over all windows that touch the image, also those that a layer
+with padding p < k-1 does not have. They are left out exactly, by inclusion and exclusion:
+
+    all - above and below - left and right + the corners,
+
+every term of which is again a correlation, of a strip whose rows (or columns) are taken for channels. X'ᵀY
+needs no correction: y is zero where there is no window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import torch
 from torch import Tensor
 
-from gilib.convolution.fourier import Transform, fast_length
-from gilib.convolution.windows import Pair
-
-CHUNK = 2**20  # coefficients of images x that are held at a time: 4 MB in float32 ...
-FEWEST = 24  # ... but those of so many images at least, for the sake of the matrix products
-BLOCK = 2**18  # entries of the products of coefficients held at a time: 1 MB in float32
+from gilib.convolution.borders import Correlation, Strips
+from gilib.convolution.windows import Windows
 
 
-@dataclass(frozen=True)
-class Correlation:
-    """Correlations of images x with themselves at lags -(k-1) ... k-1, with images y at lags -p ... k-1-p.
+def moments(
+    kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
+) -> tuple[Tensor, Tensor]:
+    """X'ᵀX' and X'ᵀY of windows at every pixel.
 
-    Attributes:
-        transform: at whose frequencies products are taken.
-        auto: waves at half of the lags of x with itself, `[2, n, F]`: R_xx[-d] = R_xx[d]ᵀ.
-        cross: waves at all lags of x with y, `[2, m, F]`.
-        share: of each frequency, `[F]`.
+    Args:
+        kind: of the correlations.
+        x: `[B, C, H, W]`.
+        y: `[B, O, H', W']`.
+        root: √λ of every image, `[B]`, or None.
+        windows: at every pixel of the images (`Windows.at_every_pixel`).
+
+    Returns:
+        `[C K, C K]` and `[C K, O]`.
     """
-
-    transform: Transform
-    auto: Tensor
-    cross: Tensor
-    share: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> Correlation:
-        """For images like `x`; on a plane (not circular) lags must not meet around the circle."""
-        transform = Transform(cls.circle(x.shape[-2:], kernel, padding, circular))
-        auto = _grid([torch.arange(1 - k, k, device=x.device) for k in kernel])
-        cross = _grid([p - torch.arange(k, device=x.device) for k, p in zip(kernel, padding, strict=True)])
-        down, across = (lag[: len(lag) // 2 + 1] for lag in auto)
-        half, whole = transform.waves(down, across, x), transform.waves(*cross, x)
-        return cls(transform, half, whole, transform.share(x))
-
-    @staticmethod
-    def circle(size: tuple[int, ...], kernel: Pair, padding: Pair, circular: bool) -> Pair:
-        """The pixels of a circle around which the lags of images of `size` do not meet."""
-        height, width = (
-            n if circular else fast_length(n + max(k - 1, p, 2 * p - k + 1))
-            for n, k, p in zip(size, kernel, padding, strict=True)
-        )
-        return height, width
-
-    def __call__(self, x: Tensor, y: Tensor | None, root: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Correlate the images of each of G sets.
-
-        Args:
-            x: `[G, B, C, H, W]`.
-            y: `[G, B, O, H', W']`, or None.
-            root: √λ, `[B]`, or None.
-
-        Returns:
-            R_xx `[2n - 1, G, C, C]` and R_xy `[m, G, C, O]` (None without y).
-        """
-        shape, to_auto, to_cross = (len(x), x.shape[2], -1), self.auto * self.share, self.cross * self.share
-        auto, skew = x.new_zeros(2, self.auto.shape[1], len(x) * x.shape[2] ** 2)
-        cross = None if y is None else x.new_zeros(self.cross.shape[1], len(x) * x.shape[2] * y.shape[2])
-        for x_hat, y_hat, _, _ in self._coefficients(x, y, root):
-            for block in self._blocks(x_hat, y_hat):
-                a, b = x_hat[:, block].flatten(1, 2)  # [f G, B, C]
-                _accumulate(auto, to_auto[0, :, block], (a.mT @ a).baddbmm_(b.mT, b))
-                _accumulate(skew, to_auto[1, :, block], a.mT @ b)
-                if y_hat is not None and cross is not None:
-                    p, q = y_hat[:, block].flatten(1, 2)
-                    _accumulate(cross, to_cross[0, :, block], (a.mT @ p).baddbmm_(b.mT, q))
-                    _accumulate(cross, to_cross[1, :, block], (a.mT @ q).baddbmm_(b.mT, p, alpha=-1))
-        auto, skew = (part.unflatten(1, shape) for part in (auto, skew))
-        half = auto + skew - skew.mT
-        whole = torch.cat([half, half[:-1].flip(0).mT])
-        return whole, None if cross is None else cross.unflatten(1, shape)
-
-    def add_adjoint(
-        self,
-        x: Tensor,
-        y: Tensor | None,
-        root: Tensor | None,
-        d_auto: Tensor,
-        d_cross: Tensor,
-        d_x: Tensor,
-        d_y: Tensor | None,
-    ) -> None:
-        """Add the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
-        half = d_auto[: len(d_auto) // 2 + 1].clone()
-        half[:-1] += d_auto[len(half) :].flip(0).mT
-        even, odd = half + half.mT, half - half.mT
-        for x_hat, y_hat, part, weights in self._coefficients(x, y, root):
-            for block in self._blocks(x_hat, y_hat):
-                a, b = x_hat[:, block].flatten(1, 2)  # [f G, B, C]
-                g, n = _products(self.auto[:, :, block], even, odd)
-                d_a = (a @ g).baddbmm_(b, n, alpha=-1)
-                d_b = (b @ g).baddbmm_(a, n)
-                if y_hat is not None:
-                    p, q = y_hat[:, block].flatten(1, 2)
-                    g, n = _products(self.cross[:, :, block], d_cross, d_cross)
-                    d_a.baddbmm_(p, g.mT).baddbmm_(q, n.mT)
-                    d_b.baddbmm_(q, g.mT).baddbmm_(p, n.mT, alpha=-1)
-                    torch.bmm(a, g, out=p).baddbmm_(b, n, alpha=-1)
-                    torch.bmm(b, g, out=q).baddbmm_(a, n)
-                a.copy_(d_a)
-                b.copy_(d_b)
-            d_x[:, part] += self.transform.inverse(x_hat, weights, _size(x))
-            if y is not None and y_hat is not None and d_y is not None:
-                d_y[:, part] += self.transform.inverse(y_hat, weights, _size(y))
-
-    def _coefficients(
-        self, x: Tensor, y: Tensor | None, root: Tensor | None
-    ) -> Iterator[tuple[Tensor, Tensor | None, slice, Tensor | None]]:
-        """Coefficients of some images at a time, which images, and their weights."""
-        step = max(FEWEST, CHUNK // (2 * self.auto.shape[-1] * len(x) * x.shape[2]))
-        for start in range(0, x.shape[1], step):
-            part = slice(start, min(start + step, x.shape[1]))
-            weights = None if root is None else root[part]
-            x_hat = self.transform.coefficients(x[:, part], weights)
-            y_hat = None if y is None else self.transform.coefficients(y[:, part], weights)
-            yield x_hat, y_hat, part, weights
-
-    @staticmethod
-    def _blocks(x_hat: Tensor, y_hat: Tensor | None) -> Iterator[slice]:
-        """Blocks of frequencies."""
-        _, count, sets, _, channels = x_hat.shape
-        columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
-        step = max(1, BLOCK // (sets * channels * columns))
-        for start in range(0, count, step):
-            yield slice(start, min(start + step, count))
+    whole, *borders = Strips.all(x.shape[-2:], windows)
+    auto, cross = whole.correlation(x, kind)(x[None], y[None], root)
+    assert cross is not None
+    gram = whole.spread(auto)[0]
+    for strips in borders:
+        images = strips.cut(x)
+        pairs = strips.spread(strips.correlation(images, kind)(images, None, root)[0])
+        for everywhere, here in strips.places():
+            gram[everywhere].add_(pairs[here], alpha=strips.sign)
+    return gram.flatten(0, 2).flatten(1), cross[:, 0].transpose(0, 1).flatten(0, 1)
 
 
-def _accumulate(total: Tensor, waves: Tensor, products: Tensor) -> None:
-    """Add the lags `[n, G C C']` of products of coefficients `[f G, C, C']`."""
-    total.addmm_(waves, products.view(waves.shape[1], -1))
-
-
-def _products(waves: Tensor, real: Tensor, imaginary: Tensor) -> tuple[Tensor, ...]:
-    """Gradients of products of coefficients `[f G, C, C']`, before `share`, from those of lags."""
-    parts = zip(waves, (real, imaginary), strict=True)
-    return tuple((wave.mT @ part.flatten(1)).view(-1, *part.shape[-2:]) for wave, part in parts)
-
-
-def _grid(axes: list[Tensor]) -> tuple[Tensor, Tensor]:
-    vertical, horizontal = torch.meshgrid(*axes, indexing="ij")
-    return vertical.flatten().double(), horizontal.flatten().double()
-
-
-def _size(images: Tensor) -> Pair:
-    return images.shape[-2], images.shape[-1]
+def add_gradients(
+    kind: type[Correlation],
+    x: Tensor,
+    y: Tensor,
+    root: Tensor | None,
+    windows: Windows,
+    d_gram: Tensor,
+    d_cross: Tensor,
+    d_x: Tensor,
+    d_y: Tensor,
+) -> None:
+    """Add the gradients of x and y to `d_x` and `d_y`."""
+    channels = x.shape[1]
+    d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
+    d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
+    whole, *borders = Strips.all(x.shape[-2:], windows)
+    d_auto = whole.gather(d_pairs[None])
+    whole.correlation(x, kind).add_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
+    for strips in borders:
+        images, d_part = strips.cut(x), strips.zeros(d_gram, channels)
+        for everywhere, here in strips.places():
+            d_part[here].add_(d_pairs[everywhere], alpha=strips.sign)
+        d_images, d_auto = images.new_zeros(images.shape), strips.gather(d_part)
+        strips.correlation(images, kind).add_adjoint(images, None, root, d_auto, d_lags, d_images, None)
+        strips.add_back(d_images, d_x)

@@ -9,7 +9,7 @@ from torch import nn
 from gilib.convolution import Windows, autocorrelation, window_moments
 from tests.support import D, assert_equal, normals
 
-ROUTES = ("spectral", "patches")
+ROUTES = ("spectral", "convolution", "patches")
 
 
 def explicit(x, y, windows, precision=None):
@@ -27,15 +27,17 @@ def explicit(x, y, windows, precision=None):
 def cases(draw, route):
     """Windows, and the shape of images that hold them."""
     boundary = draw(st.sampled_from(["circular", "zero"]))
-    kernel = tuple(draw(st.sampled_from([1, 3, 5] if route == "spectral" else [1, 2, 3, 5])) for _ in "hw")
-    if route == "spectral" and boundary == "circular":
+    kernel = tuple(draw(st.sampled_from([1, 2, 3, 5] if route == "patches" else [1, 3, 5])) for _ in "hw")
+    if route != "patches" and boundary == "circular":
         padding = tuple(k // 2 for k in kernel)
     else:
         padding = tuple(draw(st.integers(0, k + 1)) for k in kernel)
-    stride = (1, 1) if route == "spectral" else draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) if route == "patches" else (1, 1)
     size = tuple(max(1, k - 2 * p, p) + draw(st.integers(0, 6)) for k, p in zip(kernel, padding, strict=True))
     windows = Windows(kernel, stride, padding, boundary)
     assume(route == "patches" or windows.at_every_pixel(size))
+    wraps_once = all(n >= k - 1 for n, k in zip(size, kernel, strict=True))
+    assume(route != "convolution" or boundary == "zero" or wraps_once)
     images, channels, outputs = (draw(st.integers(1, 3)) for _ in range(3))
     return windows, (images, channels, *size), outputs
 
@@ -74,10 +76,10 @@ def test_explicit_patches(route, data, weighted):
 @pytest.mark.parametrize("size", [(32, 32), (9, 13), (2, 2)])
 def test_many_images_and_frequencies(size, boundary, monkeypatch):
     """More images, frequencies and patches than are worked on at a time."""
-    from gilib.convolution import lags, patches
+    from gilib.convolution import direct, patches, spectral
 
-    monkeypatch.setattr(lags, "FEWEST", 2)
-    for module, name in ((lags, "CHUNK"), (lags, "BLOCK"), (patches, "CHUNK")):
+    monkeypatch.setattr(spectral, "FEWEST", 2)
+    for module, name in ((spectral, "CHUNK"), (spectral, "BLOCK"), (direct, "CHUNK"), (patches, "CHUNK")):
         monkeypatch.setattr(module, name, 100)
     for route in ROUTES:
         compare((Windows.of(3, boundary=boundary), (5, 2, *size), 3), route, True)

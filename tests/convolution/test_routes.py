@@ -14,21 +14,35 @@ def images(channels, size, count=100, outputs=None):
     return torch.empty(count, channels, size, size), torch.empty(count, outputs or channels, size, size)
 
 
-@pytest.mark.parametrize("boundary", ["circular", "zero"])
 @pytest.mark.parametrize(
-    ("channels", "outputs", "size", "kernel", "route"),
+    ("channels", "outputs", "size", "kernel", "boundary", "route"),
     [
-        (32, 32, 32, 3, "spectral"),
-        (64, 64, 8, 3, "spectral"),
-        (16, 16, 16, 5, "spectral"),
-        (3, 32, 32, 3, "patches"),
-        (1, 64, 28, 3, "patches"),
-        (32, 32, 8, 1, "patches"),
+        (16, 16, 16, 3, "circular", "convolution"),
+        (32, 32, 32, 3, "zero", "convolution"),
+        (32, 32, 8, 3, "zero", "convolution"),
+        (64, 64, 16, 3, "circular", "spectral"),
+        (16, 16, 16, 5, "circular", "spectral"),
+        (3, 32, 32, 3, "zero", "patches"),
+        (1, 64, 28, 3, "circular", "patches"),
+        (32, 32, 8, 1, "zero", "patches"),
     ],
 )
-def test_the_measured_winner_is_chosen(channels, outputs, size, kernel, route, boundary):
+def test_the_measured_winner_is_chosen(channels, outputs, size, kernel, boundary, route):
     x, y = images(channels, size, outputs=outputs)
     assert fastest_route(x, y, Windows.of(kernel, boundary=boundary)) == route
+
+
+def test_where_convolutions_have_no_fast_library_they_are_not_chosen():
+    x, y = images(32, 32)
+    windows = Windows.of(3, boundary="zero")
+    assert fastest_route(x.double(), y.double(), windows) == "spectral"
+    assert fastest_route(x.to("meta"), y.to("meta"), windows) == "spectral"
+
+
+def test_circular_images_smaller_than_all_lags_are_not_convolved():
+    x, y = images(32, 3)
+    assert fastest_route(x, y, Windows.of(5, boundary="circular")) != "convolution"
+    assert fastest_route(x, y, Windows.of(5, boundary="zero")) == "convolution"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +72,7 @@ class Peak(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("route", ["spectral", "patches"])
+@pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 @pytest.mark.parametrize("boundary", ["circular", "zero"])
 def test_memory_beyond_inputs_and_results(route, boundary):
     """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
@@ -96,6 +110,10 @@ REFUSED = {
     "spectral stride": (
         lambda: autocorrelation(X, Y[..., ::2, ::2], 3, stride=2, route="spectral"),
         "route 'spectral' needs stride 1, .*stride=\\(2, 2\\).* use route='patches'",
+    ),
+    "lags around the circle": (
+        lambda: autocorrelation(X[..., :3], Y[..., :3], 5, route="convolution"),
+        r"route 'convolution' needs .* not smaller than the kernel's reach; .* images of \[6, 3\]",
     ),
     "images": (lambda: autocorrelation(X[:3], Y, 3), "x holds 3 images and y 4"),
     "size of y": (

@@ -45,10 +45,10 @@ def test_the_check_sees_a_way_that_is_wrong(benchmark, monkeypatch):
         benchmark.check("ScalePrior", CPU, count=2, size=8)
 
 
-def test_the_check_covers_both_routes_of_gilib(benchmark):
+def test_the_check_covers_the_routes_of_gilib_that_are_timed(benchmark):
     net, _, _ = benchmark.Problem.of("ScalePrior", 8, 16, torch.float64, CPU)
     posteriors = [part for part in net.modules() if isinstance(part, InducingImages)]
-    assert {benchmark.route(posterior) for posterior in posteriors} == {"patches", "spectral"}
+    assert {benchmark.layer_route(posterior) for posterior in posteriors} == {"patches", "convolution"}
 
 
 def test_every_convolution_takes_the_moments_that_are_put_in_place(benchmark, monkeypatch):

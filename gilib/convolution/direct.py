@@ -1,0 +1,110 @@
+"""Correlations of sets of images at the lags within a kernel, as gradients of a convolution's weights.
+
+Where X * W meets an upstream gradient Y, the gradient of its weights is Σ_b Σ_u X_bc(u + l) Y_bo(u), which
+is R_xy; with a kernel of 2k-1 pixels, and X for Y, it is R_xx. The adjoints are convolutions. Every lag costs
+C² products a pixel, those of Fourier coefficients cost less in all. But coefficients have to be transformed
+and put in order first, while convolutions run as fast as large matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d, pad
+from torch.nn.grad import conv2d_weight
+
+from gilib.convolution.windows import Pair
+
+CHUNK = 2**20  # entries of the images x that are worked on at a time: 4 MB in float32
+
+
+@dataclass(frozen=True)
+class DirectCorrelation:
+    """What `gilib.convolution.spectral.SpectralCorrelation` computes, without Fourier transforms.
+
+    Attributes:
+        kernel: k, (height, width).
+        padding: p, (k-1)/2 if circular.
+        circular: whether images wrap around; they have at least k-1 pixels then.
+    """
+
+    kernel: Pair
+    padding: Pair
+    circular: bool
+
+    @classmethod
+    def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> DirectCorrelation:
+        """For any images; circular ones must not be smaller than k-1 pixels."""
+        return cls(kernel, padding, circular)
+
+    def __call__(self, x: Tensor, y: Tensor | None, root: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Correlate the images of each of G sets; see `SpectralCorrelation`."""
+        (rows, columns), channels = self._reach, x.shape[2]
+        auto = x.new_zeros(len(x), channels, channels, rows + 1, 2 * columns + 1)  # lags in rows 1-k ... 0
+        cross = None if y is None else x.new_zeros(len(x), y.shape[2], channels, *self.kernel)
+        for g, part, weights in self._parts(x, root):
+            images = x[g, part]
+            rising = self._padded(images, (rows, 0), (columns, columns))
+            auto[g] += conv2d_weight(rising, auto.shape[1:], _times(images, weights))
+            if y is not None and cross is not None:
+                cross[g] += conv2d_weight(
+                    self._around(images, self.padding), cross.shape[1:], _times(y[g, part], weights)
+                )
+        half = auto.flatten(3)[..., : auto.shape[3] * auto.shape[4] - columns].permute(3, 0, 1, 2)
+        whole = torch.cat([half, half[:-1].flip(0).mT])
+        return whole, None if cross is None else cross.flatten(3).permute(3, 0, 2, 1)
+
+    def add_adjoint(
+        self,
+        x: Tensor,
+        y: Tensor | None,
+        root: Tensor | None,
+        d_auto: Tensor,
+        d_cross: Tensor,
+        d_x: Tensor,
+        d_y: Tensor | None,
+    ) -> None:
+        """Add the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
+        rows, columns = self._reach
+        both = (d_auto + d_auto.flip(0).mT).permute(1, 2, 3, 0).unflatten(3, (2 * rows + 1, 2 * columns + 1))
+        outside = (rows - self.padding[0], columns - self.padding[1])
+        for g, part, weights in self._parts(x, root):
+            images = x[g, part]
+            gradient = conv2d(self._around(images, self._reach), both[g])
+            if y is not None and d_y is not None:
+                kernels = d_cross[:, g].permute(2, 1, 0).unflatten(2, self.kernel)  # [O, C, k, k]
+                back = kernels.transpose(0, 1).flip(2, 3)
+                gradient += conv2d(self._around(y[g, part], outside), back)
+                d_y[g, part] += _times(conv2d(self._around(images, self.padding), kernels), weights)
+            d_x[g, part] += _times(gradient, weights)
+
+    @property
+    def _reach(self) -> Pair:
+        """The largest lags, k-1."""
+        return self.kernel[0] - 1, self.kernel[1] - 1
+
+    def _around(self, images: Tensor, width: Pair) -> Tensor:
+        return self._padded(images, (width[0], width[0]), (width[1], width[1]))
+
+    def _padded(self, images: Tensor, rows: Pair, columns: Pair) -> Tensor:
+        """Images `[B, C, H, W]` with so many more rows above and below, columns left and right."""
+        if not any((*rows, *columns)):
+            return images
+        return pad(images, (*columns, *rows), mode="circular" if self.circular else "constant")
+
+    @staticmethod
+    def _parts(x: Tensor, root: Tensor | None) -> Iterator[tuple[int, slice, Tensor | None]]:
+        """A set, some of its images, and their λ."""
+        step = max(1, CHUNK // x[0, 0].numel())
+        for g in range(len(x)):
+            for start in range(0, x.shape[1], step):
+                part = slice(start, min(start + step, x.shape[1]))
+                yield g, part, None if root is None else root[part].square()
+
+
+def _times(images: Tensor, weights: Tensor | None) -> Tensor:
+    """Images `[B, ...]` times weights `[B]`."""
+    return images if weights is None else images * weights[:, None, None, None]
