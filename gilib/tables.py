@@ -31,6 +31,15 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
     return statistics.mean(found), error
 
 
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with a true minus sign; a dash for none.
+
+    >>> number(-1.0), number(None)
+    ('−1.00', '–')
+    """
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
 def with_error(values: Iterable[float], digits: int) -> str:
     """Mean ± standard error as text, with a true minus sign and unbreakable spaces.
 
@@ -38,7 +47,7 @@ def with_error(values: Iterable[float], digits: int) -> str:
     ['−2.0', '±', '1.0']
     """
     mean, error = mean_and_error(values)
-    return f"{mean:.{digits}f}\u00a0±\u00a0{error:.{digits}f}".replace("-", "−")
+    return f"{number(mean, digits)}\u00a0±\u00a0{number(error, digits)}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
@@ -69,8 +78,7 @@ def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
 
 
 def _repetitions(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many published splits, or draws of the data, records are about."""
+    """How many published splits, or seeds, records are about."""
     key = "split" if "split" in records[0]["config"] else "seed"
     count = len({record["config"][key] for record in records})
-    noun = ("split" if key == "split" else "draw") + ("s" if count > 1 else "")
-    return f"{count} {noun} of the data"
+    return f"{count} {key}{'s' if count > 1 else ''}"

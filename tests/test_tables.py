@@ -20,14 +20,14 @@ def test_no_values_are_an_error_that_says_why():
         tables.mean_and_error([])
 
 
-def test_a_caption_names_file_scale_and_draws():
+def test_a_caption_names_file_scale_and_seeds():
     records = [{"experiment": "toy", "scale": "paper", "config": {"seed": seed}} for seed in (0, 0, 1)]
     text = tables.caption("Bounds.", records, records[:1])
-    assert "results/toy.jsonl`, scale “paper”, 2 draws of the data; `results/toy.jsonl`" in text
-    assert "1 draw of the data." in text
+    assert "results/toy.jsonl`, scale “paper”, 2 seeds; `results/toy.jsonl`" in text
+    assert "1 seed." in text
     assert text._repr_markdown_() == str(text)
 
 
 def test_a_caption_counts_splits_where_there_are_some():
     records = [{"experiment": "uci", "scale": "reduced", "config": {"split": split}} for split in (0, 1, 1)]
-    assert "2 splits of the data" in tables.caption("Bounds.", records)
+    assert "2 splits." in tables.caption("Bounds.", records)
