@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,15 @@ def diverged(record: Record) -> bool:
     return "error" in record or record.get("diverged_at") is not None
 
 
-def select(name: str, *, include_diverged: bool = False, **settings: Any) -> list[Record]:
+def select(
+    name: str, *, cells: Sequence[str] = (), include_diverged: bool = False, **settings: Any
+) -> list[Record]:
     """The recorded runs of an experiment with these settings, at the largest scale among them.
 
     Args:
         name: the experiment.
+        cells: fields of its configuration that tell the cells of a table apart; a larger scale that has fewer
+            of them, because it was only begun, does not displace a smaller one.
         include_diverged: whether to return trainings that broke down as well.
         settings: fields of its configuration and the values that they must have.
 
@@ -117,17 +122,21 @@ def select(name: str, *, include_diverged: bool = False, **settings: Any) -> lis
         if (include_diverged or not diverged(record))
         and all(record["config"].get(key) == value for key, value in settings.items())
     ]
-    return best_scale(matching)
+    return best_scale(matching, cells)
 
 
-def best_scale(records: list[Record]) -> list[Record]:
-    """The records of the largest scale among them.
+def best_scale(records: list[Record], cells: Sequence[str] = ()) -> list[Record]:
+    """The records of the largest scale among them, or of the largest one with the most cells; see `select`.
 
     >>> best_scale([{"scale": "smoke"}, {"scale": "paper"}])
     [{'scale': 'paper'}]
     """
-    largest = max((SCALES.index(record["scale"]) for record in records), default=0)
-    return [record for record in records if record["scale"] == SCALES[largest]]
+    by_scale = {scale: [record for record in records if record["scale"] == scale] for scale in SCALES}
+
+    def count(scale: str) -> int:
+        return len({tuple(record["config"].get(field) for field in cells) for record in by_scale[scale]})
+
+    return by_scale[max(reversed(SCALES), key=count)]
 
 
 def significant(value: float) -> float:

@@ -86,6 +86,20 @@ def test_select_matches_settings_at_the_largest_scale():
     assert select("trial", method="li") == []
 
 
+def test_a_scale_that_was_only_begun_does_not_displace_a_smaller_one():
+    runs = [("reduced", "gi", 0), ("reduced", "fac", 0), ("paper", "gi", 0), ("paper", "gi", 1)]
+    runs += [("reduced", "gi", 2)]
+    for scale, method, seed in runs:
+        config = {"method": method, "seed": seed}
+        append("trial", [{**record(f"{scale}{method}{seed}", scale), "config": config}])
+    assert {r["scale"] for r in select("trial")} == {"paper"}
+    assert [r["id"] for r in select("trial", cells=["method"])] == ["reducedgi0", "reducedfac0", "reducedgi2"]
+    assert {r["scale"] for r in select("trial", cells=["method"], method="gi")} == {"paper"}
+    append("trial", [{**record("last", "paper"), "config": {"method": "fac", "seed": 0}}])
+    assert {r["scale"] for r in select("trial", cells=["method"])} == {"paper"}
+    assert select("trial", cells=["method"], method="li") == []
+
+
 def test_select_leaves_diverged_records_out_unless_asked():
     broken = [record("b", "paper", diverged_at=3), record("c", "paper", diverged_at=None, error="singular")]
     append("trial", [record("a"), record("d", diverged_at=None), *broken])
