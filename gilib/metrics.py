@@ -168,6 +168,8 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     for name, scores in (("positive", positive), ("negative", negative)):
         if scores.dim() != 1 or not len(scores):
             raise ValueError(f"{name} scores must be [N], at least one, got shape {list(scores.shape)}")
+        if scores.isnan().any():
+            raise ValueError(f"{name} scores hold NaN, which has no rank")
     ordered = negative.sort().values
     below = torch.searchsorted(ordered, positive.contiguous())
     not_above = torch.searchsorted(ordered, positive.contiguous(), right=True)

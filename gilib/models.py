@@ -182,8 +182,8 @@ def resnet18(
     make = _Layers(posterior, 2 + 5 * len(widths) - 1, prior, boundary, batch_norm)
     layers: list[Layer | nn.Module] = [*make.normalised_conv(image_shape[0], widths[0]), nn.ReLU()]
     channels = widths[0]
-    for width in widths:
-        for stride in (1 if width is widths[0] else 2, 1):
+    for stage, width in enumerate(widths):
+        for stride in (2 if stage else 1, 1):
             layers += [make.block(channels, width, stride), nn.ReLU()]
             channels = width
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(channels, classes)]

@@ -8,7 +8,7 @@ import tempfile
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor, nn
@@ -29,19 +29,30 @@ class CheckpointError(RuntimeError):
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write tensors and plain values in one step: a reader sees the old file or the new, never half."""
+    """Write tensors and plain values in one step: a reader sees the old file or the new, never half.
+
+    Raises:
+        OSError: if they cannot be written, for example because the disk is full.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            torch.save(content, stream)
+            _save(content, stream, target)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
+    try:
+        torch.save(content, stream)
+    except RuntimeError as error:  # how torch reports a disk that is full
+        raise OSError(f"cannot write {target} ({error}): is the disk full?") from error
 
 
 def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:

@@ -119,6 +119,14 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
     assert path.read_bytes() == content
 
 
+def test_a_checkpoint_with_another_tempering_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4, kl_weight=gilib.SteppedTempering(8))
+    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+        fit(*pair(), path, kl_weight=gilib.SteppedTempering(4))
+    assert fit(*pair(), path, kl_weight=gilib.SteppedTempering(8)).resumed_at == 4
+
+
 def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
     """A noise that is not learned is a setting: resuming must not bring the old one back without a word."""
     path, net = tmp_path / "checkpoint.pt", small_net(gilib.GlobalInducing())

@@ -167,6 +167,8 @@ def test_what_classifiers_are_measured_with_must_fit():
         metrics.auroc(torch.ones(0), torch.ones(2))
     with pytest.raises(ValueError, match=r"negative scores must be \[N\]"):
         metrics.auroc(torch.ones(2), torch.ones(2, 2))
+    with pytest.raises(ValueError, match="negative scores hold NaN"):
+        metrics.auroc(torch.ones(2), torch.tensor([1.0, torch.nan]))
 
 
 def prior_variances(x, widths, relu):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib import persistence
 from gilib.data import Normalisation
 from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
 
@@ -244,6 +245,16 @@ def test_an_interrupted_save_leaves_the_old_file_and_no_other(tmp_path, monkeypa
     with pytest.raises(OSError, match="No space left"):
         saved(path)
     assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_torch_says_of_a_full_disk_is_put_into_words(tmp_path, monkeypatch):
+    def full_disk(content, stream):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 187264 vs 187156")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(OSError, match=r"cannot write .*model.pt \(.*unexpected pos.*\): is the disk full\?"):
+        persistence.write(tmp_path / "model.pt", {"format": "any"})
+    assert not list(tmp_path.iterdir())
 
 
 def test_save_makes_the_folder_and_replaces_the_file(tmp_path):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gilib.convolution.windows import Windows
+from gilib.linalg import readable
 from gilib.validation import instance_of_tensor
 
 
@@ -26,6 +27,8 @@ def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | Non
                 f"precision must have shape [..., {x.shape[-4]}], one weight for every image, "
                 f"got {list(precision.shape)}"
             )
+        if readable(precision) and bool((precision < 0).any()):
+            raise ValueError("precision must not be negative: it weights the images")
         shapes.append(precision.shape[:-1])
     try:
         torch.broadcast_shapes(*shapes)

@@ -97,17 +97,20 @@ class _Moments(torch.autograd.Function):
     def backward(ctx: Any, d_gram: Tensor, d_cross: Tensor) -> tuple[Tensor | None, ...]:
         x, y, precision = ctx.saved_tensors
         lead = _lead(x, y, precision)
-        d_x, d_y = (part.new_zeros(*lead, *part.shape[-4:]) for part in (x, y))
-        d_precision = None if precision is None else precision.new_empty(*lead, x.shape[-4])
+        d_x, d_y = (part.new_zeros(part.shape) for part in (x, y))
+        d_precision = None if precision is None else precision.new_zeros(precision.shape)
+        sums = [_Sum(total, lead) for total in (d_x, d_y)]
         for index, sets in _each(lead, x, y, precision):
             images, targets, root = sets
-            ctx.route.add_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], d_x[index], d_y[index])
+            own = [each.part(index) for each in sums]
+            ctx.route.add_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], *own)
+            for each, part in zip(sums, own, strict=True):
+                each.add(index, part)
             if d_precision is not None and root is not None:  # the moments are homogeneous in √λ X and √λ Y
-                total = _dot(images, d_x[index]) + _dot(targets, d_y[index])
-                d_precision[index] = 0.5 * total / root.square()
-        if d_precision is not None:
-            d_precision = d_precision.sum_to_size(precision.shape)
-        return d_x.sum_to_size(x.shape), d_y.sum_to_size(y.shape), d_precision, None, None
+                weight = root.square().clamp_min(torch.finfo(root.dtype).tiny)  # underflow: 0 / tiny
+                total = _dot(images, own[0]) + _dot(targets, own[1])
+                d_precision.expand(*lead, -1)[index].add_(0.5 * total / weight)
+        return d_x, d_y, d_precision, None, None
 
     @staticmethod
     def vmap(
@@ -147,6 +150,23 @@ def _each(
     root = None if precision is None else precision.sqrt().expand(*lead, precision.shape[-1])
     for index in product(*map(range, lead)):
         yield index, (x[index], y[index], None if root is None else root[index])
+
+
+class _Sum:
+    """The gradient of images, some of which belong to several sets: one set's part at a time is added."""
+
+    def __init__(self, total: Tensor, lead: torch.Size):
+        self.slots = total.expand(*lead, *total.shape[-4:])
+        self.spare = total.new_empty(total.shape[-4:]) if total.shape[:-4] != lead else None
+
+    def part(self, index: tuple[int, ...]) -> Tensor:
+        """Zeros for the part of a set: in place if the images are its alone."""
+        return self.slots[index] if self.spare is None else self.spare.zero_()
+
+    def add(self, index: tuple[int, ...], part: Tensor) -> None:
+        """Add a part that is not in place."""
+        if self.spare is not None:
+            self.slots[index].add_(part)
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:

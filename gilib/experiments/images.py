@@ -20,6 +20,7 @@ from gilib.data import ImageTensors
 from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record, significant
 from gilib.objectives import SteppedTempering
+from gilib.persistence import CheckpointError
 from gilib.training.augment import Augmentation
 
 METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")
@@ -213,7 +214,10 @@ def _look(
 def _read(notes: Path) -> dict[str, list[float]]:
     if not notes.exists():
         return {"step": [], "test_log_likelihood": [], "accuracy": []}
-    content: dict[str, list[float]] = json.loads(notes.read_text())
+    try:
+        content: dict[str, list[float]] = json.loads(notes.read_text())
+    except ValueError as error:
+        raise CheckpointError(f"{notes} is damaged: {error}") from error
     return content
 
 

@@ -49,12 +49,24 @@ def load_records(name: str) -> list[Record]:
         name: the experiment, `results/<name>.jsonl`.
 
     Raises:
-        RecordError: if there is no such file, or a line of it is not a record; with its number.
+        RecordError: if there is no such file, or a line of it is not a record of it; with its number.
     """
     path = results_file(name)
     if not path.exists():
         raise RecordError(f"no results at {path}: run `python -m gilib.experiments run {name}`")
-    return read_records(path)
+    records = read_records(path)
+    refuse_foreign(path, records, name)
+    return records
+
+
+def refuse_foreign(path: Path, records: Sequence[Record], name: str) -> None:
+    """Raise if a record in the file of an experiment is of another one."""
+    for number, record in enumerate(records, 1):
+        if record["experiment"] != name:
+            raise RecordError(
+                f"{path}, line {number}: a record of {record['experiment']!r}, not of {name!r}; move it to "
+                f"{results_file(record['experiment']).name}"
+            )
 
 
 def recorded(name: str) -> list[Record]:
@@ -81,10 +93,12 @@ def parse_records(path: Path, content: bytes) -> list[Record]:
     records = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
     first: dict[str, int] = {}
     for number, record in enumerate(records, 1):
-        if first.setdefault(record["id"], number) != number:
+        settings = json.dumps([record[key] for key in ("experiment", "scale", "config")], sort_keys=True)
+        before = min(first.setdefault(record["id"], number), first.setdefault(settings, number))
+        if before != number:
             raise RecordError(
-                f"{path}, line {number}: {record['id']} is recorded in line {first[record['id']]} already; "
-                "remove one of them"
+                f"{path}, line {number}: {record['id']}, or its configuration, is recorded in line {before} "
+                "already; remove one of them"
             )
     return records
 
@@ -148,14 +162,18 @@ def significant(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number that records may hold")
+
+
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:  # neither UTF-8 nor JSON
         raise RecordError(
             f"{path}, line {number}: not a record ({error}); a write was cut short? Remove the line"
         ) from None
-    if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
+    if not isinstance(record, dict) or type(record.get("schema")) is not int or record["schema"] < 1:
         raise RecordError(f"{path}, line {number}: not a record of gilib")
     if record["schema"] > SCHEMA:
         raise RecordError(

@@ -104,6 +104,8 @@ def run_experiment(
     if time_limit is not None:
         positive(time_limit, "time_limit")
     deadline = None if time_limit is None else time.time() + 60.0 * time_limit
+    if place.where == "local":
+        device_of(place)
     todo, total = pending(name, scale, only)
     if not todo:
         return Ran(0, 0, 0)
@@ -112,7 +114,7 @@ def run_experiment(
     if experiment.check is not None:
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
-        work = Work(name, experiment.run, _device(place), deadline)
+        work = Work(name, experiment.run, device_of(place), deadline)
         with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
             return _record(name, outcomes, len(todo), total)
 
@@ -133,7 +135,7 @@ def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ra
     return Ran(added, broken, left)
 
 
-def _device(place: Place) -> str:
+def device_of(place: Place) -> str:
     """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
     available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
     if place.device == "cuda" and not available:

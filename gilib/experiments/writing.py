@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gilib.experiments.records import SCHEMA, Record, RecordError, parse_records, results_file
+from gilib.experiments.records import SCHEMA, Record, RecordError, parse_records, refuse_foreign, results_file
 
 PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 
@@ -36,11 +36,14 @@ def append(name: str, records: Sequence[Record]) -> list[Record]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             content = path.read_bytes()
-            known = {record["id"] for record in parse_records(path, content)}
+            kept = parse_records(path, content)
+            known = {record["id"] for record in kept}
             new = [record for record in records if record["id"] not in known]
             if new:
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
-                _replace(path, content + gap + b"".join(_line(record) for record in new))
+                content += gap + b"".join(_line(record) for record in new)
+                refuse_foreign(path, parse_records(path, content), name)
+                _replace(path, content)
             return new
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error}") from error
@@ -53,17 +56,18 @@ def check_writable(name: str, folder: Path) -> None:
         RecordError: with the reason, and what to set.
     """
     path = results_file(name).resolve()
-    _probe(path.parent, "GILIB_RESULTS")
+    held = path.stat().st_size if path.exists() else 0  # a file is replaced: for a moment there are two of it
+    _probe(path.parent, "GILIB_RESULTS", held)
     _probe(folder, "XDG_CACHE_HOME")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         raise RecordError(f"cannot write {path}: set GILIB_RESULTS to another folder")
 
 
-def _probe(folder: Path, variable: str) -> None:
+def _probe(folder: Path, variable: str, held: int = 0) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as stream:
-            _write(stream.fileno(), bytes(PROBE_BYTES))
+            _write(stream.fileno(), bytes(held + PROBE_BYTES))
     except OSError as error:
         raise RecordError(
             f"cannot write to {folder} ({error}): make room, or set {variable} to another folder"

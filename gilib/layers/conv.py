@@ -36,8 +36,7 @@ class Conv2d(WeightLayer):
         stride: s.
         padding: p; None: (k - 1) / 2, which keeps the size of an image at stride 1.
         boundary: of the images from which `GlobalInducing` computes its posterior: "circular" (Ober &
-            Aitchison, 2021, App. C), or "exact", zeros as the layer itself pads. Both are valid posteriors;
-            circular ones are cheaper.
+            Aitchison, 2021, App. C), or "exact", zeros as the layer itself pads. Both are valid posteriors.
 
     Attributes:
         posterior: the built module; `prior` likewise.

@@ -55,7 +55,8 @@ def fit(
     """Maximise the ELBO with Adam, for one network or for R replicas in one program.
 
     A network with replicas trains all of them at once. Given R seeds, replica r sees the noise, minibatches
-    and augmentation that a network of its own would see with `seed=seeds[r]`, and ends where that one would.
+    and augmentation that a network of its own would see with `seed=seeds[r]`, and ends where that one would;
+    under `PerReplica` priors of several kinds the noise is that of a network with all of these kinds.
 
     Args:
         net: trained in place.
@@ -72,7 +73,7 @@ def fit(
             the prefix "likelihood.".
         seed: of draws and minibatches, or R of them.
         estimator: "draw", or "local_reparameterisation" (all weights `Factorised`).
-        kl_weight: tempering as a function of the step; None: 1.
+        kl_weight: tempering as a function of the step, for example `gilib.SteppedTempering`; None: 1.
         augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
             `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R
             seeds, one stream for each replica).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class Settings:
         identity = {name: getattr(self, name) for name in names} | {"lr_groups": dict(self.lr_groups)}
         if self.augment is not None:
             identity["augment"] = described(self.augment)
+        if is_dataclass(self.kl_weight):  # other functions do not tell what they compute
+            identity["kl_weight"] = repr(self.kl_weight)
         if self.arithmetic != "full":
             identity["arithmetic"] = self.arithmetic
         return identity

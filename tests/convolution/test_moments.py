@@ -127,6 +127,16 @@ def test_vmap(route):
             assert_equal(found[b], wanted)
 
 
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_weight_that_underflowed_has_a_finite_gradient(route):
+    parts = [part.requires_grad_() for part in tensors(Windows.of(3), (3, 2, 4, 4), 2)]
+    with torch.no_grad():
+        parts[2][1] = 0.0
+    values = window_moments(*parts[:2], Windows.of(3), parts[2], route)
+    gradients = torch.autograd.grad(sum(value.sum() for value in values), parts)
+    assert all(gradient.isfinite().all() for gradient in gradients) and not gradients[0][1].any()
+
+
 def test_one_pixel_is_a_matrix_product():
     x, y = normals(6, 3, 1, 1), normals(6, 2, 1, 1, seed=1)
     for boundary in ("circular", "zero"):

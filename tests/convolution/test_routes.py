@@ -86,6 +86,19 @@ def test_memory_beyond_inputs_and_results(route, boundary):
     assert memory.peak - results - inputs < 3 * inputs  # views of the inputs count too
 
 
+@pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
+def test_memory_does_not_grow_with_the_sets_that_share_images(route):
+    """One set of images, five sets of weights: gradients are summed as they come."""
+    x, y = (torch.randn(200, 8, 32, 32, requires_grad=True) for _ in range(2))
+    precision = torch.rand(5, 200).requires_grad_()
+    with Peak() as memory:
+        values = autocorrelation(x, y, 3, precision, route=route)
+        gradients = torch.autograd.grad(values, (x, y, precision), [torch.ones_like(v) for v in values])
+    results = sum(part.nbytes for part in (*values, *gradients))
+    inputs = x.nbytes + y.nbytes
+    assert memory.peak - results - inputs < 3 * inputs
+
+
 def test_fast_lengths():
     assert [fast_length(n) for n in (1, 2, 3, 10, 11, 34, 44, 57)] == [1, 2, 4, 10, 12, 36, 48, 60]
 
@@ -123,6 +136,10 @@ REFUSED = {
     "empty": (lambda: autocorrelation(X[:0], Y[:0], 3), r"x is empty: its shape is \[0, 2, 6, 5\]"),
     "axes": (lambda: autocorrelation(X[0], Y, 3), r"x must have shape \[..., B, C, H, W\], got \[2, 6, 5\]"),
     "dtype": (lambda: autocorrelation(X, Y.float(), 3), "one dtype on one device, got torch.float64"),
+    "negative precision": (
+        lambda: autocorrelation(X, Y, 3, torch.tensor([1.0, 2.0, -1.0, 1.0]).double()),
+        "precision must not be negative",
+    ),
     "precision": (
         lambda: autocorrelation(X, Y, 3, torch.ones(3).double()),
         r"precision must have shape \[..., 4\]",

@@ -41,8 +41,8 @@ def append_and_die(moment: str, group: int) -> None:
 
 def append_group(group: int) -> None:
     """Append ten records of several pages each."""
-    head = {"experiment": "big", "scale": "smoke", "config": {"group": group}}
-    append("big", [{"id": f"{group}-{k}", **head, "text": "x" * 9000} for k in range(10)])
+    head = {"experiment": "big", "scale": "smoke", "text": "x" * 9000}
+    append("big", [{"id": f"{group}-{k}", **head, "config": {"group": group, "k": k}} for k in range(10)])
 
 
 def fork(work) -> int:

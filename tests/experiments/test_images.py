@@ -19,6 +19,7 @@ from gilib.experiments.experiment import Job
 from gilib.experiments.groups import chosen
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import run_experiment
+from gilib.persistence import CheckpointError
 from gilib.training import Paused
 from tests.support import D, assert_equal, seeded
 
@@ -190,6 +191,14 @@ def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
     assert kinds.count(gilib.Conv2d) == 20
     assert kinds.count(gilib.InducingBatchNorm) == (20 if method == "gi" else 0)
     assert [layer.outputs for layer in net.modules() if isinstance(layer, gilib.Conv2d)][-1] == 8
+
+
+def test_damaged_notes_of_a_training_start_it_afresh(tmp_path):
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "checkpoint.looks").write_text("")
+    with pytest.raises(CheckpointError, match="checkpoint.looks is damaged"):
+        mnist_500.run(small(steps=2, looks=1), Job(torch.device("cpu"), folder / "checkpoint"))
 
 
 def test_cold_posteriors_and_augmentation_reach_the_training(tmp_path):

@@ -12,7 +12,7 @@ from gilib.experiments.writing import append
 
 
 def record(name="a", scale="smoke", experiment="trial", **more):
-    return {"id": name, "experiment": experiment, "scale": scale, "config": {}, **more}
+    return {"id": name, "experiment": experiment, "scale": scale, "config": {"name": name}, **more}
 
 
 GOOD = json.dumps({"schema": 1, **record()})
@@ -29,13 +29,33 @@ GOOD = json.dumps({"schema": 1, **record()})
         (b'{"schema": 1, "id": "x"}', r"line 2: .*\(experiment, scale, config missing or wrong\)"),
         (GOOD.replace("smoke", "huge").replace('"a"', '"b"').encode(), r"line 2: .*scale missing or wrong"),
         (b'{"schema": 99, "id": "x"}', r"line 2: schema 99 is newer than 1; update gilib"),
-        (GOOD.encode(), r"line 2: a is recorded in line 1 already"),
+        (b'{"schema": true, "id": "x"}', r"line 2: not a record of gilib"),
+        (b'{"schema": 0, "id": "x"}', r"line 2: not a record of gilib"),
+        (
+            GOOD.replace('"a"', '"b"').replace("{", '{"seconds": NaN, ', 1).encode(),
+            r"line 2: .*NaN is not a number",
+        ),
+        (GOOD.encode(), r"line 2: a, or its configuration, is recorded in line 1 already"),
+        (
+            GOOD.replace('"id": "a"', '"id": "b"').encode(),
+            r"line 2: b, or its configuration, is recorded in line 1",
+        ),
+        (
+            GOOD.replace('"trial"', '"toy"').replace('"a"', '"b"').encode(),
+            r"line 2: a record of 'toy', not of 'trial'",
+        ),
     ],
 )
 def test_a_foreign_truncated_newer_or_repeated_line_is_named(results, line, message):
     (results / "trial.jsonl").write_bytes(GOOD.encode() + b"\n" + line + b"\n")
     with pytest.raises(RecordError, match=message):
         load_records("trial")
+
+
+def test_a_record_of_another_experiment_is_not_appended(results):
+    with pytest.raises(RecordError, match="line 1: a record of 'toy', not of 'trial'; move it to toy.jsonl"):
+        append("trial", [record(experiment="toy")])
+    assert not list(results.iterdir())
 
 
 def test_missing_results_say_how_to_make_them():

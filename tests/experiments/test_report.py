@@ -213,7 +213,8 @@ def test_uci_claims_find_their_records(papers):
         print_table(papers, files[table], {"metric": name, "method": "fac_to_gi", "prior": "NealPrior"})
     config = {"method": "fac_gi", "prior": "NealPrior", "lr": 0.1}
     metrics = {"test_log_likelihood": 0.5, "rmse": 0.6, "elbo": 0.7, "elbo_stderr": 9.0}
-    record(papers, *({"metrics": metrics, "config": config | {"split": k}} for k in range(20)))
+    head = {"experiment": "uci", "metrics": metrics}
+    record(papers, *({**head, "config": config | {"split": k}} for k in range(20)))
     (papers / "trial.jsonl").rename(papers / "uci.jsonl")
     found = report.comparisons()
     assert [each.measured.mean for each in found] == pytest.approx([0.5, 0.6, 0.7])
@@ -230,14 +231,15 @@ def test_cifar_claims_find_their_records(papers):
     config = {"network": "resnet8", "method": "fac_gi", "prior": "SpatialIWPrior (reference)"}
     config["outside"] = "fashion-mnist"
     metrics = {"accuracy": 0.5, "expected_calibration_error": 0.25, "entropy_ratio": 0.75}
-    record(papers, {"metrics": metrics, "config": config, "scale": "reduced"})
+    head = {"experiment": "cifar10", "scale": "reduced", "metrics": metrics}
+    record(papers, {**head, "config": config})
     for other in ({"prior": "SpatialIWPrior"}, {"network": "resnet18"}):
-        record(papers, {"metrics": metrics, "config": config | other, "scale": "reduced"})
+        record(papers, {**head, "config": config | other})
     (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
     found = [each.measured for each in report.comparisons()]
     assert [each and each.values for each in found] == [(50.0,), (0.25,), None]
     config["outside"] = "svhn"
-    record(papers, {"metrics": metrics, "config": config, "scale": "reduced"})
+    record(papers, {**head, "config": config})
     (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
     assert report.comparisons()[-1].measured.values == (0.75,)
 

@@ -103,6 +103,20 @@ def test_a_device_that_is_not_there_is_refused(results, monkeypatch):
     assert list(results.iterdir()) == []
 
 
+def test_a_missing_device_is_named_before_missing_data_and_when_all_is_recorded(results, monkeypatch):
+    def no_data(configs):
+        raise DataError("no data")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
+    with pytest.raises(ValueError, match="no CUDA device"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    run_experiment("tiny", "smoke")
+    with pytest.raises(ValueError, match="no CUDA device"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+
+
 def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch):
     def no_data(configs):
         raise DataError(f"no data for {len(configs)} configurations")

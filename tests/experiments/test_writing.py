@@ -21,7 +21,8 @@ while not (os.path.exists("a") and os.path.exists("b")):
     time.sleep(0.001)
 for k in range(40):
     own = f"{sys.argv[1]}-{k}"
-    append("trial", [dict(id=i, experiment="trial", scale="smoke", config={}) for i in (own, f"both-{k}")])
+    head = dict(experiment="trial", scale="smoke")
+    append("trial", [dict(id=i, config={"name": i}, **head) for i in (own, f"both-{k}")])
 """
 
 
@@ -124,6 +125,11 @@ def test_what_cannot_be_written_is_found_before_work_starts(results, tmp_path, m
         check_writable("trial", tmp_path / "file" / "trial")
     with monkeypatch.context() as patch:
         disk_that_fills_up(patch, 1000)
+        with pytest.raises(RecordError, match="No space left.*make room, or set GILIB_RESULTS"):
+            check_writable("trial", tmp_path)
+    append("trial", [record("large", text="x" * 100_000)])
+    with monkeypatch.context() as patch:  # room enough for a small file, not for a second one of this size
+        disk_that_fills_up(patch, 150_000)
         with pytest.raises(RecordError, match="No space left.*make room, or set GILIB_RESULTS"):
             check_writable("trial", tmp_path)
     monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "file"))

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.draws import weight_outputs
 from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
 from gilib.models import lenet, resnet8, resnet18
 from gilib.posteriors import BuildContext
@@ -114,6 +115,18 @@ def test_resnet18(batch_norm):
     assert outputs.shape == (2, 5, 4) and bool(torch.isfinite(outputs).all())
     (outputs.square().mean() + draw.log_pq.sum()).backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("widths", [(2, 2, 2, 2), (2, 3, 2, 3)])
+def test_resnet18_halves_images_by_the_stage_not_by_the_width(widths):
+    net = resnet18((3, 16, 16), widths=widths, batch_norm=False, posterior=gilib.Factorised(), **SMALL)
+    layers = weight_layers(net)
+    assert len(layers) == 21
+    sizes = [
+        image.shape[-1]
+        for image in weight_outputs(net.draw(generator=seeded(1)).function, normals(1, 3, 16, 16))[:-1]
+    ]
+    assert sizes == [16] * 5 + [8] * 5 + [4] * 5 + [2] * 5
 
 
 def test_targets_are_the_last_pseudo_outputs():
