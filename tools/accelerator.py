@@ -17,9 +17,11 @@ import torch
 
 from gilib.data.errors import DataError
 from gilib.experiments import RecordError, cifar10
+from gilib.experiments.experiment import Speed
 from gilib.experiments.records import results_directory
 from gilib.experiments.runner import Place, run_experiment
 from gilib.experiments.uci import SCALES
+from gilib.training.speed import PRECISIONS
 
 PARTS = ("uci", "depth", "images")
 
@@ -38,7 +40,7 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
         yield "cifar10", []
 
 
-def run(scale: str, device: str, minutes: float, parts: Sequence[str] = PARTS) -> None:
+def run(scale: str, place: Place, minutes: float, parts: Sequence[str] = PARTS) -> None:
     """Run the plan until the time is up."""
     end = time.monotonic() + 60.0 * minutes
     for name, only in plan(scale, parts):
@@ -46,7 +48,7 @@ def run(scale: str, device: str, minutes: float, parts: Sequence[str] = PARTS) -
         if left <= 0.0:
             return
         try:
-            done = run_experiment(name, scale, Place(device), only=only, time_limit=left)
+            done = run_experiment(name, scale, place, only=only, time_limit=left)
         except (DataError, RecordError, ValueError) as error:  # no search is complete yet, or no data
             print(f"{name} {' '.join(only)}: {error}", flush=True)
         else:
@@ -61,6 +63,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--scale", choices=list(SCALES), default="paper")
     parser.add_argument("--device", choices=["cuda", "cpu", "auto"], default="cuda")
+    parser.add_argument("--arithmetic", choices=PRECISIONS, default="full")
+    parser.add_argument("--cuda-graph", action="store_true", help="record steps on the GPU, and replay them")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("error: no CUDA device was found")
@@ -69,7 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
         if not (options.out / file.name).exists():
             shutil.copy(file, options.out)
     os.environ["GILIB_RESULTS"] = str(options.out.resolve())
-    run(options.scale, options.device, options.minutes, options.parts)
+    place = Place(options.device, speed=Speed(options.arithmetic, options.cuda_graph))
+    run(options.scale, place, options.minutes, options.parts)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from itertools import product
 from torch import Tensor
 from torch.nn.functional import pad
 
+from gilib.convolution.budget import at_once
 from gilib.convolution.windows import Windows
 
 CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32
@@ -50,7 +51,7 @@ def _wrap(padded: Tensor, width: int, axis: int) -> None:
 
 def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:
     per_image = max(1, x.shape[1] * windows.pixels * y.shape[-2:].numel())
-    step = max(1, CHUNK // per_image)
+    step = max(1, at_once(CHUNK, x) // per_image)
     for start in range(0, len(x), step):
         yield slice(start, min(start + step, len(x)))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gilib.convolution.budget import at_once
 from gilib.convolution.fourier import Transform, fast_length
 from gilib.convolution.windows import Pair
 
@@ -123,7 +124,7 @@ class SpectralCorrelation:
         self, x: Tensor, y: Tensor | None, root: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor | None, slice, Tensor | None]]:
         """Coefficients of some images at a time, which images, and their weights."""
-        step = max(FEWEST, CHUNK // (2 * self.auto.shape[-1] * len(x) * x.shape[2]))
+        step = max(FEWEST, at_once(CHUNK, x) // (2 * self.auto.shape[-1] * len(x) * x.shape[2]))
         for start in range(0, x.shape[1], step):
             part = slice(start, min(start + step, x.shape[1]))
             weights = None if root is None else root[part]
@@ -136,7 +137,7 @@ class SpectralCorrelation:
         """Blocks of frequencies."""
         _, count, sets, _, channels = x_hat.shape
         columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
-        step = max(1, BLOCK // (sets * channels * columns))
+        step = max(1, at_once(BLOCK, x_hat) // (sets * channels * columns))
         for start in range(0, count, step):
             yield slice(start, min(start + step, count))
 

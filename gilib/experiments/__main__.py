@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 from gilib.data.errors import DataError
+from gilib.experiments.experiment import Speed
 from gilib.experiments.merging import merge
 from gilib.experiments.records import SCALES, RecordError
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import DEVICES, PLACES, Place, run_experiment, status
+from gilib.training.speed import PRECISIONS
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
@@ -44,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     run.add_argument("--gpus", type=float, default=1.0, help="GPUs of a task on a cluster")
     run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
+    run.add_argument("--arithmetic", choices=PRECISIONS, default="full", help="of the data's pass; see fit")
+    run.add_argument("--cuda-graph", action="store_true", help="record a step on the GPU, and replay it")
     joining = commands.add_parser("merge", help="join results files of several machines")
     joining.set_defaults(command=_merge)
     joining.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -65,7 +69,8 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    place = Place(options.device, options.where, options.jobs, options.gpus)
+    speed = Speed(options.arithmetic, options.cuda_graph)
+    place = Place(options.device, options.where, options.jobs, options.gpus, speed)
     ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
     broken = f" ({ran.diverged} diverged)" if ran.diverged else ""
     print(f"{ran.added} records added to {options.name}{broken}")

@@ -175,9 +175,7 @@ def run(configs: Sequence[DepthConfig], job: Job) -> list[Record]:
         lr=config.lr,
         seed=seeds,
         on_divergence="freeze",
-        checkpoint=job.checkpoint,
-        deadline=job.deadline,
-        progress=job.progress,
+        **job.fit_options(),
     )
     bounds = measure_elbo(net, likelihood, x, y, config.elbo_samples, seeds)  # [S, R]
     tests = measure_test(net, likelihood, test_x, test_y, config.test_samples, seeds)  # [R]

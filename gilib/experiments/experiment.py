@@ -11,6 +11,25 @@ from typing import Any
 import torch
 
 from gilib.experiments.records import Record
+from gilib.training.speed import PRECISIONS
+from gilib.validation import choice
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How steps are run on an accelerator; provenance tells what differs from this.
+
+    Attributes:
+        arithmetic: of the data's pass through the drawn functions, see `gilib.fit`.
+        cuda_graph: whether a step is recorded once and replayed.
+    """
+
+    arithmetic: str = "full"
+    cuda_graph: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise for an arithmetic that does not exist."""
+        choice(self.arithmetic, PRECISIONS, "arithmetic")
 
 
 @dataclass(frozen=True)
@@ -24,12 +43,24 @@ class Job:
         deadline: the `time.monotonic()` after which a training saves its checkpoint and raises
             `gilib.training.Paused`; None: never.
         progress: whether trainings show a bar.
+        speed: how steps are run on an accelerator.
     """
 
     device: torch.device
     checkpoint: Path
     deadline: float | None = None
     progress: bool = False
+    speed: Speed = Speed()
+
+    def fit_options(self, estimator: str = "draw") -> dict[str, Any]:
+        """What trainings take from the job, as arguments of `gilib.fit`; graphs are for draws alone."""
+        return {
+            "checkpoint": self.checkpoint,
+            "deadline": self.deadline,
+            "progress": self.progress,
+            "arithmetic": self.speed.arithmetic,
+            "cuda_graph": self.speed.cuda_graph and estimator == "draw",
+        }
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,7 @@ def _fit(
     augment: Augmentation | None,
 ) -> gilib.History:
     """Train, or go on, up to so many steps."""
+    estimator = "local_reparameterisation" if config.method == "fac" else "draw"
     return gilib.fit(
         net,
         gilib.Categorical(),
@@ -185,13 +186,11 @@ def _fit(
         num_samples=config.num_samples,
         lr=config.lr,
         seed=config.seed,
-        estimator="local_reparameterisation" if config.method == "fac" else "draw",
+        estimator=estimator,
         kl_weight=SteppedTempering(config.tempered_steps, last=kl_weight),
         augment=augment,
-        checkpoint=job.checkpoint,
         checkpoint_every=config.steps,
-        deadline=job.deadline,
-        progress=job.progress,
+        **job.fit_options(estimator),
     )
 
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from gilib.data.errors import DataError
 from gilib.experiments import cluster, local
+from gilib.experiments.experiment import Speed
 from gilib.experiments.groups import chosen, cut
 from gilib.experiments.records import SCALES, RecordError, diverged, identity, recorded
 from gilib.experiments.registry import EXPERIMENTS
@@ -34,12 +35,14 @@ class Place:
         where: "local", or "ray" for a cluster.
         jobs: processes on this machine, with one thread each on the CPU.
         gpus: GPUs of a task on a cluster of GPUs.
+        speed: how steps are run on an accelerator.
     """
 
     device: str = "auto"
     where: str = "local"
     jobs: int = 1
     gpus: float = 1.0
+    speed: Speed = Speed()
 
     def __post_init__(self) -> None:
         """Raise for what does not exist."""
@@ -114,7 +117,7 @@ def run_experiment(
     if experiment.check is not None:
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
-        work = Work(name, experiment.run, device_of(place), deadline)
+        work = Work(name, experiment.run, device_of(place), deadline, speed=place.speed)
         with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
             return _record(name, outcomes, len(todo), total)
 
@@ -140,7 +143,10 @@ def device_of(place: Place) -> str:
     available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
     if place.device == "cuda" and not available:
         raise ValueError("no CUDA device was found: ask for --device cpu")
-    return "cuda" if available and place.device != "cpu" else "cpu"
+    device = "cuda" if available and place.device != "cpu" else "cpu"
+    if device == "cpu" and (place.speed.cuda_graph or place.speed.arithmetic == "tf32"):
+        raise ValueError("CUDA graphs and TF32 need a CUDA device, and this would run on the CPU")
+    return device
 
 
 def _outcomes(work: Work, groups: Sequence[Group], place: Place) -> Generator[Outcome, None, None]:

@@ -117,9 +117,7 @@ def run(config: ToyConfig, job: Job) -> Record:
         num_samples=config.num_samples,
         lr=config.lr,
         seed=config.seed,
-        checkpoint=job.checkpoint,
-        deadline=job.deadline,
-        progress=job.progress,
+        **job.fit_options(),
     )
     with torch.no_grad():
         measured = measure(config, x, y, net, likelihood)

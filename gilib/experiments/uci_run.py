@@ -162,6 +162,7 @@ def train(
     job: Job,
 ) -> gilib.History:
     """Train all replicas; those that diverge are frozen."""
+    estimator = "local_reparameterisation" if config.method == "fac" else "draw"
     return gilib.fit(
         net,
         likelihood,
@@ -172,11 +173,9 @@ def train(
         num_samples=config.num_samples,
         lr=list(rates),
         seed=list(seeds),
-        estimator="local_reparameterisation" if config.method == "fac" else "draw",
+        estimator=estimator,
         on_divergence="freeze",
-        checkpoint=job.checkpoint,
-        deadline=job.deadline,
-        progress=job.progress,
+        **job.fit_options(estimator),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gilib.data.storage import user_cache
-from gilib.experiments.experiment import Job
+from gilib.experiments.experiment import Job, Speed
 from gilib.experiments.provenance import provenance, source_revision
 from gilib.experiments.records import Record, RecordError, identity
 from gilib.linalg import FactorisationError
@@ -45,6 +45,7 @@ class Work:
         device: "cpu", on one thread, or "cuda".
         deadline: seconds since the epoch after which trainings pause; None: never.
         progress: whether trainings show a bar.
+        speed: how steps are run on an accelerator.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Work:
     device: str = "cpu"
     deadline: float | None = None
     progress: bool = False
+    speed: Speed = Speed()
 
     def __call__(self, group: Group) -> Outcome:
         """Train and measure a group.
@@ -81,7 +83,7 @@ class Work:
             **resumed,
             "seconds": round(time.perf_counter() - start, 1),
             "group": len(group),
-            "provenance": provenance(self.device),
+            "provenance": provenance(self.device) | _changed(self.speed),
         }
         return [
             {**_head(self.name, config), **_checked(self.name, body), **about}
@@ -105,7 +107,7 @@ class Work:
     def _attempt(self, group: Group, folder: Path) -> list[Record]:
         """Go on from the checkpoint; afresh where that is damaged or of another training."""
         left = None if self.deadline is None else time.monotonic() + self.deadline - time.time()
-        job = Job(torch.device(self.device), folder / "checkpoint", left, self.progress)
+        job = Job(torch.device(self.device), folder / "checkpoint", left, self.progress, self.speed)
         try:
             return self.run(group, job)
         except CheckpointError as error:
@@ -147,6 +149,11 @@ def _checked(name: str, body: Record) -> Record:
     except TypeError as error:
         raise RecordError(f"{name} returned a record that is not plain data: {error}") from error
     return body
+
+
+def _changed(speed: Speed) -> Record:
+    """What is not as usual."""
+    return {key: value for key, value in dataclasses.asdict(speed).items() if value != getattr(Speed(), key)}
 
 
 def _failure(error: str) -> Record:

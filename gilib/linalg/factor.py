@@ -140,7 +140,7 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
 
 def _inverse_cholesky(matrix: Tensor, what: str) -> Tensor:
     size = matrix.shape[-1]
-    if size <= LEAF:
+    if size <= LEAF or matrix.device.type != "cpu":  # on an accelerator every block would be a few launches
         factor = cholesky(matrix, what)
         identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device).expand_as(factor)
         return torch.linalg.solve_triangular(factor, identity, upper=False)

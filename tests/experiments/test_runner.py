@@ -8,6 +8,7 @@ import torch
 
 from gilib.data.errors import DataError
 from gilib.experiments import RecordError, load_records
+from gilib.experiments.experiment import Job, Speed
 from gilib.experiments.records import identity
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, Ran, pending, run_experiment, status
@@ -101,6 +102,25 @@ def test_a_device_that_is_not_there_is_refused(results, monkeypatch):
     with pytest.raises(ValueError, match="no CUDA device was found: ask for --device cpu"):
         run_experiment("tiny", "smoke", Place("cuda"))
     assert list(results.iterdir()) == []
+
+
+@pytest.mark.parametrize("speed", [Speed(cuda_graph=True), Speed("tf32")])
+def test_ways_of_a_gpu_are_refused_without_one(results, monkeypatch, speed):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match="CUDA graphs and TF32 need a CUDA device"):
+        run_experiment("tiny", "smoke", Place(speed=speed))
+    assert list(results.iterdir()) == []
+
+
+def test_the_way_of_running_reaches_trainings_and_provenance(results, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    run_experiment("tiny", "smoke", Place(speed=Speed("bfloat16")))
+    assert {record["provenance"]["arithmetic"] for record in load_records("tiny")} == {"bfloat16"}
+    options = Job(torch.device("cpu"), None, speed=Speed(cuda_graph=True)).fit_options
+    assert options()["cuda_graph"] and not options("local_reparameterisation")["cuda_graph"]
+    with pytest.raises(ValueError, match="unknown arithmetic 'fast'"):
+        Speed("fast")
 
 
 def test_a_missing_device_is_named_before_missing_data_and_when_all_is_recorded(results, monkeypatch):

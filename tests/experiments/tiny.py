@@ -52,10 +52,8 @@ def run(configs: list[TinyConfig], job: Job) -> list[Record]:
         steps=STEPS[configs[0].scale],
         num_samples=2,
         seed=[config.seed for config in configs],
-        checkpoint=job.checkpoint,
         checkpoint_every=5,
-        deadline=job.deadline,
-        progress=False,
+        **job.fit_options(),
     )
     weights = [parameter.detach().sum().item() for parameter in net.parameters()]
     curves = history.elbo.T.tolist()
