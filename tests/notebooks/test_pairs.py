@@ -44,3 +44,11 @@ def test_only_checked_cells_keep_outputs(chapter: Path) -> None:
 def test_chapter_checks_something(chapter: Path) -> None:
     cells = chapters.code(chapters.read(chapter))
     assert any("assert " in cell.source for cell in cells), f"{chapter.name} has no check cell"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_sentence_is_taken_for_a_comment(chapter: Path) -> None:
+    """MyST leaves out lines that begin with a percent sign, as a wrapped number of per cent may."""
+    cells = chapters.read(chapter).cells
+    prose = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.split("\n")]
+    assert not [line for line in prose if line.startswith("%")]
