@@ -98,6 +98,17 @@ class CalibrationCurve:
         gaps = (self.accuracy - self.confidence).abs().nan_to_num()
         return (gaps * self.counts).sum() / self.counts.sum()
 
+    @property
+    def noise_level(self) -> Tensor:
+        """About the error that a perfectly calibrated classifier with these confidences would show.
+
+        √(2/π) Σ_b (n_b / N) √(p_b (1 - p_b) / n_b): the mean size of Gaussian deviations of p_b, the mean
+        confidence in a bin, at the variance of n_b labels.
+        """
+        sure = self.confidence.nan_to_num()
+        spread = (self.counts * sure * (1.0 - sure)).sqrt().sum()
+        return math.sqrt(2.0 / math.pi) * spread / self.counts.sum()
+
 
 def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> CalibrationCurve:
     """Bin points by the probability of their top class (Ober & Aitchison, 2021, App. L: 20 equal bins).

@@ -230,3 +230,15 @@ def test_layer_variances_need_a_networks_draw():
 def test_bins_must_be_a_count(bins):
     with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
         metrics.expected_calibration_error(torch.eye(2), torch.tensor([0, 1]), bins)
+
+
+def test_noise_level_is_the_error_of_labels_that_are_drawn_from_the_predictions():
+    probabilities = (2.0 * normals(3000, 4)).softmax(-1)
+    labels = torch.multinomial(probabilities, 400, replacement=True, generator=seeded(1)).T
+    curves = [metrics.calibration_curve(probabilities, drawn) for drawn in labels]
+    errors = torch.stack([curve.error for curve in curves])
+    level = curves[0].noise_level
+    assert torch.allclose(curves[1].noise_level, level)  # labels play no part in it
+    assert abs(errors.mean() / level - 1.0) < 0.05 and level > 0.0
+    sure = torch.tensor([[1.0, 0.0]] * 5)
+    assert metrics.calibration_curve(sure, torch.zeros(5, dtype=torch.long)).noise_level == 0.0
