@@ -56,6 +56,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         one_by_one(mnist_500.run),
         check=mnist_500.check,
     ),
+    "mnist_500_clock": Experiment(
+        "The factorised posterior under StandardPrior on the same images, until its variances arrive",
+        mnist_500.clock,
+        one_by_one(mnist_500.run),
+        check=mnist_500.check,
+    ),
     "cifar10": Experiment(
         "Tables 1, 3 and 4, Fig. A5: CIFAR-10, calibration and out of distribution",
         cifar10.table_1,

@@ -58,7 +58,7 @@ def test_the_paper_trains_as_appendices_n_and_o_say():
         assert (config.num_samples, config.test_samples, config.images) == (1, 10, 50_000)
 
 
-@pytest.mark.parametrize("grid", [mnist_500.figure_a7, cifar10.table_1])
+@pytest.mark.parametrize("grid", [mnist_500.figure_a7, mnist_500.clock, cifar10.table_1])
 def test_reduced_grids_have_the_same_cells_as_the_paper(grid):
     cells = [{(c.method, c.prior) for c in grid(scale)} for scale in ("reduced", "paper")]
     assert cells[0] == cells[1]
@@ -217,7 +217,7 @@ def test_the_smoke_runs(monkeypatch):
     """The small lenets train on real images; resnets on noise, because CIFAR-10 is not in the package."""
     monkeypatch.setattr(cifar10, "_dataset", colours)
     monkeypatch.setitem(EXPERIMENTS, "cifar10", dataclasses.replace(EXPERIMENTS["cifar10"], check=None))
-    for name in ("mnist_500", "cifar10"):
+    for name in ("mnist_500", "mnist_500_clock", "cifar10"):
         grid = chosen(EXPERIMENTS[name], "smoke")
         ran = run_experiment(name, "smoke")
         assert (ran.added, ran.diverged, ran.left) == (len(grid), 0, 0)
