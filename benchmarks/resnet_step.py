@@ -3,9 +3,9 @@
 A step draws all 8 layers once, evaluates the network on as many data images as there are inducing images, and
 takes the gradient of the bound and a step of Adam. Network, parameters and noise are the same for all ways;
 exchanged is only where layers take their moments from: gilib, the convolution that takes images for its
-weights (Ober & Aitchison, 2021, App. C), or explicit patches. Bounds and gradients are compared before
-anything is timed. Times are interleaved, medians, in one process: the ratio is what counts. CPU time, of all
-threads, hardly depends on what else the machine does. Memory is the peak beyond what is held between steps.
+weights (Ober & Aitchison, 2021, App. C), or explicit patches. Bounds and gradients are compared first. Times
+are interleaved medians: the ratio is what counts. CPU time, of all threads, hardly depends on what else the
+machine does. Memory is the peak beyond what is held between steps.
 
     python benchmarks/resnet_step.py [--threads 2] [--repeats 9] [--images 20 100] [--prior ScalePrior]
     python benchmarks/resnet_step.py --device cuda [--images 500] [--tf32]
@@ -36,9 +36,8 @@ from gilib.convolution import Windows, fastest_route, window_moments
 from gilib.experiments.provenance import provenance
 from gilib.posteriors.images import InducingImages
 
-SIZE, CHANNELS, CLASSES = 32, 32, 10
-NUM_DATA = 50000
-WARM_UP = 2
+SIZE, CHANNELS, CLASSES, NUM_DATA = 32, 32, 10, 50_000
+WARM_UP = 2  # steps
 PRIORS = {"ScalePrior": gilib.ScalePrior(), "SpatialIWPrior": gilib.SpatialIWPrior()}
 PARTS = {
     "statistics": ("_Moments", "_MomentsBackward"),
@@ -87,13 +86,7 @@ def moments_by(way: str) -> Iterator[None]:
 
 
 class Problem(NamedTuple):
-    """A network and a minibatch.
-
-    Attributes:
-        net: ResNet-8.
-        x: images, `[B, 3, H, W]`.
-        y: labels, `[B]`.
-    """
+    """ResNet-8 and a minibatch: images x `[B, 3, H, W]`, labels y `[B]`."""
 
     net: gilib.Network
     x: Tensor
@@ -153,13 +146,12 @@ def check(prior: str, device: torch.device, count: int = 8, size: int = 16) -> f
         with moments_by(way):
             bound = problem.bound(problem.net.base_noise(1, problem.generator()))
         found[way] = (bound.detach(), *torch.autograd.grad(bound, list(problem.net.parameters())))
-    worst = 0.0
+    errors = []
     for way, values in found.items():
         for ours, wanted in zip(values, found["patches"], strict=True):
-            error = float((ours - wanted).norm() / wanted.norm())
-            assert error < 1e-11, f"{way}, {prior}: relative difference {error:.1e}"
-            worst = max(worst, error)
-    return worst
+            errors.append(float((ours - wanted).norm() / wanted.norm()))
+            assert errors[-1] < 1e-11, f"{way}, {prior}: relative difference {errors[-1]:.1e}"
+    return max(errors)
 
 
 def timed(step: Step, repeats: int) -> dict[str, tuple[list[float], float]]:
@@ -190,7 +182,7 @@ def parts(step: Step, device: torch.device) -> dict[str, float]:
         for event in trace.key_averages()
     }
     found = {part: sum(spent.get(name, 0.0) for name in names) for part, names in PARTS.items()}
-    return {**found, "rest": total - sum(found.values())}
+    return found | {"rest": total - sum(found.values())}
 
 
 def peak_memory(step: Step, device: torch.device) -> float:
@@ -210,10 +202,9 @@ def peak_memory(step: Step, device: torch.device) -> float:
 def operations(problem: Problem) -> dict[str, float]:
     """GFLOP that a step needs by part, forward and backward.
 
-    Statistics: products of coefficients and six Fourier transforms, or products of patches, as gilib's route
-    has it. Factorisation: 2/3 I³ for the inverse Cholesky factor, 4 I³ for the gradient of the precision, and
-    six products with O columns. Convolutions: three products for each inducing and data image; the first
-    layer leaves out the gradient of the data.
+    Statistics: as gilib's route has them. Factorisation: 2/3 I³ for the inverse Cholesky factor, 4 I³ for the
+    gradient of the precision, six products with O columns. Convolutions: three products for each inducing and
+    data image; the first layer leaves out the gradient of the data.
     """
     layers = [layer for layer in problem.net.modules() if isinstance(layer, gilib.Conv2d | gilib.Linear)]
     count, found = len(problem.x), dict.fromkeys(PARTS, 0.0)
@@ -230,24 +221,20 @@ def operations(problem: Problem) -> dict[str, float]:
 def statistics_operations(posterior: InducingImages, size: int, outputs: int) -> float:
     """Floating-point operations for each inducing image."""
     channels, pixels = posterior.image_shape[0], posterior.pseudo_outputs.shape[-2:].numel()
-    way = layer_route(posterior)
-    if way == "patches":
-        return pixels * 2 * (2 * size**2 + 3 * size * outputs)
+    cross = 3 * size * outputs
+    if (way := layer_route(posterior)) == "patches":
+        return pixels * 2 * (2 * size**2 + cross)
     if way == "convolution":
-        (height, width), (down, across) = (
-            posterior.windows.kernel,
-            (2 * k - 1 for k in posterior.windows.kernel),
-        )
-        return pixels * 2 * ((height + down) * across * channels**2 + 3 * height * width * channels * outputs)
+        height, (down, across) = posterior.windows.kernel[0], (2 * k - 1 for k in posterior.windows.kernel)
+        return pixels * 2 * ((height + down) * across * channels**2 + cross)
     products = 7 * channels**2 + 12 * channels * outputs
     return pixels * (products + 3 * (channels + outputs) * 2.5 * math.log2(pixels))
 
 
 def layer_route(posterior: InducingImages) -> str:
     """The route that gilib takes to the statistics of a layer."""
-    targets = posterior.pseudo_outputs
-    images = targets.new_empty(len(targets), *posterior.image_shape)
-    return route(images, targets, posterior.windows)
+    y = posterior.pseudo_outputs
+    return route(y.new_empty(len(y), *posterior.image_shape), y, posterior.windows)
 
 
 def rate(device: torch.device) -> float:
