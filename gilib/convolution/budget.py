@@ -7,11 +7,20 @@ from torch import Tensor
 ACCELERATED = 64  # times as much as on a CPU: where every kernel has to be launched, cache is not what counts
 
 
-def at_once(entries: int, like: Tensor) -> int:
-    """Entries for one piece of work on images like these, given those that stay in the cache of a CPU.
+def at_once(entries: int, images: Tensor, share: float) -> int:
+    """Entries for one piece of work on a set of images.
+
+    Args:
+        entries: that stay in the cache of a CPU.
+        images: the whole set.
+        share: entries for one of the set, at most: a CPU's peak memory stays below three times the images.
 
     >>> import torch
-    >>> at_once(1000, torch.empty(0)), at_once(1000, torch.empty(0, device="meta"))
-    (1000, 64000)
+    >>> at_once(1000, torch.empty(5000), 0.5), at_once(1000, torch.empty(600), 0.5)
+    (1000, 300)
+    >>> at_once(1000, torch.empty(600, device="meta"), 0.5)
+    64000
     """
-    return entries if like.device.type == "cpu" else ACCELERATED * entries
+    if images.device.type != "cpu":
+        return ACCELERATED * entries
+    return min(entries, int(share * images.numel()))

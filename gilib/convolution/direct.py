@@ -16,9 +16,11 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 from torch.nn.grad import conv2d_weight
 
+from gilib.convolution.budget import at_once
 from gilib.convolution.windows import Pair
 
-CHUNK = 2**18  # entries of the images x in one convolution, for each thread: longer sums lose digits
+CHUNK = 3 * 2**17  # entries of padded images in one convolution, for each thread: longer sums lose digits
+SHARE = 1.25  # of the entries of all images x, at most, on a CPU
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class DirectCorrelation:
         whole = torch.cat([half, half[:-1].flip(0).mT])
         return whole, None if cross is None else cross.flatten(3).permute(3, 0, 2, 1)
 
-    def add_adjoint(
+    def write_adjoint(
         self,
         x: Tensor,
         y: Tensor | None,
@@ -67,7 +69,7 @@ class DirectCorrelation:
         d_x: Tensor,
         d_y: Tensor | None,
     ) -> None:
-        """Add the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
+        """Write the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
         rows, columns = self._reach
         both = (d_auto + d_auto.flip(0).mT).permute(1, 2, 3, 0).unflatten(3, (2 * rows + 1, 2 * columns + 1))
         outside = (rows - self.padding[0], columns - self.padding[1])
@@ -78,8 +80,8 @@ class DirectCorrelation:
                 kernels = d_cross[:, g].permute(2, 1, 0).unflatten(2, self.kernel)  # [O, C, k, k]
                 back = kernels.transpose(0, 1).flip(2, 3)
                 gradient += conv2d(self._around(y[g, part], outside), back)
-                d_y[g, part] += _times(conv2d(self._around(images, self.padding), kernels), weights)
-            d_x[g, part] += _times(gradient, weights)
+                d_y[g, part] = _times(conv2d(self._around(images, self.padding), kernels), weights)
+            d_x[g, part] = _times(gradient, weights)
 
     @property
     def _reach(self) -> Pair:
@@ -95,10 +97,11 @@ class DirectCorrelation:
             return images
         return pad(images, (*columns, *rows), mode="circular" if self.circular else "constant")
 
-    @staticmethod
-    def _parts(x: Tensor, root: Tensor | None) -> Iterator[tuple[int, slice, Tensor | None]]:
+    def _parts(self, x: Tensor, root: Tensor | None) -> Iterator[tuple[int, slice, Tensor | None]]:
         """A set, some of its images, and their λ."""
-        step = max(1, CHUNK * torch.get_num_threads() // x[0, 0].numel())
+        height, width = (n + 2 * far for n, far in zip(x.shape[-2:], self._reach, strict=True))
+        most = at_once(CHUNK * torch.get_num_threads(), x[0], SHARE)
+        step = max(1, most // (x.shape[2] * height * width))
         for g in range(len(x)):
             for start in range(0, x.shape[1], step):
                 part = slice(start, min(start + step, x.shape[1]))

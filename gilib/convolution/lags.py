@@ -15,6 +15,7 @@ needs no correction: y is zero where there is no window.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from gilib.convolution.borders import Correlation, Strips
@@ -48,7 +49,7 @@ def moments(
     return gram.flatten(0, 2).flatten(1), cross[:, 0].transpose(0, 1).flatten(0, 1)
 
 
-def add_gradients(
+def write_gradients(
     kind: type[Correlation],
     x: Tensor,
     y: Tensor,
@@ -59,17 +60,17 @@ def add_gradients(
     d_x: Tensor,
     d_y: Tensor,
 ) -> None:
-    """Add the gradients of x and y to `d_x` and `d_y`."""
+    """Write the gradients of x and y to `d_x` and `d_y`."""
     channels = x.shape[1]
     d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
     d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
     whole, *borders = Strips.all(x.shape[-2:], windows)
     d_auto = whole.gather(d_pairs[None])
-    whole.correlation(x, kind).add_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
+    whole.correlation(x, kind).write_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
     for strips in borders:
         images, d_part = strips.cut(x), strips.zeros(d_gram, channels)
         for everywhere, here in strips.places():
             d_part[here].add_(d_pairs[everywhere], alpha=strips.sign)
-        d_images, d_auto = images.new_zeros(images.shape), strips.gather(d_part)
-        strips.correlation(images, kind).add_adjoint(images, None, root, d_auto, d_lags, d_images, None)
+        d_images, d_auto = torch.empty_like(images), strips.gather(d_part)
+        strips.correlation(images, kind).write_adjoint(images, None, root, d_auto, d_lags, d_images, None)
         strips.add_back(d_images, d_x)

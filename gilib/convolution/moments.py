@@ -81,6 +81,8 @@ class _Moments(torch.autograd.Function):
         x: Tensor, y: Tensor, precision: Tensor | None, windows: Windows, route: Route
     ) -> tuple[Tensor, Tensor]:
         lead = _lead(x, y, precision)
+        if not lead:
+            return route.moments(x, y, None if precision is None else precision.sqrt(), windows)
         size, outputs = x.shape[-3] * windows.pixels, y.shape[-3]
         gram, cross = x.new_empty(*lead, size, size), x.new_empty(*lead, size, outputs)
         for index, sets in _each(lead, x, y, precision):
@@ -97,20 +99,19 @@ class _Moments(torch.autograd.Function):
     def backward(ctx: Any, d_gram: Tensor, d_cross: Tensor) -> tuple[Tensor | None, ...]:
         x, y, precision = ctx.saved_tensors
         lead = _lead(x, y, precision)
-        d_x, d_y = (part.new_zeros(part.shape) for part in (x, y))
+        sums = [_Sum(part, lead) for part in (x, y)]
         d_precision = None if precision is None else precision.new_zeros(precision.shape)
-        sums = [_Sum(total, lead) for total in (d_x, d_y)]
         for index, sets in _each(lead, x, y, precision):
             images, targets, root = sets
             own = [each.part(index) for each in sums]
-            ctx.route.add_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], *own)
+            ctx.route.write_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], *own)
             for each, part in zip(sums, own, strict=True):
                 each.add(index, part)
             if d_precision is not None and root is not None:  # the moments are homogeneous in √λ X and √λ Y
                 weight = root.square().clamp_min(torch.finfo(root.dtype).tiny)  # underflow: 0 / tiny
                 total = _dot(images, own[0]) + _dot(targets, own[1])
                 d_precision.expand(*lead, -1)[index].add_(0.5 * total / weight)
-        return d_x, d_y, d_precision, None, None
+        return sums[0].total, sums[1].total, d_precision, None, None
 
     @staticmethod
     def vmap(
@@ -155,16 +156,18 @@ def _each(
 class _Sum:
     """The gradient of images, some of which belong to several sets: one set's part at a time is added."""
 
-    def __init__(self, total: Tensor, lead: torch.Size):
-        self.slots = total.expand(*lead, *total.shape[-4:])
-        self.spare = total.new_empty(total.shape[-4:]) if total.shape[:-4] != lead else None
+    def __init__(self, images: Tensor, lead: torch.Size):
+        shared = images.shape[:-4] != lead
+        self.total = images.new_zeros(images.shape) if shared else images.new_empty(images.shape)
+        self.slots = self.total.expand(*lead, *images.shape[-4:])
+        self.spare = images.new_empty(images.shape[-4:]) if shared else None
 
     def part(self, index: tuple[int, ...]) -> Tensor:
-        """Zeros for the part of a set: in place if the images are its alone."""
-        return self.slots[index] if self.spare is None else self.spare.zero_()
+        """Where the part of a set is to be written: in place if the images are its alone."""
+        return self.slots[index] if self.spare is None else self.spare
 
     def add(self, index: tuple[int, ...], part: Tensor) -> None:
-        """Add a part that is not in place."""
+        """Add a part that is not in its place."""
         if self.spare is not None:
             self.slots[index].add_(part)
 

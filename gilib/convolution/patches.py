@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 from gilib.convolution.budget import at_once
 from gilib.convolution.windows import Windows
 
-CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32
+CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32, but ...
+SHARE = 1.0  # ... no more than this of the entries of the images, on a CPU
 
 
 def patches(images: Tensor, windows: Windows) -> Tensor:
@@ -26,8 +27,8 @@ def patches(images: Tensor, windows: Windows) -> Tensor:
     return images.unfold(2, height, down).unfold(3, width, across).permute(1, 4, 5, 0, 2, 3)
 
 
-def add_patches(values: Tensor, images: Tensor, windows: Windows) -> None:
-    """Add the adjoint of `patches` to `images`."""
+def write_images(values: Tensor, images: Tensor, windows: Windows) -> None:
+    """Write the adjoint of `patches` to `images`: every pixel the sum of its values in all windows."""
     (above, left), (height, width) = windows.padding, images.shape[-2:]
     padded = images.new_zeros(*images.shape[:2], height + 2 * above, width + 2 * left)
     rows, columns = values.shape[-2:]
@@ -38,7 +39,7 @@ def add_patches(values: Tensor, images: Tensor, windows: Windows) -> None:
     if windows.circular:
         _wrap(padded, above, 2)
         _wrap(padded, left, 3)
-    images += padded[:, :, above : above + height, left : left + width]
+    images.copy_(padded[:, :, above : above + height, left : left + width])
 
 
 def _wrap(padded: Tensor, width: int, axis: int) -> None:
@@ -51,7 +52,7 @@ def _wrap(padded: Tensor, width: int, axis: int) -> None:
 
 def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:
     per_image = max(1, x.shape[1] * windows.pixels * y.shape[-2:].numel())
-    step = max(1, at_once(CHUNK, x) // per_image)
+    step = max(1, at_once(CHUNK, x, SHARE) // per_image)
     for start in range(0, len(x), step):
         yield slice(start, min(start + step, len(x)))
 
@@ -79,7 +80,7 @@ def moments(x: Tensor, y: Tensor, root: Tensor | None, windows: Windows) -> tupl
     return gram, cross
 
 
-def add_gradients(
+def write_gradients(
     x: Tensor,
     y: Tensor,
     root: Tensor | None,
@@ -89,7 +90,7 @@ def add_gradients(
     d_x: Tensor,
     d_y: Tensor,
 ) -> None:
-    """Add the gradients of x and y to `d_x` and `d_y`."""
+    """Write the gradients of x and y to `d_x` and `d_y`."""
     symmetric, weights = d_gram + d_gram.mT, None if root is None else root.square()
     shape = (x.shape[1], *windows.kernel)
     for chunk in _chunks(x, y, windows):
@@ -97,5 +98,5 @@ def add_gradients(
         d_rows = (symmetric @ rows).addmm_(d_cross, targets)
         d_targets = d_cross.mT @ rows
         images = (chunk.stop - chunk.start, *y.shape[-2:])
-        add_patches(d_rows.view(*shape, *images), d_x[chunk], windows)
-        d_y[chunk] += d_targets.view(-1, *images).transpose(0, 1)
+        write_images(d_rows.view(*shape, *images), d_x[chunk], windows)
+        d_y[chunk] = d_targets.view(-1, *images).transpose(0, 1)

@@ -26,16 +26,16 @@ START = {"spectral": 2e6, "convolution": 1e6}  # of one correlation; borders tak
 
 
 class Route(NamedTuple):
-    """A way to compute the moments of one set of images, and to add their gradients to given buffers.
+    """A way to compute the moments of one set of images, and to write their gradients to given buffers.
 
     Attributes:
         moments: the computation.
-        add_gradients: its adjoint.
+        write_gradients: its adjoint.
         time: what it should take for images x, y, and windows: nanoseconds on one core.
     """
 
     moments: Callable[..., tuple[Tensor, Tensor]]
-    add_gradients: Callable[..., None]
+    write_gradients: Callable[..., None]
     time: Callable[[Tensor, Tensor, Windows], float]
 
 
@@ -112,11 +112,11 @@ def _border(windows: Windows, size: tuple[int, ...]) -> int:
 
 
 def _by_lags(kind: type[Correlation], time: Callable[[Tensor, Tensor, Windows], float]) -> Route:
-    return Route(partial(lags.moments, kind), partial(lags.add_gradients, kind), time)
+    return Route(partial(lags.moments, kind), partial(lags.write_gradients, kind), time)
 
 
 ROUTES = {
     "spectral": _by_lags(SpectralCorrelation, _spectral_time),
     "convolution": _by_lags(DirectCorrelation, _convolution_time),
-    "patches": Route(patches.moments, patches.add_gradients, _patches_time),
+    "patches": Route(patches.moments, patches.write_gradients, _patches_time),
 }

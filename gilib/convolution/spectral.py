@@ -20,7 +20,8 @@ from gilib.convolution.fourier import Transform, fast_length
 from gilib.convolution.windows import Pair
 
 CHUNK = 2**20  # coefficients of images x that are held at a time: 4 MB in float32 ...
-FEWEST = 24  # ... but those of so many images at least, for the sake of the matrix products
+FEWEST = 24  # ... but those of so many images at least, for the sake of the matrix products ...
+SHARE = 0.5  # ... and, on a CPU, no more than this of the entries of x
 BLOCK = 2**18  # entries of the products of coefficients held at a time: 1 MB in float32
 
 
@@ -87,7 +88,7 @@ class SpectralCorrelation:
         whole = torch.cat([half, half[:-1].flip(0).mT])
         return whole, None if cross is None else cross.unflatten(1, shape)
 
-    def add_adjoint(
+    def write_adjoint(
         self,
         x: Tensor,
         y: Tensor | None,
@@ -97,7 +98,7 @@ class SpectralCorrelation:
         d_x: Tensor,
         d_y: Tensor | None,
     ) -> None:
-        """Add the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
+        """Write the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
         half = d_auto[: len(d_auto) // 2 + 1].clone()
         half[:-1] += d_auto[len(half) :].flip(0).mT
         even, odd = half + half.mT, half - half.mT
@@ -116,15 +117,16 @@ class SpectralCorrelation:
                     torch.bmm(b, g, out=q).baddbmm_(a, n)
                 a.copy_(d_a)
                 b.copy_(d_b)
-            d_x[:, part] += self.transform.inverse(x_hat, weights, _size(x))
+            d_x[:, part] = self.transform.inverse(x_hat, weights, _size(x))
             if y is not None and y_hat is not None and d_y is not None:
-                d_y[:, part] += self.transform.inverse(y_hat, weights, _size(y))
+                d_y[:, part] = self.transform.inverse(y_hat, weights, _size(y))
 
     def _coefficients(
         self, x: Tensor, y: Tensor | None, root: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor | None, slice, Tensor | None]]:
         """Coefficients of some images at a time, which images, and their weights."""
-        step = max(FEWEST, at_once(CHUNK, x) // (2 * self.auto.shape[-1] * len(x) * x.shape[2]))
+        per_image = 2 * self.auto.shape[-1] * len(x) * x.shape[2]
+        step = max(1, at_once(max(CHUNK, FEWEST * per_image), x, SHARE) // per_image)
         for start in range(0, x.shape[1], step):
             part = slice(start, min(start + step, x.shape[1]))
             weights = None if root is None else root[part]
@@ -137,7 +139,7 @@ class SpectralCorrelation:
         """Blocks of frequencies."""
         _, count, sets, _, channels = x_hat.shape
         columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
-        step = max(1, at_once(BLOCK, x_hat) // (sets * channels * columns))
+        step = max(1, at_once(BLOCK, x_hat, 1.0) // (sets * channels * columns))
         for start in range(0, count, step):
             yield slice(start, min(start + step, count))
 
