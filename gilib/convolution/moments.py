@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.convolution.checks import check_images
-from gilib.convolution.routes import ROUTES, Route, fastest_route, supports
+from gilib.convolution.routes import ROUTES, Route, fastest_route
 from gilib.convolution.windows import Pair, Windows
 from gilib.validation import choice
 
@@ -42,7 +42,7 @@ def autocorrelation(
         boundary: "circular", as in the paper; or "zero", as the layers of a network pad.
         stride: s.
         padding: p; None: (k - 1) / 2, which keeps the size of an image.
-        route: "spectral" or "convolution" (windows at every pixel), "patches", or None for the fastest one.
+        route: "spectral", "convolution" or "patches"; None: which should be the fastest.
 
     Returns:
         `[..., C K, C K]` and `[..., C K, O]`, K the pixels of the kernel, which run fastest.
@@ -65,12 +65,6 @@ def window_moments(
     check_images(x, y, windows, precision)
     name = fastest_route(x, y, windows) if route is None else route
     choice(name, ROUTES, "route")
-    if not supports(name, x.shape[-2:], windows):
-        raise ValueError(
-            f"route {name!r} needs stride 1, a centred kernel if boundaries are circular, and images that "
-            f"are not smaller than the kernel's reach; got {windows} and images of {list(x.shape[-2:])} "
-            "pixels: use route='patches' or leave it out"
-        )
     gram, cross = _Moments.apply(x, y, precision, windows, ROUTES[name])
     return gram, cross
 

@@ -1,4 +1,4 @@
-"""The direct route: patches of a few images at a time, for any windows.
+"""Patches of a few images at a time, for any windows.
 
 Explicit patches of all images would need k² times the memory of the images; those of a few stay in cache.
 """
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import product
 
 from torch import Tensor
-from torch.nn.functional import pad
 
 from gilib.convolution.budget import at_once
+from gilib.convolution.padding import padded, unpadded
 from gilib.convolution.windows import Windows
 
 CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32, but ...
@@ -20,34 +20,21 @@ SHARE = 1.0  # ... no more than this of the entries of the images, on a CPU
 
 def patches(images: Tensor, windows: Windows) -> Tensor:
     """The windows of padded `images` `[B, C, H, W]`, a view `[C, k_h, k_w, B, H', W']`."""
-    (above, left), mode = windows.padding, "circular" if windows.circular else "constant"
-    if above or left:
-        images = pad(images, (left, left, above, above), mode=mode)
+    images = padded(images, windows)
     (height, width), (down, across) = windows.kernel, windows.stride
     return images.unfold(2, height, down).unfold(3, width, across).permute(1, 4, 5, 0, 2, 3)
 
 
 def write_images(values: Tensor, images: Tensor, windows: Windows) -> None:
     """Write the adjoint of `patches` to `images`: every pixel the sum of its values in all windows."""
-    (above, left), (height, width) = windows.padding, images.shape[-2:]
-    padded = images.new_zeros(*images.shape[:2], height + 2 * above, width + 2 * left)
+    (down, across), (above, left) = windows.stride, windows.padding
     rows, columns = values.shape[-2:]
-    (down, across), values = windows.stride, values.movedim(3, 0)  # [B, C, k_h, k_w, H', W']
+    around = images.new_zeros(*images.shape[:2], images.shape[2] + 2 * above, images.shape[3] + 2 * left)
+    values = values.movedim(3, 0)  # [B, C, k_h, k_w, H', W']
     for a, b in product(*map(range, windows.kernel)):
-        seen = padded[:, :, a : a + down * rows : down, b : b + across * columns : across]
+        seen = around[:, :, a : a + down * rows : down, b : b + across * columns : across]
         seen[..., :rows, :columns] += values[:, :, a, b]
-    if windows.circular:
-        _wrap(padded, above, 2)
-        _wrap(padded, left, 3)
-    images.copy_(padded[:, :, above : above + height, left : left + width])
-
-
-def _wrap(padded: Tensor, width: int, axis: int) -> None:
-    """Add what lies in a circular padding to the pixels that it repeats."""
-    if width:
-        inner = padded.shape[axis] - 2 * width
-        padded.narrow(axis, inner, width).add_(padded.narrow(axis, 0, width))
-        padded.narrow(axis, width, width).add_(padded.narrow(axis, width + inner, width))
+    images.copy_(unpadded(around, windows))
 
 
 def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:

@@ -70,11 +70,14 @@ class Windows:
         return self.boundary == "circular"
 
     def at_every_pixel(self, size: tuple[int, ...]) -> bool:
-        """Whether there are windows at every pixel, but for those that stick out of a padded image."""
+        """Whether there are windows at every pixel, but for those that stick out of a padded image.
+
+        Those that wrap around have to be centred, and no lag may be longer than the image.
+        """
         if self.stride != (1, 1):
             return False
         sides = zip(size, self.kernel, self.padding, strict=True)
-        return all(2 * p == k - 1 if self.circular else k - 1 - p <= n for n, k, p in sides)
+        return all(2 * p == k - 1 <= n if self.circular else k - 1 - p <= n for n, k, p in sides)
 
     def output_size(self, size: Pair) -> Pair:
         """The number of windows for an image of `size`.

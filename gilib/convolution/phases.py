@@ -1,0 +1,139 @@
+"""Moments of windows with strides, or at other places than every pixel, from those of windows at every pixel.
+
+Pixel δ of window u is pixel s u + δ of the padded image. With δ = s q + r that is pixel u + q of phase r, the
+image of every s-th pixel from pixel r on: the polyphase decomposition of multirate filters. So windows of k
+pixels with stride s are windows of ⌈k/s⌉ pixels at every pixel of an image whose channels are the phases of
+all channels, C s² if k >= s. Their moments hold all that is wanted and, unless s divides k, some that is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gilib.convolution import lags
+from gilib.convolution.borders import Correlation
+from gilib.convolution.padding import padded, unpadded
+from gilib.convolution.windows import Pair, Windows
+
+
+@dataclass(frozen=True)
+class Phases:
+    """How windows of a padded image are windows at every pixel of its phases.
+
+    Attributes:
+        windows: of the image.
+        places: windows, (vertical, horizontal).
+    """
+
+    windows: Windows
+    places: Pair
+
+    @classmethod
+    def of(cls, size: Pair, windows: Windows) -> Phases:
+        """For images of `size`, (height, width)."""
+        return cls(windows, windows.output_size(size))
+
+    @property
+    def count(self) -> Pair:
+        """Phases with a pixel in the window, min(s, k)."""
+        down, across = (min(s, k) for s, k in zip(self.windows.stride, self.windows.kernel, strict=True))
+        return down, across
+
+    @property
+    def kernel(self) -> Pair:
+        """⌈k/s⌉, pixels of a window in every phase."""
+        down, across = (-(-k // s) for s, k in zip(self.windows.stride, self.windows.kernel, strict=True))
+        return down, across
+
+    @property
+    def size(self) -> Pair:
+        """Pixels of a phase, those in windows."""
+        height, width = (n + k - 1 for n, k in zip(self.places, self.kernel, strict=True))
+        return height, width
+
+    @property
+    def inside(self) -> Windows:
+        """The windows at every pixel of the phases."""
+        return Windows(self.kernel, (1, 1), (0, 0), "zero")
+
+    def split(self, images: Tensor) -> Tensor:
+        """The phases of `images` `[B, C, H, W]`, `[B, C r, *size]`; the r phases of a channel run fastest."""
+        around = padded(images, self.windows)
+        below, right = (n - had for n, had in zip(self._covered, around.shape[-2:], strict=True))
+        around = pad(around, (0, right, 0, below))
+        return self._grid(around).permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+
+    def join(self, phases: Tensor, images: Tensor) -> None:
+        """Write the adjoint of `split` to `images`."""
+        height, width = (n + 2 * p for n, p in zip(images.shape[-2:], self.windows.padding, strict=True))
+        rows, columns = self._covered
+        around = phases.new_zeros(*images.shape[:2], max(height, rows), max(width, columns))
+        values = phases.unflatten(1, (-1, *self.count)).permute(0, 1, 4, 2, 5, 3)
+        self._grid(around[..., :rows, :columns]).copy_(values)
+        images.copy_(unpadded(around[..., :height, :width], self.windows))
+
+    def wanted(self, channels: int, like: Tensor) -> Tensor:
+        """Which rows of the moments of phases are pixels of windows, `[C K]`."""
+        (down, across), pixels = self.windows.stride, prod(self.kernel)
+        a, b = (torch.arange(k, device=like.device) for k in self.windows.kernel)
+        phase = (a % down * self.count[1])[:, None] + b % across
+        place = phase * pixels + (a // down * self.kernel[1])[:, None] + b // across
+        each = torch.arange(channels, device=like.device) * (prod(self.count) * pixels)
+        return (each[:, None] + place.flatten()).flatten()
+
+    def _grid(self, whole: Tensor) -> Tensor:
+        """The phases as a view, `[B, C, size, phases, size, phases]`."""
+        (down, across), (rows, columns) = self.windows.stride, self.count
+        split = whole.unflatten(3, (-1, across)).unflatten(2, (-1, down))
+        return split[:, :, :, :rows, :, :columns]
+
+    @property
+    def _covered(self) -> Pair:
+        """Pixels of the padded image from which whole phases come; some may lie beyond it."""
+        height, width = (n * s for n, s in zip(self.size, self.windows.stride, strict=True))
+        return height, width
+
+
+def moments(
+    kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
+) -> tuple[Tensor, Tensor]:
+    """X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of any windows; see `gilib.convolution.lags.moments`."""
+    if windows.at_every_pixel(x.shape[-2:]):
+        return lags.moments(kind, x, y, root, windows)
+    phases = Phases.of(_size(x), windows)
+    gram, cross = lags.moments(kind, phases.split(x), y, root, phases.inside)
+    wanted = phases.wanted(x.shape[1], x)
+    return gram[wanted[:, None], wanted], cross[wanted]
+
+
+def write_gradients(
+    kind: type[Correlation],
+    x: Tensor,
+    y: Tensor,
+    root: Tensor | None,
+    windows: Windows,
+    d_gram: Tensor,
+    d_cross: Tensor,
+    d_x: Tensor,
+    d_y: Tensor,
+) -> None:
+    """Write the gradients of x and y to `d_x` and `d_y`."""
+    if windows.at_every_pixel(x.shape[-2:]):
+        return lags.write_gradients(kind, x, y, root, windows, d_gram, d_cross, d_x, d_y)
+    phases = Phases.of(_size(x), windows)
+    wanted, channels = phases.wanted(x.shape[1], x), x.shape[1] * prod(phases.count)
+    size = channels * phases.inside.pixels
+    d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
+    d_pairs[wanted[:, None], wanted], d_lags[wanted] = d_gram, d_cross
+    d_parts = x.new_empty(len(x), channels, *phases.size)
+    lags.write_gradients(kind, phases.split(x), y, root, phases.inside, d_pairs, d_lags, d_parts, d_y)
+    return phases.join(d_parts, d_x)
+
+
+def _size(images: Tensor) -> Pair:
+    return images.shape[-2], images.shape[-1]
