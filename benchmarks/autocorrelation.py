@@ -19,9 +19,9 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from measures import peak_memory, rate
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
-from torch.profiler import ProfilerActivity, profile
 
 from gilib.convolution import Windows, autocorrelation, fastest_route
 
@@ -102,16 +102,8 @@ def check(size: int, count: int = 5, channels: int = 4) -> None:
 def extra_memory(method: Moments, x: Tensor, y: Tensor) -> float:
     """Peak memory of a step beyond inputs and results, in units of the inputs."""
     upstream = probes(x, y)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        results = step(method, x, y, upstream)
-    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
-    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-    held, peak = 0, 0
-    for _, change in changes:
-        held += change
-        peak = max(peak, held)
-    result_bytes = sum(part.nbytes for part in results)
-    return (peak - result_bytes) / (x.nbytes + y.nbytes)
+    peak, results = peak_memory(lambda: step(method, x, y, upstream))
+    return (peak - sum(part.nbytes for part in results)) / (x.nbytes + y.nbytes)
 
 
 def milliseconds(size: int, count: int, channels: int, repeats: int) -> dict[str, float]:
@@ -136,16 +128,6 @@ def floor(size: int, count: int, channels: int) -> float:
     """
     products = 19 * 2 * count * channels**2 * size**2 / 2
     return (products + 6 * count * channels * 2.5 * size**2 * 2 * math.log2(size)) / 1e9
-
-
-def rate() -> float:
-    """GFLOP/s of large float32 matrix products."""
-    matrix = torch.randn(2048, 2048)
-    matrix @ matrix
-    started = time.perf_counter()
-    for _ in range(5):
-        matrix @ matrix
-    return 5 * 2 * 2048**3 / (time.perf_counter() - started) / 1e9
 
 
 def main() -> None:

@@ -19,13 +19,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from statistics import median, quantiles
 from typing import NamedTuple
 from unittest import mock
 
 import torch
 from autocorrelation import by_convolution, by_patches
+from measures import peak_memory, rate, wait
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.profiler import ProfilerActivity, profile
@@ -133,12 +133,6 @@ class Problem(NamedTuple):
         return step
 
 
-def wait(device: torch.device) -> None:
-    """Until the device has done what was asked of it."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def check(prior: str, device: torch.device, count: int = 8, size: int = 16) -> float:
     """The largest relative difference of bounds and gradients between the ways, in float64: below 1e-11."""
     problem, found = Problem.of(prior, count, size, torch.float64, device), {}
@@ -185,20 +179,6 @@ def parts(step: Step, device: torch.device) -> dict[str, float]:
     return found | {"rest": total - sum(found.values())}
 
 
-def peak_memory(step: Step, device: torch.device) -> float:
-    """The most that a step holds beyond what is held before it, in MB."""
-    if device.type == "cuda":
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        step()
-        return (torch.cuda.max_memory_allocated() - before) / 1e6
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        step()
-    events = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
-    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
-    return max(accumulate(change for _, change in changes)) / 1e6
-
-
 def operations(problem: Problem) -> dict[str, float]:
     """GFLOP that a step needs by part, forward and backward.
 
@@ -237,29 +217,16 @@ def layer_route(posterior: InducingImages) -> str:
     return route(y.new_empty(len(y), *posterior.image_shape), y, posterior.windows)
 
 
-def rate(device: torch.device) -> float:
-    """GFLOP/s of large float32 matrix products: a second of the GPU, or of CPU time, of all threads."""
-    cuda = device.type == "cuda"
-    size, clock = (8192, time.perf_counter) if cuda else (2048, time.process_time)
-    matrix = torch.randn(size, size, device=device)
-    matrix @ matrix
-    wait(device)
-    started = clock()
-    for _ in range(5):
-        matrix @ matrix
-    wait(device)
-    return 5 * 2 * size**3 / (clock() - started) / 1e9
-
-
 def report(prior: str, count: int, device: torch.device, repeats: int) -> None:
     """Time one network all ways, and print what its step consists of."""
     problem = Problem.of(prior, count, SIZE, torch.float32, device)
-    step, speed = problem.stepper(), rate(device)
+    step, clock = problem.stepper(), time.perf_counter if device.type == "cuda" else time.process_time
+    speed = rate(device, clock)
     times = timed(step, repeats)
     print(f"{prior}, {count} + {count} images, load {os.getloadavg()[0]:.1f}")
     for way, (wall, cpu) in times.items():
         with moments_by(way):
-            memory = peak_memory(step, device)
+            memory = peak_memory(step, device)[0] / 1e6
         slow, slow_cpu = times["convolution"]
         quarters = f"{wall[0]:.0f}-{wall[2]:.0f}"
         print(

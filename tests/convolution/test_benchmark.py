@@ -8,10 +8,14 @@ import pytest
 
 @pytest.fixture(scope="module")
 def benchmark():
-    path = Path(__file__).parents[2] / "benchmarks" / "autocorrelation.py"
-    spec = importlib.util.spec_from_file_location("autocorrelation_benchmark", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    folder = Path(__file__).parents[2] / "benchmarks"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)  # a script sees its neighbours
+        spec = importlib.util.spec_from_file_location(
+            "autocorrelation_benchmark", folder / "autocorrelation.py"
+        )
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     return module
 
 
