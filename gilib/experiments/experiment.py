@@ -38,9 +38,9 @@ class Job:
 
     Attributes:
         device: where to train.
-        checkpoint: a file of this group of configurations alone, for `gilib.fit`. Its folder is removed with
+        checkpoint: a file of this group of configurations alone. Its folder is removed with
             all that it holds when the group is recorded.
-        deadline: the `time.monotonic()` after which a training saves its checkpoint and raises
+        deadline: the `time.monotonic()` after which a training (or a chain) saves its checkpoint and raises
             `gilib.training.Paused`; None: never.
         progress: whether trainings show a bar.
         speed: how steps are run on an accelerator.
@@ -51,6 +51,10 @@ class Job:
     deadline: float | None = None
     progress: bool = False
     speed: Speed = Speed()
+
+    def chain_options(self) -> dict[str, Any]:
+        """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
+        return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
 
     def fit_options(self, estimator: str = "draw") -> dict[str, Any]:
         """What trainings take from the job, as arguments of `gilib.fit`; graphs are for draws alone."""

@@ -47,12 +47,13 @@ def run(config: TruthConfig, job: Job) -> Record:
 
     Args:
         config: what to sample.
-        job: unused: chains of this length take a minute, on the device that JAX chooses.
+        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
     """
     problem = toy(config.seed, normalise=config.normalise)
     base = HMCSettings.tuned() if config.tuned else HMCSettings()
     settings = replace(base, burn_in=config.burn_in, samples=config.samples, seed=config.seed)
     variance = problem.noise_variance
-    chains = hmc((1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(), settings, progress=False)
+    options = job.chain_options()
+    chains = hmc((1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(), settings, **options)
     grid = GRID if config.normalise else GRID * problem.x.std()
     return {"data": {"name": "toy", "sha256": problem.sha256}, "metrics": chains.summary(grid, states=200)}

@@ -105,7 +105,7 @@ def sample(config: ChainsConfig, job: Job) -> Record:
 
     Args:
         config: what to sample.
-        job: unused: the chains run on the device that JAX chooses.
+        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
     """
     data = uci_run.load(config.dataset, [config.split], torch.device("cpu"), torch.float64)
     x, y = data.x[0], data.y[0]
@@ -119,7 +119,8 @@ def sample(config: ChainsConfig, job: Job) -> Record:
         coordinates="scaled",
         seed=config.split,
     )
-    found = hmc((x.shape[1], 50, 50, 1), x, y, config.noise_variance, gilib.NealPrior(), settings, False)
+    widths, prior = (x.shape[1], 50, 50, 1), gilib.NealPrior()
+    found = hmc(widths, x, y, config.noise_variance, prior, settings, **job.chain_options())
     return {"data": {"name": data.name, "sha256": data.sha256}, "metrics": _describe(found, data)}
 
 

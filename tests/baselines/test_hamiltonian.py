@@ -1,5 +1,6 @@
 """Hamiltonian Monte Carlo against closed forms, and the model in JAX against the model in torch."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,8 +9,10 @@ import torch
 from torch.distributions import Normal
 
 from gilib import NealPrior, ScalePrior, StandardPrior
-from gilib.baselines import HMCSettings, StuckChainError, effective_sample_size, hmc
+from gilib.baselines import HMCSettings, StuckChainError, effective_sample_size, hmc, sampling
 from gilib.baselines import hamiltonian as module
+from gilib.persistence import CheckpointError
+from gilib.training import Paused
 
 jax = pytest.importorskip("jax", reason="the extra gilib[hmc] is not installed")
 pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
@@ -165,8 +168,8 @@ def test_one_chain_keeps_its_axis_and_starts_from_the_prior():
 )
 def test_starts_lie_where_the_settings_say(coordinates, start, scale):
     settings = HMCSettings(chains=2, seed=4, coordinates=coordinates, start=start)
-    target = module._Target(lambda weights: 0.0, [0.5], coordinates == "scaled")
-    (position,) = module._Sampler(target, settings, progress=False)._start((3, 5))
+    target = sampling.Target(lambda weights: 0.0, [0.5], coordinates == "scaled")
+    (position,) = sampling.Sampler(target, settings, progress=False)._start((3, 5))
     expected = scale * np.random.default_rng(4).standard_normal((2, 4, 5))
     np.testing.assert_allclose(position, expected, rtol=1e-15)
 
@@ -210,3 +213,45 @@ def test_bad_arguments_are_refused(change, error, message):
     arguments = {"widths": (2, 1), "x": torch.zeros(4, 2), "y": torch.zeros(4, 1), "noise_variance": 1.0}
     with pytest.raises(error, match=message):
         hmc(**{**arguments, **change})
+
+
+class TestCheckpoints:
+    WIDTHS = (2, 3, 1)
+    SETTINGS = HMCSettings(
+        burn_in=47, samples=103, thin=3, chains=2, step_size_burn_in=0.02, step_size=0.03, leapfrog_steps=3
+    )
+
+    def sample(self, settings=SETTINGS, noise_variance=0.3, **options):
+        x, y = data(self.WIDTHS)
+        return hmc(self.WIDTHS, x, y, noise_variance, settings=settings, progress=False, **options)
+
+    @pytest.mark.parametrize("change", [{}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}])
+    def test_chains_in_pieces_are_the_same_chains(self, tmp_path, change):
+        settings = dataclasses.replace(self.SETTINGS, **change)
+        whole, pieces = self.sample(settings), self.sample(settings, checkpoint=tmp_path / "chains")
+        for name in ("log_joint", "acceptance", "acceptance_burn_in"):
+            torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), equal_nan=True)
+        for found, wanted in zip(pieces.weights, whole.weights, strict=True):
+            assert found.shape == wanted.shape
+            torch.testing.assert_close(found, wanted)
+
+    def test_paused_chains_go_on_where_they_were(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sampling, "PIECES", 2)
+        whole, path, pauses = self.sample(checkpoint=tmp_path / "whole"), tmp_path / "chains", []
+        while len(pauses) < 4:
+            with pytest.raises(Paused) as pause:
+                self.sample(checkpoint=path, deadline=0.0)
+            pauses.append(torch.load(path))
+        assert [(saved["phase"], saved["done"]) for saved in pauses] == [(0, 23), (0, 47), (1, 49), (1, 103)]
+        assert str(path) in str(pause.value)
+        found = self.sample(checkpoint=path, deadline=0.0)  # nothing is left to do
+        assert torch.equal(found.log_joint, whole.log_joint)
+        assert torch.equal(found.acceptance, whole.acceptance)
+        assert all(map(torch.equal, found.weights, whole.weights))
+        assert found.seconds == pauses[-1]["seconds"] > pauses[0]["seconds"]
+        with pytest.raises(CheckpointError, match="belongs to other data or settings"):
+            self.sample(noise_variance=0.4, checkpoint=path)
+
+    def test_a_deadline_needs_a_checkpoint(self):
+        with pytest.raises(ValueError, match="a deadline needs a checkpoint"):
+            self.sample(deadline=0.0)

@@ -1,0 +1,267 @@
+"""Markov chains side by side on NumPyro, in two phases; in pieces if they are to be paused and resumed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from gilib.baselines.chains import HMCSettings
+from gilib.baselines.optional import require
+from gilib.persistence import CheckpointError, read, write
+from gilib.training import Paused
+
+Array = Any  # jax.Array: JAX is optional
+LogJoint = Callable[[Sequence[Array]], Array]
+PHASES = ("burn-in", "sampling")
+PIECES = 20  # of a phase: after each of them chains are saved and progress is shown
+FORMAT = "gilib sampling 1"
+
+
+class StuckChainError(RuntimeError):
+    """A chain accepted no proposal: its states show where it started, not the posterior."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The density in the coordinates in which steps are taken.
+
+    Attributes:
+        log_joint: of the weights.
+        scales: prior standard deviation of the weights of every layer.
+        scaled: whether coordinates are weights over their prior standard deviation.
+    """
+
+    log_joint: LogJoint
+    scales: Sequence[float]
+    scaled: bool
+
+    def weights(self, position: Sequence[Array]) -> Sequence[Array]:
+        """From coordinates, with any leading axes, to weights."""
+        if not self.scaled:
+            return position
+        return [scale * z for scale, z in zip(self.scales, position, strict=True)]
+
+    def potential(self, position: Sequence[Array]) -> Array:
+        """Minus the log joint density of the WEIGHTS: constants do not matter to the dynamics."""
+        return -self.log_joint(self.weights(position))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where chains are kept on the way, and when they pause.
+
+    Attributes:
+        path: of the checkpoint; None: chains are neither saved nor paused.
+        fingerprint: of what is sampled, and how.
+        deadline: the `time.monotonic()` after which they pause; None: never.
+    """
+
+    path: Path | None = None
+    fingerprint: str = ""
+    deadline: float | None = None
+
+    def read(self) -> dict[str, Any] | None:
+        """What was saved, or None.
+
+        Raises:
+            CheckpointError: if the file is damaged, or of other chains.
+        """
+        if self.path is None or not self.path.exists():
+            return None
+        content = read(self.path, FORMAT)
+        if content.pop("fingerprint", None) != self.fingerprint:
+            raise CheckpointError(
+                f"{self.path} belongs to other data or settings: choose another file, or delete it"
+            )
+        del content["format"]
+        return content
+
+    def save(self, content: dict[str, Any]) -> None:
+        """Write the chains; pause if it is late.
+
+        Raises:
+            Paused: at the deadline.
+        """
+        if self.path is None:
+            return
+        write(self.path, {"format": FORMAT, "fingerprint": self.fingerprint, **content})
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise Paused(f"the time is over: {self.path} holds the chains so far")
+
+
+@dataclass
+class Standing:
+    """How far the chains are.
+
+    Attributes:
+        start: where the phase began, a tensor for every layer.
+        phase: 0 in burn-in, 1 after it.
+        done: states of this phase.
+        state: NumPyro's, its leaves; empty at the start of a phase.
+        kept: states kept after burn-in, piece by piece, `[chains, n, I, O]` for every layer.
+        energies: their potential energies, `[chains, n]`.
+        acceptance: mean acceptance probability in each phase, `[2, chains]`.
+        seconds: spent so far.
+    """
+
+    start: list[torch.Tensor]
+    acceptance: torch.Tensor
+    phase: int = 0
+    done: int = 0
+    state: list[torch.Tensor] = field(default_factory=list)
+    kept: list[list[torch.Tensor]] = field(default_factory=list)
+    energies: list[torch.Tensor] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Two phases of all chains, side by side."""
+
+    target: Target
+    settings: HMCSettings
+    progress: bool
+    stop: Stop = Stop()
+
+    def run(self, widths: Sequence[int]) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, float]:
+        """Weights `[chains, kept, I, O]`, log joints `[chains, kept]`, acceptance `[2, chains]`, seconds."""
+        settings, saved = self.settings, self.stop.read()
+        if saved is None:
+            nowhere = torch.full((len(PHASES), settings.chains), torch.nan, dtype=torch.float64)
+            standing = Standing([torch.as_tensor(part) for part in self._start(widths)], nowhere)
+        else:
+            standing = Standing(**saved)
+        keys = require("jax.random", "hmc").split(
+            require("jax.random", "hmc").key(settings.seed), len(PHASES)
+        )
+        for phase in range(standing.phase, len(PHASES)):
+            if phase > standing.phase:
+                standing.phase, standing.done, standing.state = phase, 0, []
+            self._phase(keys[phase], standing)
+        states = [torch.cat(parts, 1).numpy() for parts in zip(*standing.kept, strict=True)]
+        weights = [torch.as_tensor(layer) for layer in self.target.weights(states)]
+        return weights, -torch.cat(standing.energies, 1), standing.acceptance, standing.seconds
+
+    def _start(self, widths: Sequence[int]) -> list[np.ndarray]:
+        """A start for each chain, `[chains, I, O]`."""
+        generator, chains = np.random.default_rng(self.settings.seed), self.settings.chains
+        shapes = [(chains, inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
+        position = [generator.standard_normal(shape) for shape in shapes]
+        if self.settings.start == "prior" and not self.target.scaled:
+            return [scale * normal for scale, normal in zip(self.target.scales, position, strict=True)]
+        return position
+
+    def _phase(self, key: Array, standing: Standing) -> None:
+        """The rest of a phase, with its own step size; every chain must move."""
+        settings, burn_in = self.settings, standing.phase == 0
+        steps, thin = (settings.burn_in, 1) if burn_in else (settings.samples, settings.thin)
+        if standing.done == steps:
+            return
+        began = time.perf_counter()
+        skip, keep, state = self._begin(key, standing)
+        bar = tqdm(total=steps, initial=standing.done, desc=PHASES[standing.phase], disable=not self.progress)
+        with bar:
+            for size in self._pieces(steps, thin, standing.done):
+                state = skip(state, size if burn_in else size % thin)
+                if not burn_in:
+                    state, states, energies = keep(state, size // thin, thin)
+                    standing.kept.append([_tensor(layer).transpose(0, 1) for layer in states])
+                    standing.energies.append(_tensor(energies).T)
+                standing.state = _leaves(state)
+                standing.done += size
+                if standing.done == steps:
+                    self._end(state, steps, standing)
+                began, before = time.perf_counter(), began
+                standing.seconds += began - before
+                self.stop.save(vars(standing))
+                bar.update(size)
+
+    def _begin(self, key: Array, standing: Standing) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
+        """Compiled functions from a state to a later one, and to many; and the state to begin with."""
+        jax, infer = require("jax", "hmc"), require("numpyro.infer", "hmc")
+        kernel = infer.HMC(
+            potential_fn=jax.jit(self.target.potential),
+            step_size=self._step_size(standing.phase),
+            num_steps=self.settings.leapfrog_steps,
+            trajectory_length=None,
+            adapt_step_size=False,
+            adapt_mass_matrix=False,
+        )
+        start = [jax.numpy.asarray(part.numpy()) for part in standing.start]
+        state = kernel.init(jax.random.split(key, self.settings.chains), 0, start, (), {})
+        if standing.state:
+            state = _with_leaves(state, standing.state)
+
+        def skip(state: Any, steps: int) -> Any:
+            return jax.lax.fori_loop(0, steps, lambda _, now: kernel.sample(now, (), {}), state)
+
+        def keep(state: Any, count: int, thin: int) -> Any:
+            def next_kept(state: Any, _: None) -> Any:
+                state = skip(state, thin)
+                return state, (state.z, state.potential_energy)
+
+            state, (states, energies) = jax.lax.scan(next_kept, state, length=count)
+            return state, states, energies
+
+        return jax.jit(skip), jax.jit(keep, static_argnums=1), state
+
+    def _end(self, state: Any, steps: int, standing: Standing) -> None:
+        """The end of a phase, in which all chains must have moved."""
+        chains, end = self.settings.chains, [_tensor(part) for part in state.z]
+        standing.acceptance[standing.phase] = _tensor(state.mean_accept_prob)
+        stuck = (standing.start[0] == end[0]).reshape(chains, -1).all(1)
+        if stuck.any():
+            raise StuckChainError(
+                f"{int(stuck.sum())} of {chains} chains accepted none of {steps} proposals of the "
+                f'{PHASES[standing.phase]} phase: use start="prior", or make its step size smaller than '
+                f"{self._step_size(standing.phase)}"
+            )
+        standing.start = end
+
+    def _pieces(self, steps: int, thin: int, done: int) -> Iterator[int]:
+        """Numbers of states until the phase is over; all but the first are multiples of `thin`."""
+        pieces = 1 if self.stop.path is None and not self.progress else PIECES
+        piece = thin * -(-steps // (pieces * thin))
+        while done < steps:
+            size = (steps - done) % piece or piece
+            yield size
+            done += size
+
+    def _step_size(self, phase: int) -> float:
+        return self.settings.step_size if phase else self.settings.step_size_burn_in
+
+
+def _leaves(state: Any) -> list[torch.Tensor]:
+    """The arrays of a state of NumPyro, keys of random numbers as integers."""
+    jax = require("jax", "hmc")
+    leaves = jax.tree.leaves(state)
+    return [_tensor(jax.random.key_data(leaf)).long() if _is_key(leaf) else _tensor(leaf) for leaf in leaves]
+
+
+def _with_leaves(like: Any, leaves: list[torch.Tensor]) -> Any:
+    """A state of NumPyro with other arrays."""
+    jax = require("jax", "hmc")
+    given, structure = jax.tree.flatten(like)
+    return structure.unflatten(
+        jax.random.wrap_key_data(jax.numpy.asarray(leaf.numpy().astype("uint32")))
+        if _is_key(old)
+        else jax.numpy.asarray(leaf.numpy(), dtype=old.dtype)
+        for leaf, old in zip(leaves, given, strict=True)
+    )
+
+
+def _is_key(leaf: Array) -> bool:
+    jax = require("jax", "hmc")
+    return jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _tensor(values: Any) -> torch.Tensor:
+    return torch.as_tensor(np.array(values))
