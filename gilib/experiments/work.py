@@ -72,8 +72,8 @@ class Work:
 
     def _records(self, group: Group, folder: Path) -> list[Record]:
         resumed = {"resumed": True} if folder.exists() else {}
-        start = time.perf_counter()
-        bodies = self._bodies(group, folder)
+        with _stopwatch(folder / "seconds") as seconds:
+            bodies = self._bodies(group, folder)
         if bodies is None:
             halves = group[: len(group) // 2], group[len(group) // 2 :]
             return [
@@ -81,7 +81,7 @@ class Work:
             ]
         about = {
             **resumed,
-            "seconds": round(time.perf_counter() - start, 1),
+            "seconds": round(seconds(), 1),
             "group": len(group),
             "provenance": provenance(self.device) | _changed(self.speed),
         }
@@ -129,6 +129,27 @@ def checkpoints(name: str) -> Path:
 def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
     """Where a group of configurations keeps its checkpoints."""
     return checkpoints(name) / group_identity(group)
+
+
+@contextlib.contextmanager
+def _stopwatch(path: Path) -> Iterator[Callable[[], float]]:
+    """Seconds spent on a group so far, those before pauses included: they are written to `path` at a pause.
+
+    What a process that was killed had spent is lost; its record says that it was resumed.
+    """
+    before, start = float(path.read_text()) if path.exists() else 0.0, time.perf_counter()
+
+    def seconds() -> float:
+        return before + time.perf_counter() - start
+
+    try:
+        yield seconds
+    except Paused:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(f"{seconds():.3f}")
+        new.replace(path)  # a kill leaves the old number or the new one
+        raise
 
 
 def _head(name: str, config: Any) -> Record:

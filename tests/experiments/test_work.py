@@ -95,8 +95,10 @@ def test_a_pause_keeps_the_checkpoint_and_the_next_run_ends_at_the_same_numbers(
     late = Work("tiny", lambda configs, job: tiny.run(configs, now(job)), deadline=time.time() + 1000.0)
     assert late(CONFIGS).records is None
     assert (checkpoint_folder("tiny", CONFIGS) / "checkpoint").exists()
+    assert float((checkpoint_folder("tiny", CONFIGS) / "seconds").read_text()) > 0.0
+    (checkpoint_folder("tiny", CONFIGS) / "seconds").write_text("1000.0")
     resumed = Work("tiny", tiny.run)(CONFIGS).records
-    assert all(record["resumed"] for record in resumed)
+    assert all(record["resumed"] and 1000.0 <= record["seconds"] < 1100.0 for record in resumed)
     assert [r["metrics"] for r in resumed] == [r["metrics"] for r in whole]
     assert [r["curve"] for r in resumed] == [r["curve"] for r in whole]
 
