@@ -111,15 +111,17 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    print(f"torch {torch.__version__}, {provenance(device.type)['hardware']}, {options.threads} thread(s)")
-    print(f"{'method':10}{'R':>4}{'alone ms':>11}{'together ms':>13}{'ratio':>8}{'GFLOP/s':>10}  per replica")
+    hardware = provenance(device.type)["hardware"]
+    print(f"torch {torch.__version__}, {hardware}, {options.threads} thread(s); times and GFLOP per replica")
+    print(f"{'method':10}{'R':>4}{'alone ms':>11}{'together ms':>13}{'ratio':>8}{'GFLOP':>9}{'GFLOP/s':>10}")
     for method in uci.METHODS:
         check(method, device)
         work = operations(method, options.points, options.samples)
         for replicas in options.replicas:
             alone, together = measure(method, replicas, options.points, options.samples, device)
             rate = 1e3 * work / together
-            print(f"{method:10}{replicas:4}{alone:11.2f}{together:13.2f}{alone / together:8.1f}{rate:10.1f}")
+            times = f"{alone:11.2f}{together:13.2f}{alone / together:8.1f}"
+            print(f"{method:10}{replicas:4}{times}{work:9.3f}{rate:10.1f}")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def hmc(
         `Chains`, their weights in the dtype of `x`; all computation is in float64.
 
     Raises:
+        ValueError, TypeError: for arguments that do not fit, or a deadline without a checkpoint.
         ImportError: without the extra `gilib[hmc]`.
         StuckChainError: if a chain accepts nothing in a whole phase.
         gilib.training.Paused: at the deadline; call again with the same arguments to go on.

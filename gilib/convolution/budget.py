@@ -13,7 +13,9 @@ def at_once(entries: int, images: Tensor, share: float) -> int:
     Args:
         entries: that stay in the cache of a CPU.
         images: the whole set.
-        share: entries for one of the set, at most: a CPU's peak memory stays below three times the images.
+        share: entries for one of the set, at most, and one image at least. With it a CPU's peak memory beyond
+            inputs and results is at most three times the inputs; where the moments are larger than the
+            images (small images, many channels), there are up to two copies of the moments besides.
 
     >>> import torch
     >>> at_once(1000, torch.empty(5000), 0.5), at_once(1000, torch.empty(600), 0.5)

@@ -50,6 +50,8 @@ def _check_outputs(x: Tensor, y: Tensor, windows: Windows) -> None:
 
 
 def _same(x: Tensor, other: Tensor, name: str) -> None:
+    if x.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(f"x must hold float32 or float64 numbers, got {x.dtype}: sums need them")
     if not x.is_floating_point() or other.dtype != x.dtype or other.device != x.device:
         raise ValueError(
             f"x and {name} must be floating-point numbers of one dtype on one device, got {x.dtype} on "

@@ -71,17 +71,22 @@ class DirectCorrelation:
     ) -> None:
         """Write the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
         rows, columns = self._reach
-        both = (d_auto + d_auto.flip(0).mT).permute(1, 2, 3, 0).unflatten(3, (2 * rows + 1, 2 * columns + 1))
+        both = (d_auto + d_auto.flip(0).mT).permute(1, 2, 3, 0).contiguous()
+        both = both.unflatten(3, (2 * rows + 1, 2 * columns + 1))
         outside = (rows - self.padding[0], columns - self.padding[1])
+        kernels, back = (None, None) if y is None else self._cross_kernels(d_cross)
         for g, part, weights in self._parts(x, root):
             images = x[g, part]
             gradient = conv2d(self._around(images, self._reach), both[g])
-            if y is not None and d_y is not None:
-                kernels = d_cross[:, g].permute(2, 1, 0).unflatten(2, self.kernel)  # [O, C, k, k]
-                back = kernels.transpose(0, 1).flip(2, 3)
-                gradient += conv2d(self._around(y[g, part], outside), back)
-                d_y[g, part] = _times(conv2d(self._around(images, self.padding), kernels), weights)
+            if y is not None and d_y is not None and kernels is not None and back is not None:
+                gradient += conv2d(self._around(y[g, part], outside), back[g])
+                d_y[g, part] = _times(conv2d(self._around(images, self.padding), kernels[g]), weights)
             d_x[g, part] = _times(gradient, weights)
+
+    def _cross_kernels(self, d_cross: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient of R_xy as kernels from x to y, `[G, O, C, k, k]`, and from y to x."""
+        kernels = d_cross.permute(1, 3, 2, 0).contiguous().unflatten(3, self.kernel)
+        return kernels, kernels.transpose(1, 2).flip(3, 4).contiguous()
 
     @property
     def _reach(self) -> Pair:

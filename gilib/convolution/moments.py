@@ -32,7 +32,8 @@ def autocorrelation(
         (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(su + δ - p) X_bc'(su + δ' - p)             (Eq. 42)
         (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(su + δ - p) Y_bo(u)                        (Eq. 40)
 
-    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once.
+    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once;
+    `torch.func.vmap` maps the moments, and their gradients only from outside (not of a gradient within).
 
     Args:
         x: images, `[..., B, C, H, W]`.
@@ -48,7 +49,7 @@ def autocorrelation(
         `[..., C K, C K]` and `[..., C K, O]`, K the pixels of the kernel, which run fastest.
 
     Raises:
-        TypeError, ValueError: if shapes do not fit, a kernel has no centre, or a route cannot do it.
+        TypeError, ValueError: if shapes or types do not fit, or an even kernel comes without padding.
 
     >>> xtx, xty = autocorrelation(torch.ones(5, 2, 8, 8), torch.ones(5, 3, 8, 8), 3)
     >>> xtx.shape, xty.shape, xtx[0, 0].item()
@@ -94,7 +95,8 @@ class _Moments(torch.autograd.Function):
         x, y, precision = ctx.saved_tensors
         lead = _lead(x, y, precision)
         sums = [_Sum(part, lead) for part in (x, y)]
-        d_precision = None if precision is None else precision.new_zeros(precision.shape)
+        wanted = precision is not None and ctx.needs_input_grad[2]
+        d_precision = precision.new_zeros(precision.shape) if wanted else None
         for index, sets in _each(lead, x, y, precision):
             images, targets, root = sets
             own = [each.part(index) for each in sums]

@@ -135,9 +135,12 @@ def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
 def _stopwatch(path: Path) -> Iterator[Callable[[], float]]:
     """Seconds spent on a group so far, those before pauses included: they are written to `path` at a pause.
 
-    What a process that was killed had spent is lost; its record says that it was resumed.
+    What a process that was killed had spent is lost; its record says that it was resumed. A damaged file
+    counts for nothing.
     """
-    before, start = float(path.read_text()) if path.exists() else 0.0, time.perf_counter()
+    before, start = 0.0, time.perf_counter()
+    with contextlib.suppress(OSError, ValueError):
+        before = float(path.read_text())
 
     def seconds() -> float:
         return before + time.perf_counter() - start

@@ -84,9 +84,11 @@ def test_many_images_and_frequencies(size, boundary, monkeypatch):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("boundary", ["circular", "zero"])
-def test_gradients_against_finite_differences(route, boundary):
-    windows = Windows.of(3, boundary=boundary)
+@pytest.mark.parametrize(
+    "windows",
+    [Windows.of(3), Windows.of(3, boundary="zero"), Windows.of((3, 2), stride=2, padding=1, boundary="zero")],
+)
+def test_gradients_against_finite_differences(route, windows):
     parts = [part.requires_grad_() for part in tensors(windows, (2, 2, 4, 3), 2)]
     assert torch.autograd.gradcheck(
         lambda x, y, w: window_moments(x, y, windows, w, route), parts, fast_mode=True

@@ -95,6 +95,21 @@ def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride
     assert memory.peak - results - inputs < 3 * inputs  # views of the inputs count too
 
 
+@pytest.mark.parametrize(("count", "channels", "pixels"), [(20, 32, 4), (50, 128, 4), (1, 32, 32)])
+@pytest.mark.parametrize("boundary", ["circular", "zero"])
+def test_memory_where_moments_are_larger_than_images(count, channels, pixels, boundary):
+    """Three times the inputs, and the moments twice more."""
+    x, y = (torch.randn(count, channels, pixels, pixels, requires_grad=True) for _ in range(2))
+    precision, size = torch.rand(count).requires_grad_(), 9 * channels
+    upstream = torch.ones(size, size), torch.ones(size, channels)
+    with Peak() as memory:
+        values = autocorrelation(x, y, 3, precision, boundary=boundary)
+        gradients = torch.autograd.grad(values, (x, y, precision), upstream)
+    moments, inputs = sum(value.nbytes for value in values), x.nbytes + y.nbytes
+    results = moments + sum(gradient.nbytes for gradient in gradients)
+    assert memory.peak - results - inputs < 3 * inputs + 2 * moments
+
+
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 def test_memory_does_not_grow_with_the_sets_that_share_images(route):
     """One set of images, five sets of weights: gradients are summed as they come."""
@@ -137,6 +152,10 @@ REFUSED = {
     "empty": (lambda: autocorrelation(X[:0], Y[:0], 3), r"x is empty: its shape is \[0, 2, 6, 5\]"),
     "axes": (lambda: autocorrelation(X[0], Y, 3), r"x must have shape \[..., B, C, H, W\], got \[2, 6, 5\]"),
     "dtype": (lambda: autocorrelation(X, Y.float(), 3), "one dtype on one device, got torch.float64"),
+    "half precision": (
+        lambda: autocorrelation(X.bfloat16(), Y.bfloat16(), 3),
+        "x must hold float32 or float64 numbers, got torch.bfloat16",
+    ),
     "negative precision": (
         lambda: autocorrelation(X, Y, 3, torch.tensor([1.0, 2.0, -1.0, 1.0]).double()),
         "precision must not be negative",

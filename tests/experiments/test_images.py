@@ -1,8 +1,13 @@
 """The experiments on images: grids, starts, training in stretches, and what is measured."""
 
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
 import time
 from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -96,6 +101,36 @@ def test_a_training_that_is_stopped_at_every_step_ends_with_the_same_record(meth
             stops += 1
     assert stops == 4  # at every step but the last one of each stretch
     assert without_seconds(pieces) == without_seconds(whole)
+
+
+KILLED = """
+import os, pathlib, signal, sys, torch
+from gilib.experiments import images, mnist_500
+from tests.experiments.test_images import job, small
+folder, look, moment, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+torch.set_num_threads(threads)
+write = images._write
+def fatal(path, looks):
+    if moment == "after" or len(looks["step"]) < look:
+        write(path, looks)
+    if len(looks["step"]) == look:
+        os.kill(os.getpid(), signal.SIGKILL)
+images._write = fatal
+mnist_500.run(small("gi", "ScalePrior", steps=7, looks=3), job(folder))
+"""
+
+
+def test_a_training_that_is_killed_ends_with_the_same_record(tmp_path):
+    """Killed between the checkpoint of a stretch and its look, and just after a look."""
+    pieces = tmp_path / "pieces"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for look, moment in ((1, "before"), (2, "after")):
+        command = [sys.executable, "-c", KILLED, str(pieces), str(look), moment, str(torch.get_num_threads())]
+        died = subprocess.run(command, env=environment, capture_output=True)
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    config = small("gi", "ScalePrior", steps=7, looks=3)
+    whole = mnist_500.run(config, job(tmp_path / "whole"))
+    assert without_seconds(mnist_500.run(config, job(pieces))) == without_seconds(whole)
 
 
 def test_looking_at_test_images_changes_nothing(tmp_path):

@@ -1,20 +1,33 @@
 """Grids cover what the chapters show, and what is recorded belongs to them."""
 
 import pytest
+import torch
 
+from gilib.experiments import truth
+from gilib.experiments.experiment import Job
 from gilib.experiments.groups import chosen
 from gilib.experiments.records import identity, load_records
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, run_experiment
-from gilib.experiments.toy import METHODS, reproduction, table_2
+from gilib.experiments.toy import GRID, METHODS, reproduction, table_2
+from gilib.experiments.truth import TruthConfig
 
 
-@pytest.mark.parametrize("name", ["toy", "toy_inducing", "reproduction", "toy_hmc"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_committed_records_are_those_of_the_grid(name, monkeypatch):
     monkeypatch.delenv("GILIB_RESULTS")
-    grid = {identity(config) for config in chosen(EXPERIMENTS[name], "paper")}
-    found = {record["id"] for record in load_records(name) if record["scale"] == "paper"}
-    assert found and found <= grid
+    records = load_records(name)
+    assert records
+    for scale in {record["scale"] for record in records}:
+        grid = {identity(config) for config in chosen(EXPERIMENTS[name], scale)}
+        assert {record["id"] for record in records if record["scale"] == scale} <= grid
+
+
+def test_chains_are_recorded_like_trainings(tmp_path):
+    config = TruthConfig(burn_in=20, samples=40)
+    found = truth.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))
+    assert (tmp_path / "checkpoint").exists()
+    assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)
 
 
 def test_paper_grids_cover_what_the_chapters_show():
@@ -25,6 +38,11 @@ def test_paper_grids_cover_what_the_chapters_show():
     sweep = list(reproduction("paper"))
     assert len({config.prior_scale for config in sweep if config.seed == 0}) == 12
     assert {config.num_inducing for config in sweep} == {1, 2, 5, *range(10, 101, 10)}
+
+
+def test_depth_runs_at_smoke_scale():
+    assert run_experiment("depth", "smoke", Place("cpu")).added == len(load_records("depth")) > 0
+    assert all(record["metrics"]["elbo"] < record["metrics"]["evidence"] for record in load_records("depth"))
 
 
 def test_the_toy_experiment_runs_at_smoke_scale():

@@ -103,6 +103,15 @@ def test_a_pause_keeps_the_checkpoint_and_the_next_run_ends_at_the_same_numbers(
     assert [r["curve"] for r in resumed] == [r["curve"] for r in whole]
 
 
+@pytest.mark.parametrize("content", [b"", b"12.", b"\xff"])
+def test_a_damaged_number_of_seconds_stops_nothing(content):
+    folder = checkpoint_folder("tiny", CONFIGS[:1])
+    folder.mkdir(parents=True)
+    (folder / "seconds").write_bytes(content)
+    (record,) = Work("tiny", tiny.run)(CONFIGS[:1]).records
+    assert record["metrics"] and record["resumed"]
+
+
 def now(job):
     """The same job with its deadline reached."""
     assert 900.0 < job.deadline - time.monotonic() <= 1000.0
