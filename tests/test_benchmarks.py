@@ -23,3 +23,7 @@ def test_bounds_and_gradients_agree_with_the_plain_computation():
 @pytest.mark.parametrize("method", ["fac", "gi"])
 def test_replicas_train_alike_both_ways(method):
     load("replicas").check(method, torch.device("cpu"), replicas=2, points=8, samples=1)
+
+
+def test_ways_to_convolve_with_several_weights_agree():
+    load("weight_samples").check()

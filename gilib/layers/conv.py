@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import torch
 from torch import Tensor
@@ -147,9 +146,8 @@ class Conv2dFunction:
         if own.numel() == 1:  # the same images for all kernels
             outputs = self._convolve(x.flatten(0, -4), kernels.flatten(0, -4))
             return outputs.unflatten(1, (*shape, kernels.shape[-4])).movedim(0, len(shape))
-        x, kernels = x.expand(*shape, *x.shape[-4:]), kernels.expand(*shape, *kernels.shape[-4:])
-        each = [self._convolve(x[index], kernels[index]) for index in product(*map(range, shape))]
-        return torch.stack(each).unflatten(0, shape)
+        pairs = [part.expand(*shape, *part.shape[-4:]).flatten(0, -5).unbind() for part in (x, kernels)]
+        return torch.stack(list(map(self._convolve, *pairs))).unflatten(0, shape)
 
     def _convolve(self, images: Tensor, kernels: Tensor) -> Tensor:
         return conv2d(images, kernels, stride=self.windows.stride, padding=self.windows.padding)
