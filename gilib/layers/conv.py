@@ -121,8 +121,9 @@ class Conv2dFunction:
     """x ↦ x * W, padded with zeros.
 
     Images that all samples share pass through one convolution with S R O outputs; others through one
-    convolution per sample. (Forward and backward on a CPU, at 2 to 10 samples, grouped convolutions and
-    `torch.vmap` took between 0.85 and 1.25 times as long, patches and batched products 3.4 to 4 times.)
+    convolution per sample. (`benchmarks/weight_samples.py`, on a CPU at 2 to 10 samples: grouped convolutions
+    and `torch.vmap` took 0.8 to 1.3 times as long at 32 x 32 pixels, 0.5 to 0.9 times at 8 x 8; patches and
+    batched products 2 to 5 times.)
 
     Attributes:
         weights: `[S, R, I, O]`.
