@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -107,14 +108,16 @@ def extra_memory(method: Moments, x: Tensor, y: Tensor) -> float:
 
 
 def milliseconds(size: int, count: int, channels: int, repeats: int) -> dict[str, float]:
-    """Median time of a step by every method, interleaved."""
+    """Median time of a step by every method, interleaved, in a new order each time."""
     x, y = images(size, count, channels, torch.float32)
     upstream = probes(x, y)
     times: dict[str, list[float]] = {name: [] for name in METHODS}
+    order, shuffled = list(METHODS), random.Random(0)
     for repeat in range(repeats + 1):
-        for name, method in METHODS.items():
+        shuffled.shuffle(order)
+        for name in order:
             started = time.perf_counter()
-            step(method, x, y, upstream)
+            step(METHODS[name], x, y, upstream)
             if repeat:
                 times[name].append(1e3 * (time.perf_counter() - started))
     return {name: statistics.median(values) for name, values in times.items()}
