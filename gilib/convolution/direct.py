@@ -19,7 +19,7 @@ from torch.nn.grad import conv2d_weight
 from gilib.convolution.budget import at_once
 from gilib.convolution.windows import Pair
 
-CHUNK = 3 * 2**17  # entries of padded images in one convolution, for each thread: longer sums lose digits
+CHUNK = 2**19  # entries of padded images in one convolution, for each thread: longer sums lose digits
 SHARE = 1.25  # of the entries of all images x, at most, on a CPU
 
 
