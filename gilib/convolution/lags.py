@@ -60,15 +60,16 @@ def write_gradients(
     d_x: Tensor,
     d_y: Tensor,
 ) -> None:
-    """Write the gradients of x and y to `d_x` and `d_y`."""
+    """Write the gradients of x and y to `d_x`, which may be x itself, and `d_y`."""
     channels = x.shape[1]
     d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
     d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
     whole, *borders = Strips.all(x.shape[-2:], windows)
+    edges = [strips.cut(x) for strips in borders]  # before x may be overwritten
     d_auto = whole.gather(d_pairs[None])
     whole.correlation(x, kind).write_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
-    for strips in borders:
-        images, d_part = strips.cut(x), strips.zeros(d_gram, channels)
+    for strips, images in zip(borders, edges, strict=True):
+        d_part = strips.zeros(d_gram, channels)
         for everywhere, here in strips.places():
             d_part[here].add_(d_pairs[everywhere], alpha=strips.sign)
         d_images, d_auto = torch.empty_like(images), strips.gather(d_part)

@@ -126,13 +126,13 @@ def write_gradients(
     if windows.at_every_pixel(x.shape[-2:]):
         return lags.write_gradients(kind, x, y, root, windows, d_gram, d_cross, d_x, d_y)
     phases = Phases.of(_size(x), windows)
-    wanted, channels = phases.wanted(x.shape[1], x), x.shape[1] * prod(phases.count)
-    size = channels * phases.inside.pixels
+    wanted = phases.wanted(x.shape[1], x)
+    size = x.shape[1] * prod(phases.count) * phases.inside.pixels
     d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
     d_pairs[wanted[:, None], wanted], d_lags[wanted] = d_gram, d_cross
-    d_parts = x.new_empty(len(x), channels, *phases.size)
-    lags.write_gradients(kind, phases.split(x), y, root, phases.inside, d_pairs, d_lags, d_parts, d_y)
-    return phases.join(d_parts, d_x)
+    parts = phases.split(x)  # a copy, in whose place its gradient is written
+    lags.write_gradients(kind, parts, y, root, phases.inside, d_pairs, d_lags, parts, d_y)
+    return phases.join(parts, d_x)
 
 
 def _size(images: Tensor) -> Pair:

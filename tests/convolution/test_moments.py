@@ -52,7 +52,9 @@ def with_gradients(function, parts):
     leaves = [part.clone().requires_grad_() for part in parts]
     values = function(*leaves)
     probes = [normals(*value.shape, seed=7 + k) for k, value in enumerate(values)]
-    return [value.detach() for value in values] + list(torch.autograd.grad(values, leaves, probes))
+    gradients = torch.autograd.grad(values, leaves, probes)
+    assert all(map(torch.equal, leaves, parts)), "what was given is left alone"
+    return [*(value.detach() for value in values), *gradients]
 
 
 def compare(case, route, weighted):
