@@ -34,7 +34,6 @@ import gilib
 import gilib.statistics as gilib_statistics
 from gilib.convolution import Windows, fastest_route, window_moments
 from gilib.experiments.provenance import provenance
-from gilib.posteriors.images import InducingImages
 
 SIZE, CHANNELS, CLASSES, NUM_DATA = 32, 32, 10, 50_000
 WARM_UP = 2  # steps
@@ -189,32 +188,33 @@ def operations(problem: Problem) -> dict[str, float]:
     layers = [layer for layer in problem.net.modules() if isinstance(layer, gilib.Conv2d | gilib.Linear)]
     count, found = len(problem.x), dict.fromkeys(PARTS, 0.0)
     for layer in layers:
-        size, outputs, posterior = layer.fan_in, layer.outputs, layer.posterior
+        size, outputs = layer.fan_in, layer.outputs
         found["factorisation and sampling"] += 14 / 3 * size**3 + 12 * size**2 * outputs
-        if isinstance(posterior, InducingImages):
-            found["statistics"] += count * statistics_operations(posterior, size, outputs)
-            product = 2 * size * outputs * posterior.pseudo_outputs.shape[-2:].numel()
+        if isinstance(layer, gilib.Conv2d):
+            found["statistics"] += count * statistics_operations(layer)
+            product = 2 * size * outputs * layer.weights.pseudo.outputs.shape[-2:].numel()
             found["convolutions"] += count * product * (5 if layer is layers[0] else 6)
     return {part: value / 1e9 for part, value in found.items()}
 
 
-def statistics_operations(posterior: InducingImages, size: int, outputs: int) -> float:
+def statistics_operations(layer: gilib.Conv2d) -> float:
     """Floating-point operations for each inducing image."""
-    channels, pixels = posterior.image_shape[0], posterior.pseudo_outputs.shape[-2:].numel()
+    channels, size, outputs = layer.in_channels, layer.fan_in, layer.outputs
+    pixels = layer.weights.pseudo.outputs.shape[-2:].numel()
     cross = 3 * size * outputs
-    if (way := layer_route(posterior)) == "patches":
+    if (way := layer_route(layer)) == "patches":
         return pixels * 2 * (2 * size**2 + cross)
     if way == "convolution":
-        height, (down, across) = posterior.windows.kernel[0], (2 * k - 1 for k in posterior.windows.kernel)
+        height, (down, across) = layer.windows.kernel[0], (2 * k - 1 for k in layer.windows.kernel)
         return pixels * 2 * ((height + down) * across * channels**2 + cross)
     products = 7 * channels**2 + 12 * channels * outputs
     return pixels * (products + 3 * (channels + outputs) * 2.5 * math.log2(pixels))
 
 
-def layer_route(posterior: InducingImages) -> str:
+def layer_route(layer: gilib.Conv2d) -> str:
     """The route that gilib takes to the statistics of a layer."""
-    y = posterior.pseudo_outputs
-    return route(y.new_empty(len(y), *posterior.image_shape), y, posterior.windows)
+    y, site = layer.weights.pseudo.outputs, layer.weights.site
+    return route(y.new_empty(len(y), site.channels, *site.image_size), y, site.windows)
 
 
 def report(prior: str, count: int, device: torch.device, repeats: int) -> None:

@@ -54,9 +54,10 @@ def plain_elbo(net: gilib.Network, noise: Tensor, x: Tensor, y: Tensor, noise_va
             noise[:, start : start + fan_in * outputs].unflatten(-1, (fan_in, outputs)).mT[..., None]
         )  # [S, O, I, 1]
         start += fan_in * outputs
-        weighted = layer.posterior.log_precision.exp()[..., None] * features[..., None, :, :]  # [S, O, M, I]
+        pseudo = layer.weights.pseudo
+        weighted = pseudo.log_precision.exp()[..., None] * features[..., None, :, :]  # [S, O, M, I]
         precision = features.mT[..., None, :, :] @ weighted + fan_in * torch.eye(fan_in, dtype=x.dtype)
-        shift = weighted.mT @ layer.posterior.pseudo_outputs.mT[..., None]
+        shift = weighted.mT @ pseudo.outputs.mT[..., None]
         factor = torch.linalg.cholesky(precision)
         white = torch.linalg.solve_triangular(factor, shift, upper=False) + z
         w = torch.linalg.solve_triangular(factor.mT, white, upper=True)[..., 0]  # [S, O, I]

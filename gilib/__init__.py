@@ -6,7 +6,7 @@ log P - log Q of what was drawn.
 
 from gilib import data, distributions, metrics, models
 from gilib.convolution import autocorrelation
-from gilib.draws import Composition, Draw, LocalReparameterisation
+from gilib.draws import Composition, Draw, Estimate, record
 from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
@@ -14,10 +14,20 @@ from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
-from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
+from gilib.posteriors import (
+    BuildContext,
+    Dropout,
+    Factorised,
+    FromPrior,
+    GlobalInducing,
+    LocalInducing,
+    PointEstimate,
+    Posterior,
+    PosteriorModule,
+)
 from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
 from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
-from gilib.randomness import ReplicaGenerators
+from gilib.randomness import Noise, ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
     Statistics,
@@ -39,7 +49,9 @@ __all__ = [
     "Conv2d",
     "DivergenceError",
     "Draw",
+    "Dropout",
     "DualWeightPosterior",
+    "Estimate",
     "Factorised",
     "FactorisationError",
     "FromPrior",
@@ -52,13 +64,15 @@ __all__ = [
     "Likelihood",
     "Linear",
     "LocalInducing",
-    "LocalReparameterisation",
     "NealPrior",
     "Network",
+    "Noise",
     "Paused",
     "PerReplica",
+    "PointEstimate",
     "Pointwise",
     "Posterior",
+    "PosteriorModule",
     "Prior",
     "ReplicaGenerators",
     "Residual",
@@ -83,6 +97,7 @@ __all__ = [
     "models",
     "per_output_statistics",
     "predict",
+    "record",
     "regress",
     "regress_dual",
     "save",

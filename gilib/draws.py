@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -13,70 +15,175 @@ Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Draw:
-    """S functions drawn from a posterior over functions.
-
-    A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
+class Drawn(ABC):
+    """S functions from a posterior over functions: a `Draw` or an `Estimate`.
 
     Attributes:
         function: maps inputs `[..., N, D]` to outputs `[S, R, ..., N, O]`.
-        log_pq: log P - log Q of everything that was drawn, `[S, R]`, nats, summed.
+        log_pq: log P - log Q of everything that was drawn, less the Kullback-Leibler divergence of what was
+            integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
+        inducing_outputs: what became of the inducing points, `[S, R, M, ...]`; None: there were none, or
+            the function has to be asked.
 
-    A draw unpacks into these two: `function, log_pq = layer.draw(u)`.
+    It unpacks into the first two: `function, log_pq = layer.draw(u)`.
     """
 
     function: Function
-    log_pq: Tensor
+    log_pq: Tensor | None
+    inducing_outputs: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate the drawn functions at `x`."""
+        """Evaluate the functions at `x`."""
         return self.function(x)
 
-    def __iter__(self) -> Iterator[Function | Tensor]:
+    def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""
         yield self.function
         yield self.log_pq
 
+    @property
+    def density(self) -> Tensor:
+        """log_pq, where a bound needs it.
 
-class CompositeDraw(Draw):
-    """A draw of several layers that still has the inducing points, part of the way through itself.
+        Raises:
+            TypeError: if what was drawn has none.
+        """
+        if self.log_pq is None:
+            raise TypeError(
+                "these functions have no density Q (chains, an ensemble): they predict, but bound no evidence"
+            )
+        return self.log_pq
 
-    Attributes:
-        finish: takes them the rest of the way; None: there were none.
-    """
-
-    def __init__(self, function: Function, log_pq: Tensor, finish: Callable[[], Tensor] | None = None):
-        """Hold all three."""
-        super().__init__(function, log_pq)
-        self.finish = finish
-
-
-def after(drawn: Draw, inducing: Tensor) -> Tensor:
-    """What a draw makes of the inducing points from which it was drawn; no layer sees them twice."""
-    finish = drawn.finish if isinstance(drawn, CompositeDraw) else None
-    return drawn(inducing) if finish is None else finish()
+    def carry(self, inducing: Tensor) -> Tensor:
+        """What became of the inducing points from which this was drawn."""
+        return self.function(inducing) if self.inducing_outputs is None else self.inducing_outputs
 
 
 @dataclass(frozen=True)
-class LocalReparameterisation:
-    """A training estimator, not a draw: every evaluation samples each layer's outputs anew, point by point.
+class Draw(Drawn):
+    """S functions drawn from a posterior over functions.
 
-    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
-    weights lowers the variance of the gradient (Kingma, Salimans & Welling, 2015). Two points do not share a
-    function, so `predict` and `iwbo` refuse it.
-
-    Attributes:
-        function: maps `[..., N, D]` to freshly sampled `[S, R, ..., N, O]`.
-        log_pq: minus the closed-form KL(Q‖P) of the weights, plus log P - log Q of drawn prior scales, `[S,
-            R]`.
+    A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
     """
 
-    function: Function
-    log_pq: Tensor
+
+@dataclass(frozen=True)
+class Estimate(Drawn):
+    """The other face of a posterior, for training: every point is sampled anew, what can be is integrated.
+
+    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
+    weights lowers the variance of the gradient (local reparameterisation; Kingma, Salimans & Welling, 2015).
+    Points are independent given what was drawn once, as the sum over points in the ELBO allows. They do not
+    share a function, so `predict` and `iwbo` refuse an estimate. The noise of the points is part of the
+    value: it was made for N points, and evaluating it twice there gives the same outputs.
+    """
+
+
+class FixedFunction(ABC):
+    """A layer's function that is not random itself: an activation, a pooling, a normalisation."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate at `x`, `[..., N, D]`."""
+
+
+class Composite(ABC):
+    """A function that is made of other functions."""
+
+    @abstractmethod
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate at x, every part through `call(part, input)`."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Sample the outputs at `x`."""
-        return self.function(x)
+        """Evaluate at x."""
+        return self.evaluate(x, lambda part, value: part(value))
+
+
+@dataclass(frozen=True)
+class Composition(Composite):
+    """Functions applied one after the other."""
+
+    functions: Sequence[Function]
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate all of them."""
+        for function in self.functions:
+            x = call(function, x)
+        return x
+
+
+@dataclass(frozen=True)
+class ResidualFunction(Composite):
+    """x + f(x)."""
+
+    branch: Function
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate the branch and add the input."""
+        return x + call(self.branch, x)
+
+
+@dataclass(frozen=True)
+class SumFunction(Composite):
+    """f_1(x) + f_2(x) + ..."""
+
+    functions: Sequence[Function]
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate all and add."""
+        return total([call(function, x) for function in self.functions])
+
+
+class Evaluated(NamedTuple):
+    """One layer's part in an evaluation: its function, what went in, what came out."""
+
+    function: Function
+    input: Tensor
+    output: Tensor
+
+
+class Recording(NamedTuple):
+    """An evaluation and its steps.
+
+    Attributes:
+        output: of the whole function.
+        steps: one for every layer inside, in the order of evaluation.
+    """
+
+    output: Tensor
+    steps: tuple[Evaluated, ...]
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """Those of all steps."""
+        return [step.output for step in self.steps]
+
+
+def record(function: Function, x: Tensor) -> Recording:
+    """Evaluate a function, and note the function, input and output of every layer inside it, in one pass.
+
+    Inputs and outputs are those of the evaluation itself: gradients with respect to them are gradients with
+    respect to what the layers saw and gave.
+
+    Args:
+        function: any function; the parts of compositions, residual blocks and sums are taken apart.
+        x: `[..., N, D]`.
+
+    >>> import torch
+    >>> output, steps = record(Composition((torch.sin, ResidualFunction(torch.cos))), torch.zeros(2, 1))
+    >>> [step.function.__name__ for step in steps], output.tolist()
+    (['sin', 'cos'], [[1.0], [1.0]])
+    """
+    steps: list[Evaluated] = []
+
+    def call(part: Function, value: Tensor) -> Tensor:
+        if isinstance(part, Composite):
+            return part.evaluate(value, call)
+        output = part(value)
+        steps.append(Evaluated(part, value, output))
+        return output
+
+    return Recording(call(function, x), tuple(steps))
 
 
 def total(values: Iterable[Tensor]) -> Tensor:
@@ -84,59 +191,10 @@ def total(values: Iterable[Tensor]) -> Tensor:
     return reduce(operator.add, values)
 
 
-@dataclass(frozen=True)
-class ResidualFunction:
-    """x + f(x)."""
-
-    branch: Composition
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate the branch and add the input."""
-        return x + self.branch(x)
-
-
-@dataclass(frozen=True)
-class SumFunction:
-    """f_1(x) + f_2(x) + ..."""
-
-    functions: Sequence[Function]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate all and add."""
-        return total(function(x) for function in self.functions)
-
-
-@dataclass(frozen=True)
-class Composition:
-    """Functions applied one after the other."""
-
-    functions: Sequence[Function]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate all of them."""
-        for function in self.functions:
-            x = function(x)
-        return x
-
-    def activations(self, x: Tensor) -> list[Tensor]:
-        """The output of every function on the way, the last one included."""
-        outputs = []
-        for function in self.functions:
-            x = function(x)
-            outputs.append(x)
-        return outputs
-
-
-def weight_outputs(function: Function, x: Tensor) -> list[Tensor]:
-    """What every weight layer inside a function gives at x, in order."""
-    if isinstance(function, ResidualFunction):
-        return weight_outputs(function.branch, x)
-    if isinstance(function, Composition):
-        found = []
-        for part in function.functions:
-            found += weight_outputs(part, x)
-            x = part(x)
-        return found
-    if isinstance(function, SumFunction):
-        return [values for part in function.functions for values in weight_outputs(part, x)]
-    return [function(x)] if hasattr(function, "weights") else []
+def total_log_pq(parts: Iterable[Drawn], noise: Tensor) -> Tensor | None:
+    """The sum of the parts' log_pq, `[S, R]` as of `noise` `[S, R, P]`; None if one has no density."""
+    values = [part.log_pq for part in parts]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return total([noise.new_zeros(noise.shape[:-1]), *known])

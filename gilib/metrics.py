@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gilib.draws import Composition, Draw, weight_outputs
+from gilib.draws import Draw, FixedFunction, record
 from gilib.validation import count
 
 
@@ -205,13 +205,14 @@ def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
         inputs: `[N, D]`; standard normal in the paper.
 
     Returns:
-        One tensor `[R]` for every weight layer, in squared units of its outputs.
+        One tensor `[R]` for every layer with weights or functions of its own, in squared units of its
+        outputs.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.FromPrior())
     >>> len(layer_variances(net.draw(100), torch.randn(20, 1)))
     2
     """
-    if not isinstance(draw.function, Composition):
-        raise TypeError("layer_variances needs the draw of a Network")
-    return [values.var(0).mean((-2, -1)) for values in weight_outputs(draw.function, inputs)]
+    steps = record(draw.function, inputs).steps
+    random = [step.output for step in steps if not isinstance(step.function, FixedFunction)]
+    return [values.var(0).mean((-2, -1)) for values in random]

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import Draw, LocalReparameterisation
-from gilib.layers import Layer, Sequential, Shape
+from gilib.draws import Draw, Estimate
+from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
-from gilib.randomness import Source
+from gilib.randomness import Noise, Source
+from gilib.sites import Shape
 from gilib.validation import tensor
 
 
@@ -58,7 +59,6 @@ class Network(nn.Module):
         super().__init__()
         self.replicas = tuple(replicas)
         self.layers = Sequential(layers)
-        _refuse_repeats(self.layers)
         if inducing_points is not None:
             tensor(inducing_points, "inducing_points")
             if not inducing_points.is_floating_point():
@@ -68,11 +68,7 @@ class Network(nn.Module):
             dtype = dtype or inducing_points.dtype
         if pseudo_outputs is not None:
             tensor(pseudo_outputs, "pseudo_outputs")
-        points = (
-            None
-            if inducing_points is None
-            else inducing_points.dim() - self._replica_axes(inducing_points) - 1
-        )
+        points = None if inducing_points is None else self._point_axes(inducing_points, input_shape)
         context = BuildContext(
             num_inducing=None if inducing_points is None else inducing_points.shape[-1 - (points or 0)],
             replicas=self.replicas,
@@ -83,14 +79,30 @@ class Network(nn.Module):
             device=None if inducing_points is None else inducing_points.device,
         )
         self.input_shape = self._point_shape(inducing_points, points, input_shape)
-        self.output_shape = self.layers.build(self.input_shape, context)
+        self.output_shape = self.layers.join(self.input_shape, context)
+        if pseudo_outputs is not None and not self.layers.starts_at_targets:
+            raise ValueError(
+                "pseudo_outputs are given, but nothing starts at them: the last layer with weights must have "
+                "GlobalInducing, and stand outside residual blocks and sums"
+            )
         self._set_inducing_points(inducing_points, context)
 
-    def _replica_axes(self, inducing_points: Tensor) -> int:
-        """How many leading axes of the given inducing points are replica axes."""
-        lead = tuple(inducing_points.shape[: len(self.replicas)])
-        has = bool(self.replicas) and lead == self.replicas and inducing_points.dim() > len(self.replicas) + 1
-        return len(self.replicas) if has else 0
+    def _point_axes(self, inducing_points: Tensor, given: Shape | None) -> int:
+        """Axes of one inducing point, `[M, ...]` or `[R, M, ...]`; the first layer may know."""
+        known = self.layers.input_axes() if given is None else len(given)
+        if known is not None:
+            lead = inducing_points.dim() - 1 - known
+            if lead not in (0, len(self.replicas)) or (
+                lead and tuple(inducing_points.shape[:lead]) != self.replicas
+            ):
+                raise ValueError(
+                    f"inducing_points must have shape [M, ...] or {[*self.replicas, 'M', '...']} with "
+                    f"{known} axes for a point, got {list(inducing_points.shape)}"
+                )
+            return known
+        lead = len(self.replicas)
+        has = lead and tuple(inducing_points.shape[:lead]) == self.replicas
+        return inducing_points.dim() - 1 - (lead if has and inducing_points.dim() > lead + 1 else 0)
 
     def _point_shape(self, inducing_points: Tensor | None, points: int | None, given: Shape | None) -> Shape:
         if inducing_points is not None and points is not None:
@@ -104,6 +116,7 @@ class Network(nn.Module):
 
     def _set_inducing_points(self, given: Tensor | None, context: BuildContext) -> None:
         self.inducing_points = None
+        self._inducing_shape = None if given is None else list(given.shape)  # local layers take M from it
         if given is None:
             if self.layers.needs_inducing:
                 raise ValueError("a layer with GlobalInducing needs inducing_points [M, D], got None")
@@ -144,11 +157,32 @@ class Network(nn.Module):
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
         return self.layers.base_noise(num_samples, generator)
 
-    def local_reparameterisation(
-        self, num_samples: int = 1, *, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """The training estimator that samples outputs, not weights; all weights must be `Factorised`."""
-        return self.layers.local_reparameterisation(num_samples, generator)
+    def estimate(
+        self,
+        num_samples: int = 1,
+        num_points: int = 1,
+        *,
+        generator: Source | None = None,
+        noise: Noise | None = None,
+    ) -> Estimate:
+        """The other face of the posterior, for training: each of `num_points` points is sampled anew.
+
+        Args:
+            num_samples: S.
+            num_points: N, of the points at which it will be evaluated.
+            generator: source of the noise; None: torch's default one.
+            noise: in place of a generator, as from `estimate_noise`.
+
+        Returns:
+            An `Estimate`, which `elbo` takes like a draw.
+        """
+        return self.layers.estimate(
+            self.inducing_points, num_samples, num_points, generator=generator, noise=noise
+        )
+
+    def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
+        """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""
+        return self.layers.estimate_noise(num_samples, num_points, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Refuse: a posterior has no single output."""
@@ -158,23 +192,9 @@ class Network(nn.Module):
 
     def config(self) -> Config:
         """The architecture as plain data."""
-        inducing = None if self.inducing_points is None else list(self.inducing_points.shape)
         return {
             "layers": [layer.config() for layer in self.layers],
-            "inducing_points": inducing,
+            "inducing_points": self._inducing_shape,
             "input_shape": list(self.input_shape),
             "replicas": list(self.replicas),
         }
-
-
-def _refuse_repeats(layers: Sequential) -> None:
-    """Raise if a layer with weights stands in two places: it holds one posterior, for one of them."""
-    places: dict[int, str] = {}
-    for name, module in layers.named_modules(remove_duplicate=False):
-        if isinstance(module, Layer) and module.has_weights and not isinstance(module, Sequential):
-            if id(module) in places:
-                raise ValueError(
-                    f"{module.describe()} is used twice, as {places[id(module)]} and as {name}: "
-                    "construct one for each place"
-                )
-            places[id(module)] = name

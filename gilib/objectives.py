@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gilib.draws import Draw, LocalReparameterisation
+from gilib.draws import Draw, Drawn
 from gilib.likelihoods import Likelihood
 from gilib.validation import choice, count, positive
 
 
 def elbo(
-    draw: Draw | LocalReparameterisation,
+    draw: Drawn,
     likelihood: Likelihood,
     x: Tensor,
     y: Tensor,
@@ -28,7 +28,7 @@ def elbo(
         L = (N/B) Σ_b log P(y_b | f(x_b)) + kl_weight · (log P - log Q)
 
     Args:
-        draw: S functions, or a local reparameterisation.
+        draw: S functions, or an estimate made for B points.
         likelihood: of the targets.
         x: inputs of the minibatch, `[B, D]` or `[R, B, D]`.
         y: targets, `[B, O]` or `[R, B, O]`.
@@ -48,13 +48,14 @@ def elbo(
     """
     choice(reduction, ("mean", "none"), "reduction")
     count(num_data, "num_data")
+    log_pq = draw.density
     log_likelihood = likelihood.log_prob(draw(x), y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
         raise ValueError(
             f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
         )
-    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * draw.log_pq
+    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
     if per_point:
         bound = bound / num_data
     return bound.mean(0) if reduction == "mean" else bound
@@ -99,7 +100,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
 
     Args:
-        draw: S functions; a local reparameterisation is refused.
+        draw: S functions; an estimate is refused: independent points are another model's evidence.
         likelihood: of the targets.
         x: ALL training inputs, `[N, D]`: scaling a minibatch up would not give a bound.
         y: all targets.
@@ -114,7 +115,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     """
     if not isinstance(draw, Draw):
         raise TypeError(
-            f"iwbo needs draws of functions, got {type(draw).__name__}: use net.draw(num_samples)"
+            f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples)"
         )
-    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.log_pq  # [S, R]
+    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -182,7 +182,7 @@ def layer_from_config(config: Config) -> Layer:
         return Sum([layer_from_config(branch) for branch in settings["branches"]])
     if kind == "Pointwise":
         return Pointwise(module_from_config(settings["module"]))
-    nested: dict[str, type[Sequential]] = {"Sequential": Sequential, "Residual": Residual}
+    nested: dict[str, type[Sequential] | type[Residual]] = {"Sequential": Sequential, "Residual": Residual}
     if kind in nested:
         inner: list[Layer | nn.Module] = [layer_from_config(layer) for layer in settings["layers"]]
         return nested[kind](inner)

@@ -18,6 +18,7 @@ from torch.distributions import Gamma
 
 from gilib.distributions import InverseWishart, gamma_from_normal
 from gilib.linalg import KroneckerIdentity, ScaledIdentity, SymmetricOperator
+from gilib.sites import Site
 from gilib.validation import choice, positive
 
 
@@ -55,12 +56,11 @@ class Prior(ABC):
     well_scaled: ClassVar[bool] = True
 
     @abstractmethod
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
-        """Build the module for a fan-in of `channels` · `kernel_size`.
+    def build(self, site: Site, like: Tensor) -> PriorModule:
+        """Build the module for the unknowns of a site, I = channels · kernel_pixels.
 
         Args:
-            channels: input features, bias included (dense), or input channels (convolution).
-            kernel_size: K, pixels of the kernel; 1 for a dense layer.
+            site: what the prior is over.
             like: an empty tensor `[R]` whose shape, dtype and device new parameters take.
         """
 
@@ -82,10 +82,9 @@ class NealPrior(Prior):
         """Refuse unsuitable settings."""
         positive(self.scale, "scale")
 
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
+    def build(self, site: Site, like: Tensor) -> PriorModule:
         """A fixed precision I / scale²."""
-        size = channels * kernel_size
-        return _FixedScale(size / self.scale**2, size, like)
+        return _FixedScale(site.fan_in / self.scale**2, site.fan_in, like)
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,9 @@ class StandardPrior(Prior):
 
     well_scaled: ClassVar[bool] = False
 
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
+    def build(self, site: Site, like: Tensor) -> PriorModule:
         """A fixed precision 1."""
-        return _FixedScale(1.0, channels * kernel_size, like)
+        return _FixedScale(1.0, site.fan_in, like)
 
 
 @dataclass(frozen=True)
@@ -133,9 +132,9 @@ class ScalePrior(Prior):
         positive(self.rate, "rate")
         choice(self.parameterisation, ("paper", "reference"), "parameterisation")
 
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
+    def build(self, site: Site, like: Tensor) -> PriorModule:
         """A learned posterior over s."""
-        return _LearnedScale(self, channels * kernel_size, like)
+        return _LearnedScale(self, site.fan_in, like)
 
 
 @dataclass(frozen=True)
@@ -164,9 +163,9 @@ class SpatialIWPrior(Prior):
         """Refuse unsuitable settings."""
         choice(self.scaling, ("paper", "reference"), "scaling")
 
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
+    def build(self, site: Site, like: Tensor) -> PriorModule:
         """A learned posterior over Ω."""
-        return _LearnedSpatial(self, channels, kernel_size, like)
+        return _LearnedSpatial(self, site.channels, site.kernel_pixels, like)
 
 
 @dataclass(frozen=True)
@@ -193,24 +192,24 @@ class PerReplica(Prior):
         """Whether all of them are."""
         return all(prior.well_scaled for prior in self.priors)
 
-    def build(self, channels: int, kernel_size: int, like: Tensor) -> PriorModule:
+    def build(self, site: Site, like: Tensor) -> PriorModule:
         """Every distinct prior once, and which replica has which."""
         if like.shape != (len(self.priors),):
             raise ValueError(
                 f"PerReplica holds {len(self.priors)} priors for a network with "
                 f"replicas=({len(self.priors)},), this one has replicas={tuple(like.shape)}"
             )
-        return _PerReplica(self, channels, kernel_size, like)
+        return _PerReplica(self, site, like)
 
 
 class _PerReplica(PriorModule):
     choice: Tensor
 
-    def __init__(self, spec: PerReplica, channels: int, kernel_size: int, like: Tensor):
+    def __init__(self, spec: PerReplica, site: Site, like: Tensor):
         super().__init__()
         kinds = list(dict.fromkeys(spec.priors))
-        self.members = nn.ModuleList(kind.build(channels, kernel_size, like) for kind in kinds)
-        self.size = channels * kernel_size
+        self.members = nn.ModuleList(kind.build(site, like) for kind in kinds)
+        self.size = site.fan_in
         self.noise_size = max(member.noise_size for member in self._priors())
         which = torch.tensor([kinds.index(prior) for prior in spec.priors], device=like.device)
         self.register_buffer("choice", which, persistent=False)  # [R]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +16,8 @@ BLOCK = (
 class ReplicaGenerators:
     """R generators in place of one: replica r draws what a network of its own would draw from seed r.
 
-    It goes wherever a generator is taken (`draw`, `predict`, `base_noise`, `local_reparameterisation`) for
-    networks with one replica axis. On an accelerator noise is drawn in blocks.
+    It goes wherever a generator is taken (`draw`, `estimate`, `predict`, `base_noise`) for networks with one
+    replica axis. On an accelerator noise is drawn in blocks.
 
     Args:
         seeds: R integers.
@@ -81,3 +82,47 @@ def standard_normal(
     if isinstance(source, ReplicaGenerators):
         return source.normal(shape, dtype, device)
     return torch.randn(tuple(shape), generator=source, dtype=dtype, device=device)
+
+
+class Noise(NamedTuple):
+    """Standard normals of an estimate: what is random once, and what is random at every point.
+
+    Attributes:
+        draw: `[S, R, P]`.
+        points: `[S, R, N, Q]`.
+    """
+
+    draw: Tensor
+    points: Tensor
+
+    def split(self, sizes: Sequence[NoiseSize]) -> list[Noise]:
+        """Consecutive pieces of these sizes."""
+        pieces = [self.draw.split([size.draw for size in sizes], -1)]
+        pieces.append(self.points.split([size.points for size in sizes], -1))
+        return [Noise(*piece) for piece in zip(*pieces, strict=True)]
+
+
+class NoiseSize(NamedTuple):
+    """How many standard normals an estimate takes.
+
+    Attributes:
+        draw: P, once for every sample.
+        points: Q, at every point of every sample.
+    """
+
+    draw: int
+    points: int = 0
+
+
+def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:
+    """The noise of N points, if it was made for the points of `outputs`; both have them at `axis`.
+
+    Raises:
+        ValueError: if there are more or fewer points than numbers.
+    """
+    if noise.shape[axis] != outputs.shape[axis]:
+        raise ValueError(
+            f"this estimate was made for {noise.shape[axis]} points, not for {outputs.shape[axis]}: "
+            f"call estimate(num_samples, num_points={outputs.shape[axis]})"
+        )
+    return noise

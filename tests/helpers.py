@@ -8,6 +8,9 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gilib.convolution import Windows
+from gilib.sites import ConvolutionWeights, DenseWeights
+
 STANDARD_ERRORS = 6.0
 
 
@@ -89,9 +92,17 @@ def assert_gradients(parameters, outputs: Tensor, structural_zeros: dict[str, Te
         assert torch.equal(gradient == 0, zeros), name
 
 
+def site(channels, pixels=1):
+    """One with so many input channels and pixels in a kernel."""
+    if pixels == 1:
+        return DenseWeights(channels, 1)
+    windows = Windows.of((pixels, 1), padding=0)
+    return ConvolutionWeights(channels, 1, windows=windows, image_size=(pixels, 1))
+
+
 def prior_module(spec, channels, pixels=1, generator=None, replicas=()):
     """A built float64 prior; with a generator its parameters are moved off their starting point."""
-    module = spec.build(channels, pixels, torch.zeros(replicas, dtype=torch.float64))
+    module = spec.build(site(channels, pixels), torch.zeros(replicas, dtype=torch.float64))
     if generator is not None:
         with torch.no_grad():
             for parameter in module.parameters():
@@ -137,3 +148,8 @@ class Operations(TorchDispatchMode):
     def of(self, *names: str) -> int:
         """How often any of these operations ran."""
         return sum(self.count[name] for name in names)
+
+
+def draw_weights(module, features, prior_precision, noise):
+    """Weights and log-ratio of a posterior, from noise that is arranged as the weights are, `[..., I, O]`."""
+    return module.draw(features, prior_precision, noise.flatten(-2))

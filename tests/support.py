@@ -42,6 +42,8 @@ def with_ones(x):
 def small_net(posterior, prior=None, *, hidden=(3,), points=5, seed=0, shake=0.3, **settings):
     """A two-layer network [2 → 3 → 2] in float64, its parameters shaken so that no two terms coincide."""
     settings.setdefault("activation", torch.nn.Tanh)
+    last = posterior[-1] if isinstance(posterior, (tuple, list)) else posterior
+    targets = normals(points, 2, seed=seed + 11) if isinstance(last, gilib.GlobalInducing) else None
     net = gilib.models.mlp(
         2,
         hidden,
@@ -49,7 +51,7 @@ def small_net(posterior, prior=None, *, hidden=(3,), points=5, seed=0, shake=0.3
         posterior=posterior,
         prior=prior,
         inducing_points=normals(points, 2, seed=seed + 10),
-        pseudo_outputs=normals(points, 2, seed=seed + 11),
+        pseudo_outputs=targets,
         generator=seeded(seed),
         dtype=D,
         **settings,
@@ -83,11 +85,12 @@ def ridge(features, targets, prior_precision, noise_variance):
 
 def pseudo_precision(posterior):
     """Λ_o of a built inducing-point posterior as dense matrices, `[O or 1, M, M]`."""
-    rates = (posterior.log_precision_scale * posterior.scaled_log_precision).exp()
-    if posterior.kind != "full":
+    pseudo = posterior.pseudo
+    rates = (pseudo.log_precision_scale * pseudo.scaled_log_precision).exp()
+    if pseudo.kind != "full":
         return torch.diag_embed(rates if rates.dim() == 2 else rates[None])
     points = rates.shape[-1]
-    root = rates.sqrt().diag() @ (torch.eye(points, dtype=D) + posterior.scaled_root.tril(-1))
+    root = rates.sqrt().diag() @ (torch.eye(points, dtype=D) + pseudo.scaled_root.tril(-1))
     return (root @ root.mT)[None]
 
 

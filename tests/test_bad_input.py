@@ -43,12 +43,12 @@ def elbo(likelihood=GAUSSIAN, y=Y, *, num_data=6, **settings):
     return gilib.elbo(net().draw(), likelihood, X, y, num_data=num_data, **settings)
 
 
-def local(**settings):
-    return small_net(gilib.Factorised()).local_reparameterisation(**settings)
+def estimate(samples=2, points=6):
+    return small_net(gilib.Factorised()).estimate(samples, points)
 
 
 POINTS = {
-    "no inducing points": (lambda: mlp(inducing_points=None), r"needs inducing points.* \[M, D\]"),
+    "no inducing points": (lambda: mlp(inducing_points=None), r"needs inducing points.* \[M, ...\]"),
     "M = 0": (lambda: mlp(inducing_points=X[:0]), r"inducing_points is empty: its shape is \[0, 2\]"),
     "M = 0 locally": (
         lambda: gilib.LocalInducing(num_inducing=0),
@@ -70,7 +70,7 @@ POINTS = {
     "NaN targets": (lambda: mlp(pseudo_outputs=NAN[:, :1]), "pseudo_outputs holds 1 NaN or infinite"),
     "replicas": (
         lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)),
-        r"takes points of shape|replicas",
+        r"inducing_points must have shape .M, .*got .4, 6, 2",
     ),
     "integers": (
         lambda: mlp(inducing_points=torch.ones(6, 2, dtype=torch.long)),
@@ -136,20 +136,23 @@ KINDS = {
         lambda: fit(CATEGORICAL, y=Y[:, 0]),
         "labels must be integers, got torch.float64",
     ),
-    "fit: local inducing points": (
-        lambda: fit(model=small_net(gilib.LocalInducing()), estimator="local_reparameterisation"),
-        "no local reparameterisation",
-    ),
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
     "predict: array x": (lambda: predict(X.numpy()), "x must be a torch.Tensor, got ndarray"),
     "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
-    "iwbo of local": (lambda: gilib.iwbo(local(), GAUSSIAN, X, Y), "iwbo needs draws of functions"),
+    "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
     "num_data missing": (lambda: gilib.elbo(net().draw(), GAUSSIAN, X, Y), "num_data"),
 }
 DRAWING = {
     "no samples": (lambda: net().draw(0), "num_samples must be an integer of at least 1, got 0"),
     "half a sample": (lambda: net().draw(2.5), "num_samples must be an integer of at least 1, got 2.5"),
-    "no local samples": (lambda: local(num_samples=0), "num_samples must be an integer of at least 1, got 0"),
+    "no estimates": (lambda: estimate(0), "num_samples must be an integer of at least 1, got 0"),
+    "no points": (lambda: estimate(2, 0), "num_points must be an integer of at least 1, got 0"),
+    "one point": (lambda: net().draw()(X[0]), r"takes points \[..., N, 2\], got \[2\]"),
+    "wide points": (lambda: net().draw()(normals(6, 3)), r"takes points \[..., N, 2\], got \[6, 3\]"),
+    "one image": (
+        lambda: gilib.layers.pointwise.PointwiseFunction(nn.Flatten(), 2)(torch.zeros(2, 2)),
+        r"Flatten takes points \[..., N, ...\] with 2 axes each, got one of shape \[2, 2\]",
+    ),
     "noise of another size": (
         lambda: net().draw(noise=normals(3, 4)),
         r"noise must have .* \[S, 17\], got \[3, 4\]",

@@ -94,7 +94,7 @@ def test_posterior_moments_are_those_of_ridge_regression(name, precision):
     mean, covariance = ridge(with_ones(X), Y, 1 / variance(3), NOISE)
     layer = next(iter(net.layers))
     operator = ScaledIdentity(torch.tensor(1 / variance(3), dtype=D), 3)
-    posterior = layer.posterior.condition(layer.features(X), operator)
+    posterior = layer.weights.condition(layer.features(X), operator)
     assert_equal(posterior.mean.detach(), mean, 1e-10)
     assert_equal(posterior.covariance.detach(), covariance.expand(posterior.covariance.shape), 1e-10)
 
@@ -138,7 +138,7 @@ def test_the_last_layer_is_optimal_whatever_the_lower_layers_drew(name, hidden, 
     noise = normals(7, net.noise_size, seed=6)
     other = torch.cat([noise[:, :-last], normals(7, last, seed=7)], -1)
     draw, again = net.draw(noise=noise), net.draw(noise=other)
-    activations = draw.function.activations(X)[-2]  # after the last nonlinearity, [S, N, H]
+    activations = gilib.record(draw.function, X).outputs[-2]  # after the last nonlinearity, [S, N, H]
     truth = log_evidence(with_ones(activations), Y, variance(hidden[-1] + 1), NOISE)
     assert (draw(X) - again(X)).abs().max() > 0.01
     assert_equal(elbos(net, draw), truth, 1e-8)
@@ -164,7 +164,7 @@ def test_the_data_give_the_same_functions_as_more_inducing_points_of_no_precisio
     more, targets = torch.cat([X, normals(4, 2, seed=11)]), torch.cat([Y, normals(4, 2, seed=12)])
     larger = gilib.models.mlp(2, (), 2, posterior=posterior, inducing_points=more, pseudo_outputs=targets)
     with torch.no_grad():
-        next(iter(larger.layers)).posterior.scaled_log_precision[-4:] = -20.0
+        next(iter(larger.layers)).weights.pseudo.scaled_log_precision[-4:] = -20.0
     noise = net.base_noise(3, seeded(1))
     a, b = net.draw(noise=noise), larger.draw(noise=noise)
     assert_equal(a(X), b(X), 1e-9)

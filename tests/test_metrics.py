@@ -221,9 +221,15 @@ def test_layer_variances_look_into_nested_layers():
     assert len(metrics.layer_variances(net.draw(4, generator=seeded()), normals(4, 2))) == 3
 
 
-def test_layer_variances_need_a_networks_draw():
-    with pytest.raises(TypeError, match="draw of a Network"):
-        metrics.layer_variances(gilib.Draw(torch.relu, torch.zeros(1)), normals(4, 2))
+def test_layer_variances_are_of_what_layers_draw_not_of_activations():
+    """Whatever a layer of the reader's own draws counts; ReLU and normalisations do not."""
+    branch = gilib.Residual([gilib.Linear(3, 3)])
+    layers = [gilib.Linear(2, 3), gilib.InducingBatchNorm(), nn.ReLU(), branch]
+    draw = gilib.Network(normals(5, 2), layers).draw(4, generator=seeded())
+    steps = gilib.record(draw.function, normals(6, 2)).steps
+    found = metrics.layer_variances(draw, normals(6, 2))
+    for value, k in zip(found, (0, 3), strict=True):
+        assert_equal(value.detach(), steps[k].output.var(0).mean().detach())
 
 
 @pytest.mark.parametrize("bins", [0, -1, 2.5])

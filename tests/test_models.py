@@ -9,7 +9,7 @@ from tests.support import D, assert_equal, normals, seeded, with_ones
 
 
 def shorts(net):
-    return [layer.posterior_spec.short for layer in net.layers if layer.has_weights]
+    return [layer.posterior.short for layer in net.layers if layer.has_weights]
 
 
 def test_widths_and_nonlinearities():
@@ -55,12 +55,12 @@ def test_starting_values_of_the_paper():
     """App. O: log-precisions -4, 0 in the last layer; targets as the last pseudo-outputs; U_0 as given."""
     points, targets = normals(6, 2), normals(6, 1, seed=1)
     net = gilib.models.mlp(2, (5, 4), 1, inducing_points=points, pseudo_outputs=targets)
-    posteriors = [layer.posterior for layer in net.layers if layer.has_weights]
+    posteriors = [layer.weights.pseudo for layer in net.layers if layer.has_weights]
     for posterior, start in zip(posteriors, (-4.0, -4.0, 0.0), strict=True):
         assert_equal(posterior.log_precision.detach(), torch.full((6,), start))
-    assert torch.equal(posteriors[-1].pseudo_outputs, targets)
+    assert torch.equal(posteriors[-1].outputs, targets)
     assert torch.equal(net.inducing_points, points)
-    assert not torch.equal(posteriors[0].pseudo_outputs[:, :1], targets)
+    assert not torch.equal(posteriors[0].outputs[:, :1], targets)
 
 
 def test_the_networks_parameters_are_copies_of_what_was_given():
@@ -77,10 +77,8 @@ def test_factorised_starts_as_the_paper_says_and_as_the_reference_implementation
     for start, power in (("paper", 0.5), ("reference", 1.0)):
         posterior = gilib.Factorised(variance_start=start)
         layer = next(iter(gilib.models.mlp(8, (), 3, posterior=posterior, dtype=D).layers))
-        assert_equal(
-            layer.posterior.log_variance.exp().detach(), torch.full((9, 3), 1e-3 / 9**power, dtype=D)
-        )
-        assert_equal(3.0 * layer.posterior.mean.detach(), layer.posterior.scaled_mean.detach())
+        assert_equal(layer.weights.log_variance.exp().detach(), torch.full((9, 3), 1e-3 / 9**power, dtype=D))
+        assert_equal(3.0 * layer.weights.mean.detach(), layer.weights.scaled_mean.detach())
 
 
 def test_a_generator_makes_the_starting_values_reproducible():

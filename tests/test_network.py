@@ -119,10 +119,10 @@ def two_layer_log_ratio(net, first, second):
     layers = [layer for layer in net.layers if layer.has_weights]
     features, total = with_ones(net.inducing_points), 0.0
     for layer, weights in zip(layers, (first, second), strict=True):
-        posterior, precision = layer.posterior, layer.fan_in / 1.3**2
+        posterior, precision = layer.weights, layer.fan_in / 1.3**2
         total = total + log_p(weights, precision)
         rate = pseudo_precision(posterior)
-        total = total - log_q(weights, features, posterior.pseudo_outputs, rate, precision)
+        total = total - log_q(weights, features, posterior.pseudo.outputs, rate, precision)
         features = with_ones((features @ weights).tanh())
     return total.detach()
 
@@ -192,7 +192,7 @@ def test_one_factorisation_per_layer_and_draw(name, monkeypatch):
 def test_a_failed_factorisation_names_the_layer():
     net = small_net(gilib.GlobalInducing())
     with torch.no_grad():
-        list(net.layers)[2].posterior.scaled_log_precision.fill_(torch.nan)
+        list(net.layers)[2].weights.pseudo.scaled_log_precision.fill_(torch.nan)
     with pytest.raises(
         gilib.FactorisationError, match=r"layer 2, Linear\(3 → 2\): the posterior precision.*NaN"
     ):
@@ -215,8 +215,18 @@ def test_forward_is_refused():
 def test_a_layer_stands_in_one_place():
     shared = gilib.Linear(2, 2)
     with pytest.raises(
-        ValueError, match=r"Linear\(2 → 2\) is used twice, as layers.0 and as layers.2: construct one"
+        ValueError, match=r"layer 2: Linear\(2 → 2\) is used twice, here or in another network: construct"
     ):
         gilib.Network(normals(5, 2), [shared, nn.ReLU(), shared])
-    with pytest.raises(ValueError, match="is used twice, as layers.0 and as layers.1.layers.0"):
-        gilib.Network(normals(5, 2), [shared, gilib.Residual([shared])])
+    norm = gilib.InducingBatchNorm()
+    with pytest.raises(ValueError, match="InducingBatchNorm is used twice"):
+        gilib.Network(normals(5, 2), [norm, gilib.Residual([norm])])
+
+
+def test_layers_belong_to_one_network():
+    layers = [gilib.Linear(2, 3), nn.ReLU(), gilib.Linear(3, 1)]
+    net = gilib.Network(normals(5, 2), layers)
+    before = {name: p.clone() for name, p in net.state_dict().items()}
+    with pytest.raises(ValueError, match=r"layer 0: Linear\(2 → 3\) is used twice.*construct one"):
+        gilib.Network(normals(7, 2), layers)
+    assert all(torch.equal(p, before[name]) for name, p in net.state_dict().items())

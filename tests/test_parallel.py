@@ -78,7 +78,7 @@ def broken_point():
 
 def broken_matrix():
     net = mlp()
-    next(iter(net.layers)).posterior.scaled_log_precision.data.fill_(300.0)
+    next(iter(net.layers)).weights.pseudo.scaled_log_precision.data.fill_(300.0)
     return net
 
 

@@ -94,8 +94,7 @@ def test_every_posterior_and_prior(name, prior, tmp_path):
     again, noise, *_ = gilib.load(tmp_path / "model.pt")
     assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
     specs = [
-        [(layer.posterior_spec, layer.prior_spec) for layer in n.layers if layer.has_weights]
-        for n in (net, again)
+        [(layer.posterior, layer.prior) for layer in n.layers if layer.has_weights] for n in (net, again)
     ]
     assert specs[0] == specs[1]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
-from tests.helpers import assert_gradients, draw_prior, normal, prior_module, without_posterior
+from tests.helpers import assert_gradients, draw_prior, normal, prior_module, site, without_posterior
 
 pytestmark = pytest.mark.usefixtures("float64")
 CHANNELS = 2  # input channels; with kernel_size 1 the fan-in of a dense layer
@@ -33,7 +33,7 @@ KERNELS = pytest.mark.parametrize("pixels", [1, 4, 9])
 @pytest.mark.parametrize("pixels", [1, 9])
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 def test_neal_prior_has_variance_scale_squared_over_fan_in(scale, pixels):
-    precision, log_pq = NealPrior(scale).build(CHANNELS, pixels, LIKE).draw(torch.zeros(5, 0))
+    precision, log_pq = NealPrior(scale).build(site(CHANNELS, pixels), LIKE).draw(torch.zeros(5, 0))
     fan_in = CHANNELS * pixels
     variance = torch.linalg.inv(precision.dense())
     torch.testing.assert_close(variance, scale**2 / fan_in * torch.eye(fan_in))
@@ -42,7 +42,7 @@ def test_neal_prior_has_variance_scale_squared_over_fan_in(scale, pixels):
 
 @pytest.mark.parametrize("pixels", [1, 9])
 def test_standard_prior_has_variance_one(pixels):
-    precision, log_pq = StandardPrior().build(CHANNELS, pixels, LIKE).draw(torch.zeros(5, 0))
+    precision, log_pq = StandardPrior().build(site(CHANNELS, pixels), LIKE).draw(torch.zeros(5, 0))
     torch.testing.assert_close(precision.dense(), torch.eye(CHANNELS * pixels))
     assert float(log_pq) == 0.0
 
@@ -79,10 +79,10 @@ def default_dtype(request):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_arithmetic_is_that_of_the_parameters_whatever_torchs_default(spec, dtype, default_dtype):
     noise = torch.tensor([[0.3], [-1.1]], dtype=torch.float64)
-    module = spec.build(CHANNELS, 1, torch.zeros((), dtype=dtype))
+    module = spec.build(site(CHANNELS), torch.zeros((), dtype=dtype))
     precision, log_pq = module.draw(noise[:, : module.noise_size].to(dtype))
     assert precision.dense().dtype == log_pq.dtype == dtype
-    exact = spec.build(CHANNELS, 1, torch.zeros((), dtype=torch.float64))
+    exact = spec.build(site(CHANNELS), torch.zeros((), dtype=torch.float64))
     torch.set_default_dtype(torch.float64)
     expected, expected_pq = exact.draw(noise[:, : module.noise_size])
     close = {"rtol": 2e-5, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 1e-13, "atol": 1e-13}

@@ -18,7 +18,9 @@ def single_noise(noise, single, joint):
     """The noise of one replica without the normals that its prior does not take, layer by layer."""
     parts, position = [], 0
     for mine, theirs in zip(single.layers, joint.layers, strict=True):
-        own, theirs_own = (layer.prior.noise_size if layer.noise_size else 0 for layer in (mine, theirs))
+        own, theirs_own = (
+            layer.hyperparameters.noise_size if layer.noise_size else 0 for layer in (mine, theirs)
+        )
         parts.append(noise[..., position : position + own])
         parts.append(noise[..., position + theirs_own : position + theirs.noise_size])
         position += theirs.noise_size
@@ -31,7 +33,7 @@ def test_twenty_steps_together_and_one_by_one(posterior):
     singles = [small_net(posterior, PRIORS[name], points=4) for name in NAMES]
     for r, single in enumerate(singles):
         for key, parameter in single.named_parameters():
-            where = key.replace(".prior.", ".prior.members.0.")
+            where = key.replace(".hyperparameters.", ".hyperparameters.members.0.")
             parameter.data.copy_(joint.get_parameter(where).data[r])
     together = torch.optim.Adam(joint.parameters(), lr=0.02)
     alone = [torch.optim.Adam(single.parameters(), lr=0.02) for single in singles]

@@ -73,7 +73,7 @@ def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
     if trouble == "bound":
         y[1, 3] = 1e200
     else:
-        next(iter(sick[0].layers)).posterior.scaled_log_precision.data[1] = 300.0
+        next(iter(sick[0].layers)).weights.pseudo.scaled_log_precision.data[1] = 300.0
     before = {key: p.detach()[1].clone() for key, p in sick[0].named_parameters()}
     expected = fit(*healthy, seed=SEEDS, lr=RATES, on_divergence="freeze")
     history = fit(*sick, X, y, seed=SEEDS, lr=RATES, on_divergence="freeze")

@@ -20,6 +20,7 @@ from gilib.baselines.optional import require
 from gilib.baselines.sampling import Array, LogJoint, Sampler, Stop, Target
 from gilib.linalg import ScaledIdentity
 from gilib.priors import NealPrior, Prior
+from gilib.sites import DenseWeights
 from gilib.validation import count, instance, positive
 
 
@@ -112,7 +113,7 @@ def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
     like = torch.zeros((), dtype=torch.float64)
     scales = []
     for width in widths[:-1]:
-        module = prior.build(width + 1, 1, like)
+        module = prior.build(DenseWeights(width + 1, 1, bias=True), like)
         precision = module.draw(like.new_zeros(1, 0))[0] if module.noise_size == 0 else None
         if not isinstance(precision, ScaledIdentity):
             raise TypeError(

@@ -56,14 +56,14 @@ class Job:
         """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
         return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
 
-    def fit_options(self, estimator: str = "draw") -> dict[str, Any]:
-        """What trainings take from the job, as arguments of `gilib.fit`; graphs are for draws alone."""
+    def fit_options(self) -> dict[str, Any]:
+        """What trainings take from the job, as arguments of `gilib.fit`."""
         return {
             "checkpoint": self.checkpoint,
             "deadline": self.deadline,
             "progress": self.progress,
             "arithmetic": self.speed.arithmetic,
-            "cuda_graph": self.speed.cuda_graph and estimator == "draw",
+            "cuda_graph": self.speed.cuda_graph,
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 import gilib
 from gilib.data import Dataset, Split, load_uci
+from gilib.draws import Drawn
 from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record, significant
 from gilib.experiments.uci import UciConfig
@@ -30,6 +31,8 @@ PRIORS: dict[str, Prior] = {
     "NealPrior": gilib.NealPrior(),
     "ScalePrior": gilib.ScalePrior(),
 }
+
+Functions = Callable[[int], Drawn]  # of the number of points at which they are to be evaluated
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ def train(
     job: Job,
 ) -> gilib.History:
     """Train all replicas; those that diverge are frozen."""
-    estimator = "local_reparameterisation" if config.method == "fac" else "draw"
+    estimator = "pointwise" if config.method == "fac" else "draw"
     return gilib.fit(
         net,
         likelihood,
@@ -175,7 +178,7 @@ def train(
         seed=list(seeds),
         estimator=estimator,
         on_divergence="freeze",
-        **job.fit_options(estimator),
+        **job.fit_options(),
     )
 
 
@@ -187,16 +190,19 @@ def drawn(net: gilib.Network, samples: int, seeds: Sequence[int]) -> gilib.Draw:
         return net.draw(samples, generator=ReplicaGenerators([2000 + seed for seed in seeds], like.device))
 
 
+def measure(draw: gilib.Draw, likelihood: gilib.Gaussian, data: Data) -> dict[str, Tensor]:
+    """What is recorded of trained networks, each `[R]`."""
+    return measure_at(lambda points: draw, likelihood, data)
+
+
 @torch.no_grad()
-def measure(
-    draw: gilib.Draw | gilib.LocalReparameterisation, likelihood: gilib.Gaussian, data: Data
-) -> dict[str, Tensor]:
-    """What is recorded of trained networks, each `[R]`; the bound `iwbo` of whole functions only."""
-    train_log_prob, _ = _evaluate(draw, likelihood, data.x, data.y)
-    bounds = train_log_prob.sum(-1).double() + draw.log_pq.double()  # [S, R]
+def measure_at(at: Functions, likelihood: gilib.Gaussian, data: Data) -> dict[str, Tensor]:
+    """The same of functions for so many points; `iwbo` is a bound if they are the same at every call."""
     points = data.x.shape[1]
-    test_log_prob, mean = _evaluate(draw, likelihood, data.test_x, data.test_y)
-    measured = {
+    train_log_prob, _ = _evaluate(at, likelihood, data.x, data.y)
+    bounds = train_log_prob.sum(-1).double() + at(points).density.double()  # [S, R]
+    test_log_prob, mean = _evaluate(at, likelihood, data.test_x, data.test_y)
+    return {
         "elbo": bounds.mean(0) / points,
         "elbo_stderr": bounds.std(0) / math.sqrt(len(bounds)) / points,
         "iwbo": log_mean_exp(bounds, 0) / points,
@@ -204,19 +210,14 @@ def measure(
         "rmse": gilib.metrics.rmse(mean, data.test_y) * data.y_std,
         "noise_variance": likelihood.noise_variance,
     }
-    if not isinstance(draw, gilib.Draw):
-        del measured["iwbo"]
-    return measured
 
 
-def _evaluate(
-    draw: gilib.Draw | gilib.LocalReparameterisation, likelihood: gilib.Gaussian, x: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor]:
+def _evaluate(at: Functions, likelihood: gilib.Gaussian, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Log-likelihoods `[S, R, N]` and mean prediction `[R, N, 1]`, a batch of points at a time."""
-    size = max(1, EVALUATED_AT_ONCE // draw.log_pq.numel())
+    size = max(1, EVALUATED_AT_ONCE // at(1).density.numel())
     log_probs, means = [], []
     for inputs, targets in zip(x.split(size, 1), y.split(size, 1), strict=True):
-        outputs = draw(inputs)
+        outputs = at(inputs.shape[1])(inputs)
         log_probs.append(likelihood.log_prob(outputs, targets))
         means.append(outputs.mean(0))
     return torch.cat(log_probs, -1), torch.cat(means, -2)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from gilib.experiments.experiment import Job
 from gilib.experiments.records import Record
 from gilib.posteriors import BuildContext, FactorisedWeights, PosteriorModule
 from gilib.randomness import ReplicaGenerators
+from gilib.sites import Site
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine")
 VARIANTS = ("paper", "reference", "corrected")
@@ -42,11 +44,9 @@ class ReferenceFactorised(gilib.Factorised):
     Its "ELBO" is no bound: the likelihood is that of another, wider distribution of weights than the KL's.
     """
 
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Means and log-variances as of `Factorised`."""
-        return _ReferenceWeights(self, fan_in, outputs, context)
+        return _ReferenceWeights(self, site, context)
 
 
 class _ReferenceWeights(FactorisedWeights):
@@ -95,11 +95,11 @@ def run(configs: Sequence[ScalePriorConfig], job: Job) -> list[Record]:
     net, likelihood = build(configs, data)
     history = uci_run.train(config, net, likelihood, data, [c.lr for c in configs], splits, job)
     source = ReplicaGenerators([3000 + split for split in splits], job.device)
-    sampled = uci_run.measure(
-        net.local_reparameterisation(config.test_samples, generator=source), likelihood, data
-    )
+    estimates = partial(net.estimate, config.test_samples, generator=source)
+    sampled = uci_run.measure_at(estimates, likelihood, data)
     results = uci_run.measure(uci_run.drawn(net, config.test_samples, splits), likelihood, data)
-    results |= {f"sampled_{name}": value for name, value in sampled.items() if name != "noise_variance"}
+    for name in sampled.keys() - {"noise_variance", "iwbo"}:
+        results[f"sampled_{name}"] = sampled[name]
     return uci_run.records(data, history, results)
 
 

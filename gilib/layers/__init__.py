@@ -1,6 +1,6 @@
 """Layers: what draws functions."""
 
-from gilib.layers.base import Layer, Shape
+from gilib.layers.base import Layer
 from gilib.layers.batchnorm import InducingBatchNorm
 from gilib.layers.compose import Residual, Sequential, as_layer
 from gilib.layers.conv import Conv2d
@@ -16,7 +16,6 @@ __all__ = [
     "Pointwise",
     "Residual",
     "Sequential",
-    "Shape",
     "Sum",
     "as_layer",
 ]

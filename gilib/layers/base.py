@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import Draw, LocalReparameterisation
+from gilib.draws import Draw, Drawn, Estimate
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
-from gilib.randomness import Source, standard_normal
+from gilib.randomness import Noise, NoiseSize, Source, standard_normal
+from gilib.sites import Shape
 from gilib.validation import count, same_kind
 
-Shape = tuple[int, ...]
+Face = TypeVar("Face", bound=Drawn)
 
 
 class Layer(nn.Module, ABC):
@@ -26,18 +29,27 @@ class Layer(nn.Module, ABC):
     shapes.
 
     To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing`
-    true.
+    true. A layer that can integrate something out also defines `estimate_from_noise` and `estimate_size`.
 
     Attributes:
         noise_size: how many standard normals one draw takes, known once the layer is built.
         needs_inducing: whether this layer's draw depends on the inducing points that enter it.
         has_weights: whether it draws weights; the last such layer gets the targets as pseudo-outputs.
+        carries: whether its estimate, like its draw, is one function for the inducing points. Below a layer
+            that needs inducing points a layer whose estimate does not carry them draws instead.
+        starts_at_targets: whether its pseudo-outputs start at those that the network was given.
+        prefers_estimate: whether training uses its estimate unless told otherwise.
+        is_built: whether it belongs to a network.
         replicas: shape of the replica axes R.
     """
 
     noise_size: int = 0
     needs_inducing: bool = False
     has_weights: bool = False
+    carries: bool = True
+    starts_at_targets: bool = False
+    prefers_estimate: bool = False
+    is_built: bool = False
     replicas: Shape = ()
 
     @abstractmethod
@@ -58,13 +70,49 @@ class Layer(nn.Module, ABC):
             noise: `[S, R, noise_size]`.
         """
 
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """How many standard normals an estimate takes, once and at every point."""
+        return NoiseSize(self.noise_size)
+
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """Draw what must be drawn, integrate out what can be, sample the rest at every point.
+
+        The layer's own draw unless it knows better.
+
+        Args:
+            inducing: as for `draw_from_noise`.
+            noise: of the sizes that `estimate_size` tells.
+        """
+        drawn = self.draw_from_noise(inducing, noise.draw)
+        return Estimate(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+
     @abstractmethod
     def config(self) -> Config:
         """The layer's description as plain data, from which `gilib.load` rebuilds it."""
 
+    def join(self, shape: Shape, context: BuildContext) -> Shape:
+        """Build the layer as part of a network, in one place, once.
+
+        Raises:
+            ValueError: if it has its place already.
+        """
+        if self.is_built:
+            raise ValueError(
+                f"{self.describe()} is used twice, here or in another network: construct one for each place"
+            )
+        shape = self.build(shape, context)
+        self.is_built = True
+        return shape
+
     def input_shape(self) -> Shape | None:
         """The shape of one input point if the layer knows it, else None."""
         return None
+
+    def input_axes(self) -> int | None:
+        """How many axes an input point has if the layer knows it, else None."""
+        shape = self.input_shape()
+        return None if shape is None else len(shape)
 
     def draw(
         self,
@@ -86,28 +134,58 @@ class Layer(nn.Module, ABC):
         Returns:
             A `Draw`, which unpacks into the function and its log_pq `[S, R]`.
         """
-        if self.needs_inducing and inducing is None:
-            raise ValueError(
-                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
-            )
-        noise = self.base_noise(num_samples, generator) if noise is None else self._checked(noise)
-        drawn = self.named_draw(inducing, noise)
-        return Draw(drawn.function, drawn.log_pq)
+        self._check_inducing(inducing)
+        if noise is None:
+            noise = self.base_noise(num_samples, generator)
+        else:
+            self._check_noise(noise, (*self.replicas, self.noise_size), "base_noise(S)")
+        return self.located("", self.draw_from_noise, inducing, noise)
 
-    def named_draw(self, inducing: Tensor | None, noise: Tensor, name: str = "") -> Draw:
-        """`draw_from_noise`, with the layer's place in the error if a factorisation fails."""
+    def estimate(
+        self,
+        inducing: Tensor | None = None,
+        num_samples: int = 1,
+        num_points: int = 1,
+        *,
+        generator: Source | None = None,
+        noise: Noise | None = None,
+    ) -> Estimate:
+        """The other face: a function that samples `num_points` points independently.
+
+        Args:
+            inducing: as for `draw`.
+            num_samples: S.
+            num_points: N, of the points at which it will be evaluated.
+            generator: as for `draw`.
+            noise: in place of a generator, as from `estimate_noise`.
+
+        Returns:
+            An `Estimate`, which unpacks into the function and its log_pq `[S, R]`.
+        """
+        self._check_inducing(inducing)
+        if noise is None:
+            noise = self.estimate_noise(num_samples, num_points, generator)
+        else:
+            size = self.estimate_size
+            self._check_noise(noise.draw, (*self.replicas, size.draw), "estimate_noise(S, N)")
+            per_point = (*self.replicas, noise.points.shape[-2], size.points)
+            self._check_noise(noise.points, per_point, "estimate_noise(S, N)")
+        return self.located("", self.estimate_from_noise, inducing, noise)
+
+    def located(self, place: str, face: Callable[..., Face], *arguments: Any) -> Face:
+        """What one of the layer's faces gives; if a matrix is to blame, the error says of which layer."""
         try:
-            return self.draw_from_noise(inducing, noise)
+            return face(*arguments)
         except FactorisationError as error:
-            raise error.within(f"{name}{self.describe()}") from None
+            raise error.within(f"{place}{self.describe()}") from None
 
-    def local_reparameterisation(
-        self, num_samples: int, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """A training estimator that samples outputs, not weights; see `gilib.LocalReparameterisation`."""
-        raise TypeError(
-            f"{self.describe()} has no local reparameterisation: only factorised weights have one "
-            "(use estimator='draw')"
+    def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
+        """Standard normals for an estimate of S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
+        count(num_points, "num_points")
+        size = self.estimate_size
+        return Noise(
+            self.base_noise(num_samples, generator, size.draw),
+            self._normal((num_samples, *self.replicas, num_points, size.points), generator),
         )
 
     def base_noise(
@@ -116,6 +194,9 @@ class Layer(nn.Module, ABC):
         """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
         count(num_samples, "num_samples")
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
+        return self._normal(shape, generator)
+
+    def _normal(self, shape: Shape, generator: Source | None) -> Tensor:
         like = self.like()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
         return standard_normal(shape, generator, dtype, device)
@@ -128,14 +209,18 @@ class Layer(nn.Module, ABC):
         """The layer in a word or two, for error messages."""
         return type(self).__name__
 
-    def _checked(self, noise: Tensor) -> Tensor:
-        wanted = (*self.replicas, self.noise_size)
+    def _check_inducing(self, inducing: Tensor | None) -> None:
+        if self.needs_inducing and inducing is None:
+            raise ValueError(
+                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
+            )
+
+    def _check_noise(self, noise: Tensor, wanted: Shape, maker: str) -> None:
         if noise.dim() != len(wanted) + 1 or tuple(noise.shape[1:]) != wanted:
             shape = ", ".join(map(str, ("S", *wanted)))
             raise ValueError(
-                f"noise must have shape [{shape}], got {list(noise.shape)}: make it with base_noise(S)"
+                f"noise must have shape [{shape}], got {list(noise.shape)}: make it with {maker}"
             )
         like = self.like()
         if like is not None:
             same_kind(noise, "noise", like)
-        return noise

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from gilib.config import Config
-from gilib.draws import Draw
-from gilib.layers.base import Layer, Shape
+from gilib.draws import Draw, FixedFunction
+from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
+from gilib.sites import Shape
 from gilib.validation import positive
 
 
@@ -69,7 +70,7 @@ class InducingBatchNorm(Layer):
         return {"type": "InducingBatchNorm", "eps": self.eps}
 
 
-class Normalise:
+class Normalise(FixedFunction):
     """x ↦ (x - mean) · scale.
 
     Attributes:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import (
-    CompositeDraw,
-    Composition,
-    Draw,
-    LocalReparameterisation,
-    ResidualFunction,
-    after,
-)
-from gilib.layers.base import Layer, Shape
+from gilib.draws import Composition, Draw, Drawn, Estimate, ResidualFunction, total_log_pq
+from gilib.layers.base import Face, Layer
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
-from gilib.randomness import Source
+from gilib.randomness import Noise, NoiseSize
+from gilib.sites import Shape
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
@@ -28,19 +22,17 @@ def as_layer(module: Layer | nn.Module) -> Layer:
     return module if isinstance(module, Layer) else Pointwise(module)
 
 
-def _pass(draws: Sequence[Draw], inducing: Tensor) -> Tensor:
-    """The inducing points of the first draw, after all of them."""
-    for drawn in draws:
-        inducing = after(drawn, inducing)
-    return inducing
-
-
 class Sequential(Layer):
     """Layers one after the other; inducing points travel through what each layer drew.
+
+    In an estimate, a layer below one that needs inducing points must tell what became of them. Layers that
+    draw a function there, or inducing outputs, do: they estimate (see `Layer.carries`). Those that integrate
+    the function out, such as factorised weights, do not: there they draw, and estimate everywhere else.
 
     Args:
         layers: gilib layers and plain modules.
 
+    >>> import torch
     >>> from gilib.layers.linear import Linear
     >>> layer = Sequential([Linear(1, 5), nn.ReLU(), Linear(5, 1)])
     >>> layer.build((1,), BuildContext(num_inducing=3))
@@ -68,46 +60,93 @@ class Sequential(Layer):
         last = max((k for k, layer in enumerate(self) if layer.has_weights), default=-1)
         for k, layer in enumerate(self):
             try:
-                shape = layer.build(shape, context.as_last(context.last and k == last))
+                shape = layer.join(shape, context.as_last(context.last and k == last))
             except ValueError as error:
                 raise ValueError(f"layer {k}: {error}") from error
         self.replicas = context.replicas
         self.noise_size = sum(layer.noise_size for layer in self)
         self.needs_inducing = any(layer.needs_inducing for layer in self)
+        self.carries = all(layer.carries for layer in list(self)[self._last_inducing :])
+        self.prefers_estimate = any(layer.prefers_estimate for layer in self)
+        self.starts_at_targets = any(layer.starts_at_targets for layer in self)
         return shape
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw layer by layer; inducing points go no further than the last layer that needs them."""
-        last = max((k for k, layer in enumerate(self) if layer.needs_inducing), default=0)
-        draws: list[Draw] = []
-        pieces = noise.split([layer.noise_size for layer in self], dim=-1)
-        for k, (layer, piece) in enumerate(zip(self, pieces, strict=True)):
-            if 0 < k <= last and inducing is not None:
-                inducing = after(draws[-1], inducing)
-            draws.append(layer.named_draw(inducing if k <= last else None, piece, f"layer {k}, "))
-        functions = tuple(drawn.function for drawn in draws)
-        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
-        finish = None if inducing is None else partial(_pass, draws[last:], inducing)
-        return CompositeDraw(Composition(functions), log_pq, finish)
+    @property
+    def _last_inducing(self) -> int:
+        """The place of the last layer that needs inducing points; 0 if none does."""
+        return max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
 
-    def local_reparameterisation(
-        self, num_samples: int, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """Compose the layers' estimators."""
-        parts = [layer.local_reparameterisation(num_samples, generator) for layer in self]
-        log_pq = sum((part.log_pq for part in parts), torch.zeros(()))
-        return LocalReparameterisation(Composition(tuple(part.function for part in parts)), log_pq)
+    def _estimates(self) -> list[bool]:
+        """Whether each layer estimates where the sequence does."""
+        return [layer.carries or k >= self._last_inducing for k, layer in enumerate(self)]
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """That of the layers that estimate, and of the draws of the others."""
+        sizes = self._estimate_sizes()
+        return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
+
+    def _estimate_sizes(self) -> list[NoiseSize]:
+        pairs = zip(self, self._estimates(), strict=True)
+        return [layer.estimate_size if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """Draw layer by layer."""
+        pieces = noise.split([layer.noise_size for layer in self], dim=-1)
+        faces = [
+            partial(layer.draw_from_noise, noise=piece) for layer, piece in zip(self, pieces, strict=True)
+        ]
+        parts, inducing = self._walk(faces, inducing)
+        function = Composition(tuple(part.function for part in parts))
+        return Draw(function, total_log_pq(parts, noise), self._finish(parts, inducing))
+
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """Estimate layer by layer; a layer draws where its estimate could not carry inducing points on."""
+        pieces = noise.split(self._estimate_sizes())
+        faces = [
+            partial(layer.estimate_from_noise, noise=piece)
+            if estimates
+            else partial(layer.draw_from_noise, noise=piece.draw)
+            for layer, estimates, piece in zip(self, self._estimates(), pieces, strict=True)
+        ]
+        parts, inducing = self._walk(faces, inducing)
+        function = Composition(tuple(part.function for part in parts))
+        outputs = self._finish(parts, inducing) if self.carries else None
+        return Estimate(function, total_log_pq(parts, noise.draw), outputs)
+
+    def _walk(
+        self, faces: Sequence[Callable[..., Drawn]], inducing: Tensor | None
+    ) -> tuple[list[Drawn], Tensor | None]:
+        """One part for each layer, and the inducing points where they enter the last that needs them."""
+        parts: list[Drawn] = []
+        for k, (layer, face) in enumerate(zip(self, faces, strict=True)):
+            if inducing is not None and 0 < k <= self._last_inducing:
+                inducing = parts[-1].carry(inducing)
+            needed = inducing if k <= self._last_inducing else None
+            parts.append(layer.located(f"layer {k}, ", face, needed))
+        return parts, inducing
+
+    def _finish(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
+        """What becomes of the inducing points from there on."""
+        if inducing is not None:
+            for part in parts[self._last_inducing :]:
+                inducing = part.carry(inducing)
+        return inducing
 
     def input_shape(self) -> Shape | None:
         """That of the first layer."""
         return next(iter(self)).input_shape()
+
+    def input_axes(self) -> int | None:
+        """That of the first layer."""
+        return next(iter(self)).input_axes()
 
     def config(self) -> Config:
         """The layers' configurations."""
         return {"type": "Sequential", "layers": [layer.config() for layer in self]}
 
 
-class Residual(Sequential):
+class Residual(Layer):
     """x + f(x), f a sequence of layers whose output has the shape of its input.
 
     Args:
@@ -119,29 +158,56 @@ class Residual(Sequential):
     (5,)
     """
 
+    def __init__(self, layers: Sequence[Layer | nn.Module]):
+        """Collect the branch."""
+        super().__init__()
+        self.branch = Sequential(layers)
+        self.has_weights = self.branch.has_weights
+
+    def __iter__(self) -> Iterator[Layer]:
+        """The layers of the branch in order."""
+        return iter(self.branch)
+
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the branch and compare shapes."""
-        output = super().build(shape, context)
+        """Build the branch and compare shapes; targets are no pseudo-outputs for it, as x is added to it."""
+        branch = self.branch
+        output = branch.join(shape, replace(context, pseudo_outputs=None))
         if output != shape:
             raise ValueError(
                 f"a residual branch must keep the shape of a point: {list(shape)} became {list(output)}"
             )
+        self.replicas, self.noise_size = branch.replicas, branch.noise_size
+        self.needs_inducing, self.carries = branch.needs_inducing, branch.carries
+        self.prefers_estimate = branch.prefers_estimate
         return output
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """That of the branch."""
+        return self.branch.estimate_size
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw the branch and add the identity."""
-        branch = super().draw_from_noise(inducing, noise)
-        assert isinstance(branch.function, Composition)
-        finish = None if inducing is None else lambda: inducing + after(branch, inducing)
-        return CompositeDraw(ResidualFunction(branch.function), branch.log_pq, finish)
+        return self._with_identity(self.branch.draw_from_noise(inducing, noise), inducing)
 
-    def local_reparameterisation(
-        self, num_samples: int, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """The branch's estimator, plus the identity."""
-        branch = super().local_reparameterisation(num_samples, generator)
-        return LocalReparameterisation(lambda x: x + branch(x), branch.log_pq)
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """Estimate the branch and add the identity."""
+        return self._with_identity(self.branch.estimate_from_noise(inducing, noise), inducing)
+
+    def _with_identity(self, branch: Face, inducing: Tensor | None) -> Face:
+        outputs = branch.inducing_outputs
+        if inducing is not None and outputs is not None:
+            outputs = inducing + outputs
+        return replace(branch, function=ResidualFunction(branch.function), inducing_outputs=outputs)
+
+    def input_shape(self) -> Shape | None:
+        """That of the branch."""
+        return self.branch.input_shape()
+
+    def input_axes(self) -> int | None:
+        """That of the branch."""
+        return self.branch.input_axes()
 
     def config(self) -> Config:
         """The branch's configuration."""
-        return {**super().config(), "type": "Residual"}
+        return {**self.branch.config(), "type": "Residual"}

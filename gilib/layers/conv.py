@@ -11,11 +11,10 @@ from torch.nn.functional import conv2d
 from gilib.config import Config, spec_config
 from gilib.convolution import Windows
 from gilib.convolution.windows import Pair
-from gilib.layers.base import Shape
 from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
-from gilib.posteriors.images import build_convolution
 from gilib.priors import Prior
+from gilib.sites import ConvolutionWeights, Shape
 from gilib.validation import choice, count
 
 BOUNDARIES = {"circular": "circular", "exact": "zero"}
@@ -38,7 +37,7 @@ class Conv2d(WeightLayer):
             Aitchison, 2021, App. C), or "exact", zeros as the layer itself pads. Both are valid posteriors.
 
     Attributes:
-        posterior: the built module; `prior` likewise.
+        posterior: as it was specified; `prior` likewise.
 
     >>> from gilib.posteriors import GlobalInducing
     >>> layer = Conv2d(3, 8, 3, GlobalInducing())
@@ -48,8 +47,6 @@ class Conv2d(WeightLayer):
     >>> function(torch.randn(7, 3, 16, 16)).shape, log_pq.shape
     (torch.Size([2, 7, 8, 16, 16]), torch.Size([2]))
     """
-
-    point_axes = 3
 
     def __init__(
         self,
@@ -80,13 +77,15 @@ class Conv2d(WeightLayer):
                 f"got {list(shape)}"
             )
         size = self.windows.output_size((shape[1], shape[2]))
-        self.replicas, self._image_shape = context.replicas, tuple(shape)
-        self.prior = self.prior_spec.build(self.in_channels, self.windows.pixels, context.full((), 0.0))
-        windows = replace(self.windows, boundary=BOUNDARIES[self.boundary])
-        self.posterior = build_convolution(
-            self.posterior_spec, windows, shape, self.outputs, self.prior_spec.well_scaled, context
+        self._image_shape = tuple(shape)
+        site = ConvolutionWeights(
+            self.in_channels,
+            self.outputs,
+            features_grow=not self.prior.well_scaled,
+            windows=replace(self.windows, boundary=BOUNDARIES[self.boundary]),
+            image_size=(shape[1], shape[2]),
         )
-        self.built()
+        self.settle(site, context)
         return (self.outputs, *size)
 
     def function(self, weights: Tensor) -> Conv2dFunction:
@@ -96,6 +95,10 @@ class Conv2d(WeightLayer):
     def input_shape(self) -> Shape | None:
         """Of one image, once the layer is built."""
         return self._image_shape or None
+
+    def input_axes(self) -> int:
+        """3."""
+        return 3
 
     def describe(self) -> str:
         """Conv2d(in → out, height × width)."""
@@ -109,8 +112,8 @@ class Conv2d(WeightLayer):
             "in_channels": self.in_channels,
             "out_channels": self.outputs,
             "kernel_size": list(self.windows.kernel),
-            "posterior": spec_config(self.resolved_posterior()),
-            "prior": spec_config(self.prior_spec),
+            "posterior": spec_config(self.posterior),
+            "prior": spec_config(self.prior),
             "stride": list(self.windows.stride),
             "padding": list(self.windows.padding),
             "boundary": self.boundary,

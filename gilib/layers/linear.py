@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gilib.config import Config, spec_config
-from gilib.layers.base import Shape
 from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
+from gilib.sites import DenseWeights, Shape
 from gilib.validation import count
 
 
@@ -24,7 +24,7 @@ class Linear(WeightLayer):
         bias: whether a column of ones is appended to the inputs (I = in_features + 1).
 
     Attributes:
-        posterior: the built module; `prior` likewise.
+        posterior: as it was specified; `prior` likewise.
 
     >>> import torch
     >>> from gilib.posteriors import GlobalInducing
@@ -56,12 +56,8 @@ class Linear(WeightLayer):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
             )
-        self.replicas = context.replicas
-        self.prior = self.prior_spec.build(self.fan_in, 1, context.full((), 0.0))
-        self.posterior = self.posterior_spec.build(
-            self.fan_in, self.out_features, self.bias, self.prior_spec.well_scaled, context
-        )
-        self.built()
+        grow = not self.prior.well_scaled
+        self.settle(DenseWeights(self.fan_in, self.out_features, self.bias, grow), context)
         return (self.out_features,)
 
     def function(self, weights: Tensor) -> LinearFunction:
@@ -86,8 +82,8 @@ class Linear(WeightLayer):
             "type": "Linear",
             "in_features": self.in_features,
             "out_features": self.out_features,
-            "posterior": spec_config(self.resolved_posterior()),
-            "prior": spec_config(self.prior_spec),
+            "posterior": spec_config(self.posterior),
+            "prior": spec_config(self.prior),
             "bias": self.bias,
         }
 
@@ -105,6 +101,9 @@ class LinearFunction:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, in_features]` to `[S, R, ..., N, O]`."""
+        width = self.weights.shape[-2] - self.bias
+        if x.dim() < 2 or x.shape[-1] != width:
+            raise ValueError(f"a dense layer takes points [..., N, {width}], got {list(x.shape)}")
         if not self.bias:
             return x @ self.weights
         return x @ self.weights[..., :-1, :] + self.weights[..., -1:, :]

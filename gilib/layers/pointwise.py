@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import Config, module_config
-from gilib.draws import Draw, LocalReparameterisation
-from gilib.layers.base import Layer, Shape
+from gilib.draws import Draw, FixedFunction
+from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
-from gilib.randomness import Source
+from gilib.sites import Shape
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
 OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
+
+
+@dataclass(frozen=True)
+class PointwiseFunction(FixedFunction):
+    """A module, applied with the leading axes `[S, R, ..., N]` merged.
+
+    Attributes:
+        module: takes `[B, *point]`.
+        point_axes: axes of a point.
+    """
+
+    module: nn.Module
+    point_axes: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply the module to `[..., *point]`."""
+        lead = x.shape[: x.dim() - self.point_axes]
+        if not lead:
+            raise ValueError(
+                f"{type(self.module).__name__} takes points [..., N, ...] with {self.point_axes} axes each, "
+                f"got one of shape {list(x.shape)}: give x[None]"
+            )
+        output: Tensor = self.module(x.reshape(-1, *x.shape[len(lead) :]))
+        return output.reshape(*lead, *output.shape[1:])
 
 
 class Pointwise(Layer):
@@ -60,20 +85,8 @@ class Pointwise(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Itself, with log_pq = 0."""
-        return Draw(self.evaluate, noise.new_zeros(noise.shape[:-1]))
-
-    def local_reparameterisation(
-        self, num_samples: int, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """Itself."""
-        return LocalReparameterisation(self.evaluate, torch.zeros(()))
-
-    def evaluate(self, x: Tensor) -> Tensor:
-        """Apply the module to `[..., *point]`."""
         assert self._point_dim is not None
-        lead = x.shape[: x.dim() - self._point_dim]
-        output: Tensor = self.module(x.reshape(-1, *x.shape[len(lead) :]))
-        return output.reshape(*lead, *output.shape[1:])
+        return Draw(PointwiseFunction(self.module, self._point_dim), noise.new_zeros(noise.shape[:-1]))
 
     def describe(self) -> str:
         """The module's name."""

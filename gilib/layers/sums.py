@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from gilib.config import Config
-from gilib.draws import CompositeDraw, Draw, LocalReparameterisation, SumFunction, after, total
-from gilib.layers.base import Layer, Shape
+from gilib.draws import Draw, Drawn, Estimate, SumFunction, total, total_log_pq
+from gilib.layers.base import Layer
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
-from gilib.randomness import Source
+from gilib.randomness import Noise, NoiseSize
+from gilib.sites import Shape
 
 
 class Sum(Layer):
@@ -43,37 +44,56 @@ class Sum(Layer):
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Build every branch and compare shapes; none is the last layer, whose pseudo-outputs are targets."""
-        outputs = [branch.build(shape, context.as_last(False)) for branch in self]
+        outputs = [branch.join(shape, context.as_last(False)) for branch in self]
         if any(output != outputs[0] for output in outputs):
             shapes = [list(output) for output in outputs]
             raise ValueError(f"the branches of a sum must give one shape, got {shapes}")
         self.replicas = context.replicas
         self.noise_size = sum(branch.noise_size for branch in self)
         self.needs_inducing = any(branch.needs_inducing for branch in self)
+        self.carries = all(branch.carries for branch in self)
+        self.prefers_estimate = any(branch.prefers_estimate for branch in self)
+        self.starts_at_targets = any(branch.starts_at_targets for branch in self)
         return outputs[0]
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """That of the branches together."""
+        sizes = [branch.estimate_size for branch in self]
+        return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw every branch from the same inducing points."""
         pieces = noise.split([branch.noise_size for branch in self], dim=-1)
-        draws = [
-            branch.named_draw(inducing, piece, f"branch {k}, ")
+        parts = [
+            branch.located(f"branch {k}, ", partial(branch.draw_from_noise, noise=piece), inducing)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
-        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
-        finish = None if inducing is None else lambda: total(after(drawn, inducing) for drawn in draws)
-        return CompositeDraw(SumFunction(tuple(drawn.function for drawn in draws)), log_pq, finish)
+        function = SumFunction(tuple(part.function for part in parts))
+        return Draw(function, total_log_pq(parts, noise), self._carried(parts, inducing))
 
-    def local_reparameterisation(
-        self, num_samples: int, generator: Source | None = None
-    ) -> LocalReparameterisation:
-        """The sum of the branches' estimators."""
-        parts = [branch.local_reparameterisation(num_samples, generator) for branch in self]
-        log_pq = sum((part.log_pq for part in parts), torch.zeros(()))
-        return LocalReparameterisation(SumFunction(tuple(part.function for part in parts)), log_pq)
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """Estimate every branch."""
+        pieces = noise.split([branch.estimate_size for branch in self])
+        parts = [
+            branch.located(f"branch {k}, ", partial(branch.estimate_from_noise, noise=piece), inducing)
+            for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
+        ]
+        function = SumFunction(tuple(part.function for part in parts))
+        outputs = self._carried(parts, inducing) if self.carries else None
+        return Estimate(function, total_log_pq(parts, noise.draw), outputs)
+
+    @staticmethod
+    def _carried(parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
+        return None if inducing is None else total([part.carry(inducing) for part in parts])
 
     def input_shape(self) -> Shape | None:
         """That of the first branch that knows it."""
         return next((shape for branch in self if (shape := branch.input_shape()) is not None), None)
+
+    def input_axes(self) -> int | None:
+        """That of the first branch that knows it."""
+        return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
 
     def config(self) -> Config:
         """The branches' configurations."""

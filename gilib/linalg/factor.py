@@ -66,7 +66,9 @@ def _diagnose(matrix: Tensor) -> str:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a decision may depend on values: on the CPU, where reading is free, outside `torch.func`."""
+    """Whether a decision may depend on values: on the CPU, where reading is free, outside compilers."""
+    if torch.compiler.is_compiling():
+        return False
     return tensor.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 

@@ -1,18 +1,24 @@
-"""Approximate posteriors over weights: factorised, local inducing, global inducing, or the prior itself."""
+"""Approximate posteriors: how the unknowns of a site are drawn."""
 
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
+from gilib.posteriors.point import PointEstimate
 from gilib.posteriors.prior import FromPrior
+from gilib.posteriors.pseudo import PseudoData
 
 __all__ = [
     "BuildContext",
+    "Dropout",
     "Factorised",
     "FactorisedWeights",
     "FromPrior",
     "GlobalInducing",
     "InducingWeights",
     "LocalInducing",
+    "PointEstimate",
     "Posterior",
     "PosteriorModule",
+    "PseudoData",
 ]

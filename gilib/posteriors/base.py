@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
-from gilib.randomness import ReplicaGenerators, Source
+from gilib.randomness import Noise, NoiseSize, ReplicaGenerators, Source
+from gilib.sites import Site
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,58 @@ class PosteriorModule(nn.Module, ABC):
     """An approximate posterior inside a layer.
 
     Attributes:
-        needs_inducing: whether `draw` reads the inducing points that enter the layer.
+        noise_size: how many standard normals a draw takes.
+        needs_inducing: whether it reads the inducing points that enter the layer.
+        carries: whether its estimate is one function for the inducing points, as its draw is.
+        starts_at_targets: whether its pseudo-outputs start at those that the network was given.
     """
 
+    noise_size: int = 0
     needs_inducing: bool = False
+    carries: bool = True
+    starts_at_targets: bool = False
 
     @abstractmethod
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Draw the weights of the layer.
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw the unknowns of the site.
 
         Args:
-            features: Φ, inducing features that enter the layer, bias column included, `[S, R, M, I]` (without
-                S at the first layer); None where `needs_inducing` is False.
+            features: inducing features that enter the layer, `[S, R, M, ...]` (without S at the first
+                layer); None where `needs_inducing` is False.
             prior_precision: P, `[S, R, I, I]` or without leading axes.
-            noise: standard normals, `[S, R, I, O]`.
+            noise: standard normals, `[S, R, noise_size]`.
 
         Returns:
-            weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed).
+            weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed), None if Q has no density.
         """
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """How many standard normals an estimate takes, once and at every point."""
+        return NoiseSize(self.noise_size)
+
+    def estimate(
+        self,
+        features: Tensor | None,
+        prior_precision: SymmetricOperator,
+        noise: Noise,
+        function: Callable[[Tensor], Function],
+    ) -> tuple[Function, Tensor | None]:
+        """A function that samples every point anew; the function of a draw unless the posterior knows better.
+
+        Args:
+            features: as for `draw`.
+            prior_precision: as for `draw`.
+            noise: of the sizes that `estimate_size` tells.
+            function: the layer's function with given weights `[..., I, O]`.
+
+        Returns:
+            The function, and log P - log Q of what was drawn less the divergence of what was integrated out.
+        """
+        weights, log_pq = self.draw(features, prior_precision, noise.draw)
+        return function(weights), log_pq
 
 
 @dataclass(frozen=True)
@@ -90,15 +124,13 @@ class Posterior(ABC):
     short: ClassVar[str]
 
     @abstractmethod
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
-        """Create the module for weights `[I, O]`.
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Create the module for a site.
 
         Args:
-            fan_in: I, bias included.
-            outputs: O.
-            bias: whether the last feature is the constant 1.
-            well_scaled: whether the prior keeps float32 factorisations safe.
+            site: what the posterior is over; its unknowns are `[I, O]`.
             context: what the network knows.
+
+        Raises:
+            ValueError: if it cannot be over such a site.
         """

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
+from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression import LOG_2PI, prior_log_prob
+from gilib.sites import Site
 from gilib.validation import choice, positive
 
 
@@ -39,24 +44,29 @@ class Factorised(Posterior):
         positive(self.initial_variance, "initial_variance")
         choice(self.variance_start, ("paper", "reference"), "variance_start")
 
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Means and log-variances `[R, I, O]`."""
-        return FactorisedWeights(self, fan_in, outputs, context)
+        return FactorisedWeights(self, site, context)
 
 
 class FactorisedWeights(PosteriorModule):
     """Parameters of a factorised posterior.
+
+    Its estimate samples outputs in place of weights (local reparameterisation): F | X is Gaussian at every
+    point, with mean X μ and variance X² σ².
 
     Attributes:
         scaled_mean: √I μ, `[R, I, O]`.
         log_variance: log σ², `[R, I, O]`.
     """
 
-    def __init__(self, spec: Factorised, fan_in: int, outputs: int, context: BuildContext):
+    carries = False
+
+    def __init__(self, spec: Factorised, site: Site, context: BuildContext):
         """Create the parameters."""
         super().__init__()
+        fan_in, outputs = site.fan_in, site.outputs
+        self.noise_size, self.output_shape = fan_in * outputs, site.pseudo_outputs(1)[1:]
         self.root_fan_in = math.sqrt(fan_in)
         power = 0.5 if spec.variance_start == "paper" else 1.0
         self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
@@ -77,9 +87,31 @@ class FactorisedWeights(PosteriorModule):
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         """W = μ + σ z."""
+        noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         weights = self.mean + (0.5 * self.log_variance).exp() * noise
         log_q = -0.5 * (noise.square().sum((-2, -1)) + (self.log_variance + LOG_2PI).sum((-2, -1)))
         return weights, prior_log_prob(weights, prior_precision, noise.shape[-1]) - log_q
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """One for every output of a point."""
+        return NoiseSize(0, math.prod(self.output_shape))
+
+    def estimate(
+        self,
+        features: Tensor | None,
+        prior_precision: SymmetricOperator,
+        noise: Noise,
+        function: Callable[[Tensor], Function],
+    ) -> tuple[Function, Tensor]:
+        """Sampled outputs; log_pq is minus the closed-form KL(Q‖P) (Kingma, Salimans & Welling, 2015)."""
+        outputs = noise.points.unflatten(-1, self.output_shape)
+        return (
+            GaussianOutputs(
+                function(self.mean), function(self.propagated_variance), outputs, len(self.output_shape)
+            ),
+            -self.kl(prior_precision).expand(noise.draw.shape[:-1]),
+        )
 
     def kl(self, prior_precision: SymmetricOperator) -> Tensor:
         """KL(Q(W)‖N(0, P⁻¹)) in closed form, `[S, R]` nats, given the prior precision.
@@ -92,3 +124,26 @@ class FactorisedWeights(PosteriorModule):
         log_dets = outputs * prior_precision.log_det() + self.log_variance.sum((-2, -1))
         count = outputs * prior_precision.size
         return 0.5 * (trace + prior_precision.quadratic(self.mean) - count - log_dets)
+
+
+@dataclass(frozen=True)
+class GaussianOutputs:
+    """x ↦ mean(x) + √variance(x²) z, independently at N points.
+
+    Attributes:
+        mean: the function of mean weights.
+        variance: the function of weights' variances, of squared inputs.
+        noise: z, `[S, R, N, O, ...]`.
+        point_axes: axes of one output point.
+    """
+
+    mean: Function
+    variance: Function
+    noise: Tensor
+    point_axes: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Sample the outputs at `x`, `[..., N, D]`."""
+        centre = self.mean(x)  # [R, N, O, ...], or with S
+        spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()  # √ has no slope at 0
+        return centre + spread * noise_at(self.noise, centre, -1 - self.point_axes)

@@ -18,13 +18,14 @@ from torch.nn.functional import pad
 from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.linalg import SymmetricOperator, readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
-from gilib.statistics import Statistics, full_statistics, per_output_statistics, shared_statistics
+from gilib.sites import PRECISIONS, Site
+from gilib.statistics import Statistics
 from gilib.validation import choice, count, positive
 
 FEW = 3  # FEW · M ≤ I: solve the M × M system; measured, 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
 HARD = 1e5  # condition numbers above which "auto" factorises in float64
-PRECISIONS = ("shared", "per_output", "full")
 FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 
 
@@ -57,17 +58,15 @@ class GlobalInducing(Posterior):
         choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         positive(self.log_precision_scale, "log_precision_scale")
 
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
-        """Pseudo-outputs `[R, M, O]` and log-precisions."""
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Pseudo-outputs and log-precisions of the network's inducing points."""
         if context.num_inducing is None:
             raise ValueError(
-                "GlobalInducing needs inducing points: give the network inducing_points of shape [M, D], "
+                "GlobalInducing needs inducing points: give the network inducing_points of shape [M, ...], "
                 "or the layer num_inducing=M"
             )
-        dtype = _factor_dtype(self.factor_dtype, well_scaled)
-        return InducingWeights(self, None, context.num_inducing, outputs, dtype, context)
+        pseudo = PseudoData(self, site, context.num_inducing, context, targets=True)
+        return InducingWeights(self, site, pseudo, None, context.pseudo_outputs is not None)
 
 
 @dataclass(frozen=True)
@@ -101,14 +100,12 @@ class LocalInducing(Posterior):
         if self.num_inducing is not None:
             count(self.num_inducing, "num_inducing")
 
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Inducing features, pseudo-outputs and log-precisions."""
-        points = self.num_inducing or context.num_inducing or fan_in
-        inputs = context.normal(points, fan_in - bias)
-        dtype = _factor_dtype(self.factor_dtype, well_scaled)
-        return InducingWeights(self, inputs, points, outputs, dtype, context, bias)
+        rows = site.as_dense()
+        points = self.num_inducing or (context.num_inducing if rows is site else None) or site.fan_in
+        inputs = context.normal(points, site.fan_in - site.bias)
+        return InducingWeights(self, rows, PseudoData(self, rows, points, context, targets=False), inputs)
 
 
 def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
@@ -119,17 +116,11 @@ def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
     return bool(trace > HARD * smallest)
 
 
-def _factor_dtype(name: str, well_scaled: bool) -> torch.dtype | None:
-    return torch.float64 if name == "auto" and not well_scaled else FACTOR_DTYPES[name]
-
-
 class InducingWeights(PosteriorModule):
-    """Parameters of an inducing-point posterior over `[I, O]` weights.
+    """Parameters of an inducing-point posterior over the unknowns `[I, O]` of a site.
 
     Attributes:
-        pseudo_outputs: V, `[R, M, O]`.
-        scaled_log_precision: log λ / log_precision_scale, `[R, M]` or `[R, O, M]` ("per_output").
-        scaled_root: strictly lower triangle N of Λ's factor L = diag(λ)^½ (Id + N), `[R, M, M]`; "full" only.
+        pseudo: pseudo-outputs V and their precisions.
         inducing_inputs: a local layer's learned features without the constant one, `[R, M, I - bias]`; else
             None.
     """
@@ -137,57 +128,47 @@ class InducingWeights(PosteriorModule):
     def __init__(
         self,
         spec: GlobalInducing | LocalInducing,
+        site: Site,
+        pseudo: PseudoData,
         inputs: Tensor | None,
-        points: int,
-        outputs: int,
-        factor_dtype: torch.dtype | None,
-        context: BuildContext,
-        bias: bool = False,
+        starts_at_targets: bool = False,
     ):
-        """Create the parameters."""
+        """Hold the parameters."""
         super().__init__()
-        self.kind, self.factor_dtype = spec.precision, factor_dtype
+        self.site, self.pseudo, self.starts_at_targets = site, pseudo, starts_at_targets
+        self.noise_size = site.fan_in * site.outputs
         self.automatic = spec.factor_dtype == "auto"
-        self.log_precision_scale = spec.log_precision_scale
-        self.needs_inducing, self.bias = inputs is None, bias
+        double = self.automatic and site.features_grow
+        self.factor_dtype = torch.float64 if double else FACTOR_DTYPES[spec.factor_dtype]
+        self.needs_inducing = inputs is None
         self.inducing_inputs = None if inputs is None else nn.Parameter(inputs)
-        self.pseudo_outputs = nn.Parameter(
-            _initial_pseudo_outputs(self.needs_inducing, points, outputs, context)
-        )
-        start = spec.log_precision if spec.log_precision is not None else (0.0 if context.last else -4.0)
-        shape = (outputs, points) if self.kind == "per_output" else (points,)
-        self.scaled_log_precision = nn.Parameter(context.full(shape, start / spec.log_precision_scale))
-        root = context.full((points, points), 0.0) if self.kind == "full" else None
-        self.scaled_root = None if root is None else nn.Parameter(root)
-
-    @property
-    def log_precision(self) -> Tensor:
-        """Log λ, `[R, M]` or `[R, O, M]`."""
-        return self.log_precision_scale * self.scaled_log_precision
 
     def statistics(self, features: Tensor, dtype: torch.dtype) -> Statistics:
-        """The statistics of the pseudo-regression from `features` `[S, R, M, I]`, in `dtype`."""
-        features, targets = features.to(dtype), self.pseudo_outputs.to(dtype)
-        precision = self.log_precision.to(dtype).exp()
-        if self.kind == "shared":
-            return shared_statistics(features, targets, precision)
-        if self.kind == "per_output":
-            return per_output_statistics(features, targets, precision)
-        return full_statistics(features, targets, self._full_root(dtype))
+        """The statistics of the pseudo-regression from `features` `[S, R, M, ...]`, in `dtype`."""
+        return self.site.statistics(features.to(dtype), self.pseudo.observed(dtype))
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there are so few rows that a system of their number is the smaller one."""
+        return FEW * self.pseudo.points * self.site.windows_per_point <= self.site.fan_in
 
     def condition(
         self, features: Tensor | None, prior_precision: SymmetricOperator
     ) -> WeightPosterior | DualWeightPosterior:
-        """Q(W | Φ): the posterior over the weights given inducing features `[S, R, M, I]`.
+        """Q(W | features): the posterior over the unknowns given inducing features `[S, R, M, ...]`.
 
-        Both kinds draw and score alike; the dual one serves where inducing points are few (3 M ≤ I).
+        Both kinds draw and score alike; the dual one serves where rows are few (3 M ≤ I).
+
+        Raises:
+            ValueError: if the features are not of the number and shape that the layer was built for.
         """
         if self.inducing_inputs is not None:
-            features = pad(self.inducing_inputs, (0, int(self.bias)), value=1.0)
+            features = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0)
         assert features is not None
+        self.site.check_features(features, self.pseudo.points)
         dtype = self.factor_dtype or features.dtype
         mend = self.automatic and dtype == torch.float32
-        if FEW * features.shape[-2] <= features.shape[-1]:
+        if self.is_few:
             dual = self._regress_dual(features, prior_precision, dtype)
             hard = mend and _is_hard(dual.gram, 1.0)
             return self._regress_dual(features, prior_precision, torch.float64) if hard else dual
@@ -200,44 +181,14 @@ class InducingWeights(PosteriorModule):
     def _regress_dual(
         self, features: Tensor, prior_precision: SymmetricOperator, dtype: torch.dtype
     ) -> DualWeightPosterior:
-        features, targets = features.to(dtype), self.pseudo_outputs.to(dtype)
-        root = (0.5 * self.log_precision.to(dtype)).exp()  # [R, M] or [R, O, M]
-        if self.kind == "full":
-            whiten = self._full_root(dtype).mT
-            features, targets, root = whiten @ features, whiten @ targets, torch.ones_like(root)
-        root = root.mT if self.kind == "per_output" else root[..., None]
-        return regress_dual(features, targets, root, prior_precision.to(dtype))
-
-    def _full_root(self, dtype: torch.dtype) -> Tensor:
-        """L, `[R, M, M]`."""
-        assert self.scaled_root is not None
-        root = self.scaled_root.to(dtype).tril(-1)
-        identity = torch.eye(root.shape[-1], dtype=dtype, device=root.device)
-        return self.log_precision.to(dtype).exp().sqrt()[..., None] * (identity + root)
+        rows, observed = self.site.rows(features.to(dtype), self.pseudo.observed(dtype))
+        return regress_dual(*observed.whitened(rows), prior_precision.to(dtype))
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W ~ Q(W | Φ), by one factorisation."""
+        """W ~ Q(W | features), by one factorisation."""
         posterior = self.condition(features, prior_precision)
+        noise = noise.unflatten(-1, (self.site.fan_in, self.site.outputs))
         weights, log_pq = posterior.draw(noise.to(posterior.dtype))
         return weights.to(noise.dtype), log_pq.to(noise.dtype)
-
-
-def _initial_pseudo_outputs(is_global: bool, points: int, outputs: int, context: BuildContext) -> Tensor:
-    """Standard normals, or the given targets at the last layer of a global posterior (App. O)."""
-    given = context.pseudo_outputs
-    if given is None or not is_global:
-        return context.normal(points, outputs)
-    lead = tuple(given.shape[:-2])
-    if given.shape[-2:] != (points, outputs) or lead not in ((), context.replicas):
-        wanted = [*context.replicas, points, outputs]
-        raise ValueError(
-            f"pseudo_outputs must have shape {wanted} (replicas, inducing points, outputs), "
-            f"or its last two axes, got {list(given.shape)}"
-        )
-    return (
-        given.to(dtype=context.dtype, device=context.device)
-        .expand(*context.replicas, points, outputs)
-        .clone()
-    )

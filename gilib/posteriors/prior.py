@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.sites import Site
 
 
 @dataclass(frozen=True)
@@ -23,15 +24,18 @@ class FromPrior(Posterior):
 
     short: ClassVar[str] = "rand"
 
-    def build(
-        self, fan_in: int, outputs: int, bias: bool, well_scaled: bool, context: BuildContext
-    ) -> PosteriorModule:
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """A module without parameters."""
-        return _PriorWeights()
+        return _PriorWeights(site)
 
 
 class _PriorWeights(PosteriorModule):
+    def __init__(self, site: Site):
+        super().__init__()
+        self.shape = site.fan_in, site.outputs
+        self.noise_size = site.fan_in * site.outputs
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return prior_precision.colour(noise), noise.new_zeros(noise.shape[:-2])
+        return prior_precision.colour(noise.unflatten(-1, self.shape)), noise.new_zeros(noise.shape[:-1])

@@ -18,7 +18,7 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
     instance(net, Network, "net")
     instance(likelihood, Likelihood, "likelihood")
     count(settings.num_samples, "num_samples")
-    choice(settings.estimator, ("draw", "local_reparameterisation"), "estimator")
+    choice(settings.estimator, ("draw", "pointwise"), "estimator")
     choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
     choice(settings.arithmetic, PRECISIONS, "arithmetic")
     if settings.batch_size is not None:
@@ -74,9 +74,3 @@ def check_arithmetic(arithmetic: str, x: Tensor) -> None:
         raise ValueError(
             f"arithmetic={arithmetic!r} rounds float32, this network is in {x.dtype}: use arithmetic='full'"
         )
-
-
-def check_estimator(net: Network, estimator: str, device: torch.device) -> None:
-    """Raise unless the network has the estimator."""
-    if estimator == "local_reparameterisation":
-        net.local_reparameterisation(1, generator=torch.Generator(device))

@@ -71,13 +71,9 @@ def record(run: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-def check_graph(device: torch.device, estimator: str, processes: int) -> None:
+def check_graph(device: torch.device, processes: int) -> None:
     """Raise unless a step can be recorded."""
     if device.type != "cuda":
         raise ValueError(f"cuda_graph=True needs data and network on a CUDA device, they are on {device}")
-    if estimator != "draw":
-        raise ValueError(
-            f"cuda_graph=True needs estimator='draw', whose noise is an argument, got {estimator!r}"
-        )
     if processes > 1:
         raise ValueError("cuda_graph=True is for one process: leave out parallel or cuda_graph")

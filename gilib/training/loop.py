@@ -15,7 +15,6 @@ from gilib.training.augment import Augmentation
 from gilib.training.checks import (
     check_arithmetic,
     check_data,
-    check_estimator,
     check_schedule,
     check_settings,
 )
@@ -72,7 +71,8 @@ def fit(
             1e-3}` or `{"inducing_points": 1e-3}`; names as in `net.named_parameters()`, the likelihood's with
             the prefix "likelihood.".
         seed: of draws and minibatches, or R of them.
-        estimator: "draw", or "local_reparameterisation" (all weights `Factorised`).
+        estimator: "draw", or "pointwise", which integrates out what it can and samples every point anew (see
+            `Network.estimate`; for factorised weights: local reparameterisation).
         kl_weight: tempering as a function of the step, for example `gilib.SteppedTempering`; None: 1.
         augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
             `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R
@@ -122,11 +122,10 @@ def fit(
     processes = OneProcess() if parallel is None else instance(parallel, DataParallel, "parallel")
     check_settings(net, likelihood, settings)
     check_data(net, likelihood, x, y)
-    check_estimator(net, estimator, x.device)
     check_arithmetic(arithmetic, x)
     check_schedule(schedule)
     if cuda_graph:
-        check_graph(x.device, estimator, processes.size)
+        check_graph(x.device, processes.size)
     named = path is not None or parallel is not None
     identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
     run = Run(net, likelihood, x, y, steps, settings, processes, cuda_graph)
@@ -140,7 +139,7 @@ def fit(
 def _agree(parallel: DataParallel, run: Run, schedule: Schedule, identity: str, start: int) -> None:
     """Raise unless the processes can share this training, and all are about to do the same."""
     device, settings = run.trace.device, run.settings
-    parallel.check(device, run.batches.size, settings.estimator)
+    parallel.check(device, run.batches.size)
     same = (identity, schedule.outline(), settings.on_divergence, settings.kl_weight is None)
     described = {"settings or data": f"{same}", "checkpoint": f"{start}", "parameters": digest(run.modules)}
     parallel.check_same(described, device)

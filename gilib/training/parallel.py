@@ -95,13 +95,12 @@ class DataParallel(OneProcess):
         self.group = group
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
 
-    def check(self, device: torch.device, points: int, estimator: str) -> None:
+    def check(self, device: torch.device, points: int) -> None:
         """Raise unless the group serves the device, every process gets a point, and noise can be shared.
 
         Args:
             device: of the data.
             points: |B|.
-            estimator: of the bound.
         """
         backends = distributed.get_backend_config(self.group)  # "cpu:gloo,cuda:nccl"
         if device.type not in [backend.split(":")[0] for backend in backends.split(",")]:
@@ -112,11 +111,6 @@ class DataParallel(OneProcess):
         if points < self.size:
             raise ValueError(
                 f"a step of {points} points is too small for {self.size} processes: every one needs a point"
-            )
-        if estimator != "draw":
-            raise ValueError(
-                f"estimator={estimator!r} draws noise for every point, which processes cannot share: "
-                "use estimator='draw'"
             )
 
     def check_same(self, described: Mapping[str, str], device: torch.device) -> None:

@@ -15,7 +15,7 @@ from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
 from gilib.network import Network
 from gilib.objectives import elbo
-from gilib.randomness import ReplicaGenerators, Source
+from gilib.randomness import Noise, ReplicaGenerators, Source
 from gilib.training.augment import Augmenter
 from gilib.training.batches import Minibatches
 from gilib.training.graph import Replay
@@ -93,39 +93,42 @@ class Run:
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
-        schedule, noise = self.settings.kl_weight, None
+        schedule, samples = self.settings.kl_weight, self.settings.num_samples
         weight = 1.0 if schedule is None else float(schedule(step))
         if self.settings.estimator == "draw":
-            noise = self.net.base_noise(self.settings.num_samples, self.noise)
-        self.optimiser.advance()
-        if self.replay is not None and noise is not None:
-            bound = self.replay(x, y, noise, torch.full((), weight, dtype=x.dtype, device=x.device))
+            noise = Noise(self.net.base_noise(samples, self.noise), torch.empty(0))
         else:
-            bound = self._minimise(x, y, noise, weight)
+            noise = self.net.estimate_noise(samples, self.batches.size, self.noise)
+        self.optimiser.advance()
+        if self.replay is not None:
+            bound = self.replay(x, y, *noise, torch.full((), weight, dtype=x.dtype, device=x.device))
+        else:
+            bound = self._minimise(x, y, *noise, weight)
         self.trace[step] = bound
         if isinstance(self.optimiser, ReplicaAdam):
             self.diverged_at.masked_fill_(~self.optimiser.active & (self.diverged_at < 0), step)
 
-    def _minimise(self, x: Tensor, y: Tensor, noise: Tensor | None, kl_weight: Any) -> Tensor:
+    def _minimise(self, x: Tensor, y: Tensor, base: Tensor, points: Tensor, kl_weight: Any) -> Tensor:
         """Draw, differentiate and update, together with the other processes; return the bound, `[R]`."""
         with products("ieee"), self.processes.together(x.device):
-            share = self._bound_of_share(x, y, noise, kl_weight)
+            share = self._bound_of_share(x, y, Noise(base, points), kl_weight)
             gradients = self.optimiser.differentiate(-share.sum())
         bound = share.detach()
         self.processes.total([bound, *gradients])
         self.optimiser.update(bound.isfinite())
         return bound
 
-    def _bound_of_share(self, x: Tensor, y: Tensor, noise: Tensor | None, kl_weight: Any) -> Tensor:
+    def _bound_of_share(self, x: Tensor, y: Tensor, noise: Noise, kl_weight: Any) -> Tensor:
         """What this process's points add to the bound per data point, `[R]`."""
         settings, axis = self.settings, self.batches.axis
         own = self.processes.share(x, axis)
         part = own.shape[axis] / x.shape[axis]
         with failures_as_nan() if settings.freeze else nullcontext():
-            if noise is not None:
-                drawn: Any = self.net.draw(noise=noise)
+            if settings.estimator == "draw":
+                drawn: Any = self.net.draw(noise=noise.draw)
             else:
-                drawn = self.net.local_reparameterisation(settings.num_samples, generator=self.noise)
+                points = self.processes.share(noise.points, -2)
+                drawn = self.net.estimate(noise=Noise(noise.draw, points))
             bound = elbo(
                 evaluated_in(drawn, settings.arithmetic, x.device),
                 self.likelihood,

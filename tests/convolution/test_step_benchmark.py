@@ -10,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import gilib
 from gilib import statistics
-from gilib.posteriors.images import InducingImages
 from tests.support import assert_equal, normals
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -47,8 +46,8 @@ def test_the_check_sees_a_way_that_is_wrong(benchmark, monkeypatch):
 
 def test_the_check_covers_the_routes_of_gilib_that_are_timed(benchmark):
     net, _, _ = benchmark.Problem.of("ScalePrior", 8, 16, torch.float64, CPU)
-    posteriors = [part for part in net.modules() if isinstance(part, InducingImages)]
-    assert {benchmark.layer_route(posterior) for posterior in posteriors} == {"patches", "convolution"}
+    layers = [part for part in net.modules() if isinstance(part, gilib.Conv2d)]
+    assert {benchmark.layer_route(layer) for layer in layers} == {"patches", "convolution"}
 
 
 def test_every_convolution_takes_the_moments_that_are_put_in_place(benchmark, monkeypatch):

@@ -93,7 +93,7 @@ def optimal(net, x, y):
     """Inducing points that are the summary, and a last layer as precise as the data: it is then exact."""
     with torch.no_grad():
         net.inducing_points.copy_(x)
-        last = list(net.layers)[-1].posterior
+        last = list(net.layers)[-1].weights
         last.pseudo_outputs.copy_(y)
         last.scaled_log_precision.fill_(-math.log(NOISE_VARIANCE) / last.log_precision_scale)
 
@@ -116,7 +116,7 @@ def test_six_inducing_points_serve_an_optimal_last_layer_at_any_depth(width):
     optimal(net, x, y)
     draw = net.draw(8)
     bounds = gilib.elbo(draw, LIKELIHOOD, x, y, num_data=6, reduction="none")[:, 0]
-    features = draw.function.activations(problem.x)[-2][:, 0]
+    features = gilib.record(draw.function, problem.x).outputs[-2][:, 0]
     truth = log_evidence(features, problem.y, 1 / width, NOISE_VARIANCE)
     assert_equal(bounds.detach() + left_out(POINTS), truth, 1e-8)
     assert truth.std() > 0.1
@@ -132,11 +132,11 @@ def test_the_networks_are_linear_and_start_as_the_paper_says():
         (7, 1, False),
     ]
     assert torch.equal(net.inducing_points[0], problem.x[:10].float())
-    assert torch.equal(layers[-1].posterior.pseudo_outputs[0], problem.y[:10].float())
+    assert torch.equal(layers[-1].weights.pseudo.outputs[0], problem.y[:10].float())
     for layer, size, start in zip(layers, (5, 7, 7), (-4.0, -4.0, 0.0), strict=True):
-        precision, _ = layer.prior.draw(torch.empty(1, 0))
+        precision, _ = layer.hyperparameters.draw(torch.empty(1, 0))
         assert isinstance(precision, ScaledIdentity) and precision.scale == size
-        assert_equal(layer.posterior.log_precision.detach(), torch.full((1, 10), start), 1e-6)
+        assert_equal(layer.weights.pseudo.log_precision.detach(), torch.full((1, 10), start), 1e-6)
     draw, (one, other) = net.draw(3), torch.randn(2, 4, 5)
     assert_equal((draw(one) + 2 * draw(other)).detach(), draw(one + 2 * other).detach(), 1e-4)
 

@@ -37,8 +37,8 @@ def as_network(layers, width, depth):
     net = build([DepthConfig("fac", width, depth)], [PROBLEM]).double()
     with torch.no_grad():
         for layer, (mean, log_variance) in zip(net.layers, layers, strict=True):
-            layer.posterior.scaled_mean.copy_(mean * layer.posterior.root_fan_in)
-            layer.posterior.log_variance.copy_(log_variance)
+            layer.weights.scaled_mean.copy_(mean * layer.weights.root_fan_in)
+            layer.weights.log_variance.copy_(log_variance)
     return net
 
 

@@ -73,7 +73,7 @@ def test_reduced_grids_have_the_same_cells_as_the_paper(grid):
 def test_networks_start_as_appendix_o_says(method):
     net = images.build(partial(gilib.models.lenet, channels=2), small(method), DATA)
     layers = [layer for layer in net.layers if layer.has_weights]
-    first, last = layers[0].posterior, layers[-1].posterior
+    first, last = layers[0].weights, layers[-1].weights
     if method in ("gi", "fac_gi"):
         assert_equal(net.inducing_points, DATA.train_x[:5])
         assert_equal(last.pseudo_outputs, one_hot(DATA.train_y[:5], 10).float())

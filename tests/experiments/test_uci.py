@@ -188,10 +188,8 @@ def test_the_reference_codes_variance_is_the_fan_in_too_large(variant):
     factor = 7.0 if variant == "reference" else 1.0  # six inputs and the bias
     assert torch.allclose(sampled.detach(), factor * drawn.detach(), rtol=0.08)
     start = 1e-3 / (7.0 if variant != "paper" else 7.0**0.5)
-    assert_equal(first.posterior.log_variance.detach().exp(), torch.full((1, 7, 50), start, dtype=D), 1e-12)
-    assert first.prior_spec == gilib.ScalePrior(
-        parameterisation="paper" if variant == "paper" else "reference"
-    )
+    assert_equal(first.weights.log_variance.detach().exp(), torch.full((1, 7, 50), start, dtype=D), 1e-12)
+    assert first.prior == gilib.ScalePrior(parameterisation="paper" if variant == "paper" else "reference")
 
 
 def test_missing_data_stop_everything_before_it_begins(monkeypatch):

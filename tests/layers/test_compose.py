@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib import BuildContext, Linear, Residual, Sequential
+from gilib import BuildContext, Draw, Linear, Residual, Sequential
 from gilib.layers import Sum
 from gilib.layers.linear import LinearFunction
 from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
@@ -70,14 +70,14 @@ def test_the_last_layer_with_weights_gets_the_targets_wherever_it_is():
     targets = normals(5, 1, seed=2)
     layers = [Linear(2, 3), Sequential([nn.ReLU(), Residual([Linear(3, 3)]), Linear(3, 1)]), nn.Tanh()]
     net = gilib.Network(normals(5, 2), layers, pseudo_outputs=targets)
-    last = layers[1].layers[2].posterior
-    assert torch.equal(last.pseudo_outputs, targets)
-    assert_equal(last.log_precision.detach(), torch.zeros(5))
+    last = layers[1].layers[2].weights
+    assert torch.equal(last.pseudo.outputs, targets)
+    assert_equal(last.pseudo.log_precision.detach(), torch.zeros(5))
     others = [p for name, p in net.named_parameters() if name.endswith("scaled_log_precision")]
     assert sum(bool((p == 0).all()) for p in others) == 1
 
 
-def test_inducing_points_stop_at_the_last_layer_that_needs_them():
+def test_a_draw_knows_what_became_of_its_inducing_points():
     class Counting(nn.Module):
         calls = 0
 
@@ -96,9 +96,9 @@ def test_inducing_points_stop_at_the_last_layer_that_needs_them():
     net = gilib.Network(normals(5, 2), layers)
     Counting.calls = 0
     draw = net.draw(2)
-    assert Counting.calls == 1
-    draw(normals(4, 2))
-    assert Counting.calls == 4
+    assert Counting.calls == 3
+    assert torch.equal(draw.inducing_outputs, draw(net.inducing_points))
+    assert Counting.calls == 6
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ class Halved(Residual):
 
     def draw_from_noise(self, inducing, noise):
         drawn = super().draw_from_noise(inducing, noise)
-        return replace(drawn, function=lambda x: 0.5 * drawn(x))
+        return replace(drawn, function=lambda x: 0.5 * drawn(x), inducing_outputs=None)
 
 
 def nest(kind):
@@ -172,10 +172,10 @@ def test_inducing_points_pass_each_layer_once(kind):
         draw = net.draw(noise=noise)
     weights = sum(isinstance(module, Linear) for module in net.modules())
     again = kind == "own"  # only its author knows what a changed function gives: it is evaluated
-    assert len(set(passes)) == weights - 1 == len(passes) - again  # the last layer's outputs nobody needs
+    assert len(set(passes)) == weights == len(passes) - 2 * again
     assert_equal(net.draw(noise=noise)(x).detach(), draw(x).detach(), 0.0)
     value, slopes = bound_and_slopes()
-    with mock.patch("gilib.layers.compose.after", lambda drawn, points: drawn(points)):
+    with mock.patch.object(Draw, "carry", lambda drawn, points: drawn(points)):
         plain, plain_slopes = bound_and_slopes()
     assert_equal(value.detach(), plain.detach(), 1e-12)
     for slope, plain_slope in zip(slopes, plain_slopes, strict=True):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.draws import weight_outputs
+from gilib.draws import FixedFunction
 from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
 from gilib.models import lenet, resnet8, resnet18
 from gilib.posteriors import BuildContext
@@ -35,15 +35,14 @@ def test_a_sum_with_the_identity_is_a_residual_block():
     assert_equal(one.draw(u, noise=noise)(x).detach(), other.draw(u, noise=noise)(x).detach())
 
 
-def test_the_local_reparameterisation_of_a_sum():
+def test_the_estimate_of_a_sum():
     layer = Sum([Linear(2, 3, gilib.Factorised()) for _ in range(2)])
     layer.build((2,), BuildContext(dtype=D, generator=seeded()))
-    x = normals(5, 2)
-    found = layer.local_reparameterisation(3, seeded(1))
-    parts = [branch.local_reparameterisation(3, None) for branch in layer]
+    x, noise = normals(5, 2), layer.estimate_noise(3, 5, seeded(1))
+    found = layer.estimate(noise=noise)
+    pieces = noise.split([branch.estimate_size for branch in layer])
+    parts = [branch.estimate(noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
     assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
-    generator = seeded(1)
-    parts = [branch.local_reparameterisation(3, generator) for branch in layer]
     assert_equal(found(x).detach(), sum(part(x) for part in parts).detach())
 
 
@@ -106,7 +105,7 @@ def test_resnet18(batch_norm):
         **SMALL,
     )
     layers = weight_layers(net)
-    assert len(layers) == 21 and len({layer.posterior_spec.short for layer in layers}) == 1 + batch_norm
+    assert len(layers) == 21 and len({layer.posterior.short for layer in layers}) == 1 + batch_norm
     assert [layer.windows.stride[0] for layer in layers[:-1]].count(2) == 6
     norms = [part for part in net.modules() if isinstance(part, InducingBatchNorm)]
     assert len(norms) == (20 if batch_norm else 0)
@@ -122,10 +121,8 @@ def test_resnet18_halves_images_by_the_stage_not_by_the_width(widths):
     net = resnet18((3, 16, 16), widths=widths, batch_norm=False, posterior=gilib.Factorised(), **SMALL)
     layers = weight_layers(net)
     assert len(layers) == 21
-    sizes = [
-        image.shape[-1]
-        for image in weight_outputs(net.draw(generator=seeded(1)).function, normals(1, 3, 16, 16))[:-1]
-    ]
+    steps = gilib.record(net.draw(generator=seeded(1)).function, normals(1, 3, 16, 16)).steps
+    sizes = [step.output.shape[-1] for step in steps if not isinstance(step.function, FixedFunction)][:-1]
     assert sizes == [16] * 5 + [8] * 5 + [4] * 5 + [2] * 5
 
 
@@ -133,9 +130,9 @@ def test_targets_are_the_last_pseudo_outputs():
     targets = torch.eye(10, dtype=D)[:3]
     net = lenet((1, 8, 8), channels=2, inducing_points=normals(3, 1, 8, 8), pseudo_outputs=targets, **SMALL)
     layers = weight_layers(net)
-    assert torch.equal(layers[-1].posterior.pseudo_outputs, targets)
-    assert_equal(layers[-1].posterior.log_precision.detach(), torch.zeros(3))
-    assert_equal(layers[0].posterior.log_precision.detach(), torch.full((3,), -4.0))
+    assert torch.equal(layers[-1].weights.pseudo.outputs, targets)
+    assert_equal(layers[-1].weights.pseudo.log_precision.detach(), torch.zeros(3))
+    assert_equal(layers[0].weights.pseudo.log_precision.detach(), torch.full((3,), -4.0))
 
 
 def test_settings_reach_every_layer():
@@ -144,7 +141,7 @@ def test_settings_reach_every_layer():
     )
     layers = weight_layers(net)
     assert {layer.boundary for layer in layers[:-1]} == {"exact"}
-    assert {type(layer.prior_spec) for layer in layers} == {gilib.ScalePrior}
+    assert {type(layer.prior) for layer in layers} == {gilib.ScalePrior}
 
 
 def test_inducing_images_of_another_shape():

@@ -60,7 +60,7 @@ def test_draws_from_the_prior_have_its_variance(name, variance):
 def test_factorised_weights_and_their_score():
     layer = built(gilib.Factorised(), gilib.NealPrior(scale=2.0))
     function, log_pq = layer.draw(num_samples=3000, generator=seeded())
-    p = layer.posterior
+    p = layer.weights
     mean, sd = (p.scaled_mean / 3**0.5).detach(), (0.5 * p.log_variance).exp().detach()
     weights = function.weights.detach()
     assert_mean(weights, mean)
@@ -73,7 +73,7 @@ def test_factorised_weights_and_their_score():
 def learned_scale(name):
     """A layer of weights drawn given its scale; P and Q of that scale by torch.distributions."""
     layer = built(gilib.FromPrior(), PRIORS[name])
-    values = {key: p.detach().flatten()[0] for key, p in layer.prior.named_parameters()}
+    values = {key: p.detach().flatten()[0] for key, p in layer.hyperparameters.named_parameters()}
     if name == "scale":
         q = Gamma(2.5 + values["log_alpha"].exp(), 1.7 + values["log_beta"].exp())
         return layer, Gamma(torch.tensor(2.5, dtype=D), torch.tensor(1.7, dtype=D)), q
@@ -106,12 +106,12 @@ def test_log_precisions_start_at_minus_four_and_at_zero_in_the_last_layer(poster
     for last, wanted in ((False, start), (True, 0.0)):
         layer = Linear(2, 3, posterior)
         layer.build((2,), BuildContext(5, last=last, dtype=D))
-        assert_equal(layer.posterior.log_precision.detach(), torch.full((5,), wanted))
+        assert_equal(layer.weights.pseudo.log_precision.detach(), torch.full((5,), wanted))
 
 
 def test_local_points_do_not_see_the_layer_below():
     layer = built(gilib.LocalInducing(num_inducing=7))
-    assert not layer.needs_inducing and layer.posterior.inducing_inputs.shape == (7, 2)
+    assert not layer.needs_inducing and layer.weights.inducing_inputs.shape == (7, 2)
     noise = layer.base_noise(2, seeded())
     a, b = layer.draw(normals(5, 2), noise=noise), layer.draw(noise=noise)
     assert torch.equal(a.function.weights, b.function.weights)

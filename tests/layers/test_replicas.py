@@ -76,7 +76,7 @@ def test_inducing_points_and_targets_may_differ_by_replica():
     points, targets = normals(R, 4, 2), normals(R, 4, 1, seed=1)
     net = gilib.models.mlp(2, (), 1, inducing_points=points, pseudo_outputs=targets, replicas=(R,))
     assert torch.equal(net.inducing_points, points)
-    assert torch.equal(next(iter(net.layers)).posterior.pseudo_outputs, targets)
+    assert torch.equal(next(iter(net.layers)).weights.pseudo.outputs, targets)
     shared = gilib.models.mlp(2, (), 1, inducing_points=points[0], pseudo_outputs=targets[0], replicas=(R,))
     assert torch.equal(shared.inducing_points, points[0].expand(R, 4, 2))
     assert shared.inducing_points.dtype == D
@@ -84,5 +84,5 @@ def test_inducing_points_and_targets_may_differ_by_replica():
 
 def test_replicas_start_from_different_values():
     net = small_net(gilib.Factorised(), replicas=(R,), shake=0.0)
-    means = next(iter(net.layers)).posterior.scaled_mean
+    means = next(iter(net.layers)).weights.scaled_mean
     assert not torch.equal(means[0], means[1])

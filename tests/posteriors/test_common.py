@@ -8,7 +8,8 @@ import gilib
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
-from tests.helpers import Operations, assert_gradients, normal
+from gilib.sites import DenseWeights
+from tests.helpers import Operations, assert_gradients, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7
@@ -29,7 +30,7 @@ EVERY = pytest.mark.parametrize("spec", ALL, ids=name)
 
 def build(spec, generator=None, replicas=(), **more):
     context = BuildContext(POINTS, replicas, generator=generator, **{"dtype": torch.float64, **more})
-    return spec.build(FAN_IN, OUTPUTS, True, True, context)
+    return spec.build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
 @EVERY
@@ -39,7 +40,7 @@ def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed,
     features = normal(generator, *(() if first_layer else (SAMPLES,)), 3, POINTS, FAN_IN)
     noise = normal(generator, SAMPLES, 3, FAN_IN, OUTPUTS)
     prior = make_prior(generator, FAN_IN, (3,))
-    weights, log_pq = together.draw(features, prior, noise)
+    weights, log_pq = draw_weights(together, features, prior, noise)
     assert weights.shape == (SAMPLES, 3, FAN_IN, OUTPUTS) and log_pq.shape == (SAMPLES, 3)
     for r in range(3):
         alone = build(spec, generator)
@@ -49,7 +50,7 @@ def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed,
             if isinstance(prior, ScaledIdentity)
             else KroneckerIdentity(prior.block[r], 2)
         )
-        expected, expected_pq = alone.draw(features[..., r, :, :], own, noise[:, r])
+        expected, expected_pq = draw_weights(alone, features[..., r, :, :], own, noise[:, r])
         torch.testing.assert_close(weights[:, r], expected, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
 
@@ -64,10 +65,12 @@ def test_every_parameter_has_a_gradient(spec, replicas, start, make_prior, pertu
     features = normal(generator, SAMPLES, *replicas, POINTS, FAN_IN).requires_grad_()
     prior = make_prior(generator, FAN_IN, replicas)
     hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
-    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, *replicas, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(
+        module, features, prior, normal(generator, SAMPLES, *replicas, FAN_IN, OUTPUTS)
+    )
     named = [*module.named_parameters(), ("prior precision", hyper)]
     named += [("features", features)] if module.needs_inducing else []
-    upper = {"scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
+    upper = {"pseudo.scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
     probe = normal(generator, *weights.shape)
     if not isinstance(spec, Factorised):
         assert_gradients(named, (probe * weights).sum(), upper)
@@ -78,7 +81,7 @@ def test_every_parameter_has_a_gradient(spec, replicas, start, make_prior, pertu
 def test_gradients_against_finite_differences(spec, make_prior, perturbed, generator):
     module = perturbed(build(spec, generator))
     features = normal(generator, 2, POINTS, FAN_IN).requires_grad_()
-    noise, prior = normal(generator, 2, FAN_IN, OUTPUTS), make_prior(generator, FAN_IN)
+    noise, prior = normal(generator, 2, FAN_IN * OUTPUTS), make_prior(generator, FAN_IN)
     names, values = zip(*module.named_parameters(), strict=True)
     module.forward = module.draw
 
@@ -97,7 +100,7 @@ def test_draws_are_pure(spec, make_prior, generator):
     features, noise = normal(generator, POINTS, FAN_IN), normal(generator, SAMPLES, FAN_IN, OUTPUTS)
     state = {key: value.clone() for key, value in module.state_dict().items()}
     inputs = [x.clone() for x in (features, noise, prior.dense())]
-    once, twice = (module.draw(features, prior, noise) for _ in range(2))
+    once, twice = (draw_weights(module, features, prior, noise) for _ in range(2))
     assert torch.equal(once[0], twice[0]) and torch.equal(once[1], twice[1])
     assert all(torch.equal(value, state[key]) for key, value in module.state_dict().items())
     assert all(torch.equal(x, y) for x, y in zip(inputs, (features, noise, prior.dense()), strict=True))
@@ -121,15 +124,16 @@ def test_everything_stays_on_the_device_of_the_parameters(spec, prior):
     context = BuildContext(
         POINTS, (2,), torch.zeros(POINTS, OUTPUTS), True, None, torch.float32, torch.device("meta")
     )
-    prior_module = prior.build(FAN_IN, 1, context.full((), 0.0))
-    module = spec.build(FAN_IN, OUTPUTS, True, prior.well_scaled, context)
+    site = DenseWeights(FAN_IN, OUTPUTS, True, not prior.well_scaled)
+    prior_module = prior.build(site, context.full((), 0.0))
+    module = spec.build(site, context)
     with torch.device("cpu"):
         precision, prior_pq = prior_module.draw(
             torch.empty(SAMPLES, 2, prior_module.noise_size, device="meta").float()
         )
         features = torch.empty(SAMPLES, 2, POINTS, FAN_IN, device="meta").float()
         noise = torch.empty(SAMPLES, 2, FAN_IN, OUTPUTS, device="meta").float()
-        weights, log_pq = module.draw(features, precision, noise)
+        weights, log_pq = draw_weights(module, features, precision, noise)
     for tensor in (weights, log_pq, prior_pq):
         assert tensor.device.type == "meta" and tensor.dtype == torch.float32
     assert weights.shape == (SAMPLES, 2, FAN_IN, OUTPUTS)

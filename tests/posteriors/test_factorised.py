@@ -7,7 +7,8 @@ import torch
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from gilib.posteriors import BuildContext, Factorised
-from tests.helpers import assert_mean_within, columns_log_prob, normal
+from gilib.sites import DenseWeights
+from tests.helpers import assert_mean_within, columns_log_prob, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 FAN_IN, OUTPUTS = 6, 3
@@ -15,7 +16,7 @@ FAN_IN, OUTPUTS = 6, 3
 
 def build(spec=None, generator=None, replicas=()):
     context = BuildContext(replicas=replicas, generator=generator, dtype=torch.float64)
-    return (spec or Factorised()).build(FAN_IN, OUTPUTS, True, True, context)
+    return (spec or Factorised()).build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
 def spread_out(module, generator):
@@ -54,7 +55,7 @@ def test_kl_is_zero_where_posterior_and_prior_agree(generator):
 def test_draw_is_scored_under_prior_and_posterior(make_prior, generator):
     module = spread_out(build(generator=generator), generator)
     prior = make_prior(generator, FAN_IN)
-    weights, log_pq = module.draw(None, prior, normal(generator, 5, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(module, None, prior, normal(generator, 5, FAN_IN, OUTPUTS))
     log_p = columns_log_prob(weights, torch.zeros(FAN_IN, OUTPUTS), torch.linalg.inv(prior.dense())[None])
     log_q = Normal(module.mean, (0.5 * module.log_variance).exp()).log_prob(weights).sum((-2, -1))
     assert log_pq.shape == (5,)
@@ -64,7 +65,7 @@ def test_draw_is_scored_under_prior_and_posterior(make_prior, generator):
 def test_draw_moments_and_divergence(make_prior, generator):
     module = spread_out(build(generator=generator), generator)
     prior = make_prior(generator, FAN_IN)
-    weights, log_pq = module.draw(None, prior, normal(generator, 20_000, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(module, None, prior, normal(generator, 20_000, FAN_IN, OUTPUTS))
     weights, mean = weights.detach(), module.mean.detach()
     assert_mean_within(weights, mean)
     assert_mean_within((weights - mean) ** 2, module.log_variance.detach().exp())
@@ -81,7 +82,7 @@ def test_where_the_variances_start(start, variance):
 def test_the_mean_is_stored_at_scale_one_and_starts_as_neals_prior():
     generator = torch.Generator().manual_seed(3)
     context = BuildContext(generator=generator, dtype=torch.float64)
-    module = Factorised().build(100, 400, True, True, context)
+    module = Factorised().build(DenseWeights(100, 400, True), context)
     stored = module.scaled_mean.detach()
     torch.testing.assert_close(module.mean.detach(), stored / 10)
     assert_mean_within(stored.flatten(), 0.0)

@@ -9,7 +9,8 @@ import gilib
 from gilib.dual_regression import DualWeightPosterior
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, inducing
-from tests.helpers import Operations, assert_gradients, normal
+from gilib.sites import DenseWeights
+from tests.helpers import Operations, assert_gradients, draw_weights, normal
 from tests.support import PRIORS, log_evidence, normals, seeded, small_net, with_ones
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -24,7 +25,7 @@ EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short}-{
 
 def build(spec, generator=None, replicas=(), points=POINTS, dtype=torch.float64):
     context = BuildContext(points, replicas, generator=generator, dtype=dtype)
-    return spec.build(FAN_IN, OUTPUTS, True, True, context)
+    return spec.build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
 @pytest.mark.parametrize(("points", "few"), [(1, True), (3, True), (4, False), (10, False), (12, False)])
@@ -33,7 +34,7 @@ def test_the_smaller_system_is_solved(points, few, generator):
     features, noise = normal(generator, SAMPLES, points, FAN_IN), normal(generator, SAMPLES, FAN_IN, OUTPUTS)
     assert isinstance(module.condition(features, prior), DualWeightPosterior) == few
     with Operations() as operations:
-        module.draw(features, prior, noise)
+        draw_weights(module, features, prior, noise)
     size = points if few else FAN_IN
     assert [shape[-2:] for shape in operations.factorised] == [(size, size)]
 
@@ -43,7 +44,7 @@ def test_both_systems_have_the_same_solution(spec, make_prior, perturbed, genera
     module = perturbed(build(spec, generator))
     prior, features = make_prior(generator, FAN_IN), normal(generator, SAMPLES, POINTS, FAN_IN)
     few = module.condition(features, prior)
-    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(module, features, prior, normal(generator, SAMPLES, FAN_IN, OUTPUTS))
     monkeypatch.setattr(inducing, "FEW", math.inf)
     many = module.condition(features, prior)
     assert type(few) is not type(many)
@@ -59,12 +60,12 @@ def test_replicas_are_separate_modules(spec, make_prior, perturbed, generator):
     together = perturbed(build(spec, generator, (2,)))
     features, noise = normal(generator, 2, POINTS, FAN_IN), normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS)
     prior = make_prior(generator, FAN_IN)
-    weights, log_pq = together.draw(features, prior, noise)
+    weights, log_pq = draw_weights(together, features, prior, noise)
     assert weights.shape == (SAMPLES, 2, FAN_IN, OUTPUTS) and log_pq.shape == (SAMPLES, 2)
     for r in range(2):
         alone = build(spec, generator)
         alone.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
-        expected, expected_pq = alone.draw(features[r], prior, noise[:, r])
+        expected, expected_pq = draw_weights(alone, features[r], prior, noise[:, r])
         torch.testing.assert_close(weights[:, r], expected, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
 
@@ -75,10 +76,10 @@ def test_every_parameter_has_a_gradient(spec, make_prior, perturbed, generator):
     features = normal(generator, SAMPLES, 2, POINTS, FAN_IN).requires_grad_()
     prior = make_prior(generator, FAN_IN, (2,))
     hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
-    weights, log_pq = module.draw(features, prior, normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(module, features, prior, normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS))
     named = [*module.named_parameters(), ("prior precision", hyper)]
     named += [("features", features)] if module.needs_inducing else []
-    upper = {"scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
+    upper = {"pseudo.scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
     assert_gradients(named, (normal(generator, *weights.shape) * weights).sum(), upper)
     assert_gradients(named, log_pq.sum(), upper)
 
@@ -94,8 +95,8 @@ def test_float64_where_float32_would_fail(kind, generator):
     exact.load_state_dict(automatic.state_dict())  # the values that float32 can hold
     assert automatic.condition(features, prior).dtype == torch.float64
     assert automatic.condition(1e-4 * features, prior.to(torch.float32)).dtype == torch.float32
-    weights, log_pq = automatic.draw(features, prior.to(torch.float32), noise.float())
-    expected, expected_pq = exact.draw(features.double(), prior, noise.float().double())
+    weights, log_pq = draw_weights(automatic, features, prior.to(torch.float32), noise.float())
+    expected, expected_pq = draw_weights(exact, features.double(), prior, noise.float().double())
     assert weights.dtype == log_pq.dtype == torch.float32
     torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
@@ -120,10 +121,10 @@ def test_the_last_layer_is_optimal_through_the_smaller_system(name):
     bounds = gilib.elbo(draw, gilib.Gaussian(noise_variance), x, y, num_data=6, reduction="none")
     first, _, last = net.layers
     lower, upper = noise.split([first.noise_size, last.noise_size], -1)
-    _, price = first.prior.draw(lower[:, : first.prior.noise_size])
-    precision, last_price = last.prior.draw(upper[:, : last.prior.noise_size])
+    _, price = first.hyperparameters.draw(lower[:, : first.hyperparameters.noise_size])
+    precision, last_price = last.hyperparameters.draw(upper[:, : last.hyperparameters.noise_size])
     variance = (1 / precision.diagonal()[..., 0]).expand(7)
-    phi = with_ones(draw.function.activations(x)[-2])
+    phi = with_ones(gilib.record(draw.function, x).outputs[-2])
     truth = torch.stack([log_evidence(phi[s], y, variance[s], noise_variance) for s in range(7)])
     torch.testing.assert_close(bounds, truth + price + last_price, rtol=0, atol=1e-8)
     assert truth.std() > 0.1

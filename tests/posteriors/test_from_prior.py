@@ -4,19 +4,20 @@ import pytest
 import torch
 
 from gilib.posteriors import BuildContext, FromPrior
-from tests.helpers import assert_mean_within, normal
+from gilib.sites import DenseWeights
+from tests.helpers import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.fixture
 def module():
-    return FromPrior().build(6, 3, True, True, BuildContext(dtype=torch.float64))
+    return FromPrior().build(DenseWeights(6, 3, True), BuildContext(dtype=torch.float64))
 
 
 def test_moments(module, make_prior, generator):
     prior = make_prior(generator, 6)
-    weights, _ = module.draw(None, prior, normal(generator, 20_000, 6, 3))
+    weights, _ = draw_weights(module, None, prior, normal(generator, 20_000, 6, 3))
     assert_mean_within(weights, 0.0)
     columns = weights.mT  # [S, O, I]
     covariance = torch.linalg.inv(prior.dense()).expand(3, 6, 6)
@@ -26,7 +27,9 @@ def test_moments(module, make_prior, generator):
 
 @pytest.mark.parametrize("lead", [(), (4,), (4, 2)])
 def test_the_log_ratio_is_exactly_zero(module, make_prior, lead, generator):
-    weights, log_pq = module.draw(None, make_prior(generator, 6, lead), normal(generator, *lead, 6, 3))
+    weights, log_pq = draw_weights(
+        module, None, make_prior(generator, 6, lead), normal(generator, *lead, 6, 3)
+    )
     assert weights.shape == (*lead, 6, 3)
     assert torch.equal(log_pq, torch.zeros(lead))
 

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
+from gilib.sites import DenseWeights
 from tests.helpers import (
     assert_mean_within,
     columns_log_prob,
     condition_jointly,
+    draw_weights,
     normal,
     positive,
     seeded,
@@ -31,7 +33,7 @@ def build(spec, generator, replicas=(), last=False, bias=True, num_inducing=POIN
     context = BuildContext(
         num_inducing, replicas, generator=generator, dtype=torch.float64, last=last, **more
     )
-    return spec.build(FAN_IN, OUTPUTS, bias, True, context)
+    return spec.build(DenseWeights(FAN_IN, OUTPUTS, bias), context)
 
 
 def features_of(module, given):
@@ -43,12 +45,12 @@ def features_of(module, given):
 
 def noise_covariances(module):
     """Λ_o⁻¹ `[O, M, M]` from the parameters, as they are described."""
-    precision = (module.log_precision_scale * module.scaled_log_precision).exp()
-    if module.kind == "per_output":
+    precision = (module.pseudo.log_precision_scale * module.pseudo.scaled_log_precision).exp()
+    if module.pseudo.kind == "per_output":
         return torch.diag_embed(1 / precision)
     root = torch.diag(precision.sqrt())
-    if module.kind == "full":
-        root = root @ (torch.eye(POINTS) + module.scaled_root.tril(-1))
+    if module.pseudo.kind == "full":
+        root = root @ (torch.eye(POINTS) + module.pseudo.scaled_root.tril(-1))
     return torch.linalg.inv(root @ root.mT).expand(OUTPUTS, POINTS, POINTS)
 
 
@@ -61,7 +63,7 @@ def test_posterior_by_brute_force(family, kind, make_prior, perturbed, generator
     covariances = posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
     for o in range(OUTPUTS):
         mean, covariance = condition_jointly(
-            torch.linalg.inv(prior.dense()), features, noise[o], module.pseudo_outputs[:, o]
+            torch.linalg.inv(prior.dense()), features, noise[o], module.pseudo.outputs[:, o]
         )
         torch.testing.assert_close(posterior.mean[:, o], mean, rtol=1e-9, atol=1e-10)
         torch.testing.assert_close(covariances[o], covariance, rtol=1e-9, atol=1e-10)
@@ -71,9 +73,9 @@ def test_posterior_by_brute_force(family, kind, make_prior, perturbed, generator
 def test_log_ratio_identity(family, kind, make_prior, perturbed, generator):
     module = perturbed(build(family(precision=kind), generator, last=True))
     prior, given = make_prior(generator, FAN_IN), normal(generator, POINTS, FAN_IN)
-    features, noise, targets = features_of(module, given), noise_covariances(module), module.pseudo_outputs
-    weights, log_pq = module.draw(
-        given if module.needs_inducing else None, prior, normal(generator, 7, FAN_IN, OUTPUTS)
+    features, noise, targets = features_of(module, given), noise_covariances(module), module.pseudo.outputs
+    weights, log_pq = draw_weights(
+        module, given if module.needs_inducing else None, prior, normal(generator, 7, FAN_IN, OUTPUTS)
     )
     evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise
     expected = columns_log_prob(targets, torch.zeros_like(targets), evidence)
@@ -92,7 +94,7 @@ def test_with_the_data_as_inducing_points_every_draw_gives_the_evidence(make_pri
         pseudo_outputs=y,
     )
     prior = make_prior(generator, FAN_IN)
-    weights, log_pq = module.draw(x, prior, normal(generator, 20, FAN_IN, OUTPUTS))
+    weights, log_pq = draw_weights(module, x, prior, normal(generator, 20, FAN_IN, OUTPUTS))
     noise = variance * torch.eye(POINTS)[None]
     log_likelihood = columns_log_prob(y.expand(20, -1, -1), x @ weights, noise)
     evidence = x @ torch.linalg.inv(prior.dense()) @ x.mT + noise
@@ -118,7 +120,7 @@ def assert_same_draws(one, other, given, generator, lead=(7,)):
     """The same weights and log-ratios from the same noise."""
     prior = ScaledIdentity(positive(generator), FAN_IN)
     noise = normal(generator, *lead, FAN_IN, OUTPUTS)
-    drawn = [m.draw(given if m.needs_inducing else None, prior, noise) for m in (one, other)]
+    drawn = [draw_weights(m, given if m.needs_inducing else None, prior, noise) for m in (one, other)]
     for left, right in zip(*drawn, strict=True):
         torch.testing.assert_close(left, right, **EXACT)
 
@@ -127,8 +129,8 @@ def assert_same_draws(one, other, given, generator, lead=(7,)):
 def test_equal_precisions_per_output_are_a_shared_precision(family, perturbed, generator):
     shared = perturbed(build(family(), generator))
     separate = build(family(precision="per_output"), generator)
-    repeated = shared.scaled_log_precision.detach().expand(OUTPUTS, POINTS)
-    copy_parameters(shared, separate, scaled_log_precision=repeated)
+    repeated = shared.pseudo.scaled_log_precision.detach().expand(OUTPUTS, POINTS)
+    copy_parameters(shared, separate, **{"pseudo.scaled_log_precision": repeated})
     assert_same_draws(shared, separate, normal(generator, 7, POINTS, FAN_IN), generator)
 
 
@@ -137,7 +139,7 @@ def test_a_diagonal_root_is_a_shared_precision(family, perturbed, generator):
     shared = perturbed(build(family(), generator))
     full = build(family(precision="full"), generator)
     upper = normal(generator, POINTS, POINTS).triu()  # not part of the root
-    copy_parameters(shared, full, scaled_root=upper)
+    copy_parameters(shared, full, **{"pseudo.scaled_root": upper})
     assert_same_draws(shared, full, normal(generator, 7, POINTS, FAN_IN), generator)
 
 
@@ -156,7 +158,7 @@ def test_local_equals_global_with_the_same_features(kind, bias, perturbed, gener
 def test_no_precision_gives_the_prior(kind, make_prior, generator):
     module = build(GlobalInducing(precision=kind, log_precision=-700.0), generator)
     prior, noise = make_prior(generator, FAN_IN), normal(generator, 7, FAN_IN, OUTPUTS)
-    weights, log_pq = module.draw(normal(generator, POINTS, FAN_IN), prior, noise)
+    weights, log_pq = draw_weights(module, normal(generator, POINTS, FAN_IN), prior, noise)
     torch.testing.assert_close(weights, prior.colour(noise), **EXACT)
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
 
@@ -169,11 +171,13 @@ def test_samples_are_a_loop(kind, lead, first_layer, perturbed, generator):
     own = () if first_layer else lead
     features, noise = normal(generator, *own, POINTS, FAN_IN), normal(generator, *lead, FAN_IN, OUTPUTS)
     prior = ScaledIdentity(positive(generator), FAN_IN)
-    weights, log_pq = module.draw(features, prior, noise)
+    weights, log_pq = draw_weights(module, features, prior, noise)
     assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
     for flat in range(torch.Size(lead).numel()):
         index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), lead)) if lead else ()
-        expected, expected_pq = module.draw(features if first_layer else features[index], prior, noise[index])
+        expected, expected_pq = draw_weights(
+            module, features if first_layer else features[index], prior, noise[index]
+        )
         torch.testing.assert_close(weights[index], expected, **EXACT)
         torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
 
@@ -183,18 +187,20 @@ def test_samples_are_a_loop(kind, lead, first_layer, perturbed, generator):
 def test_all_shapes_and_the_order_of_inducing_points_does_not_matter(points, fan_in, outputs, kind, seed):
     generator = seeded(seed)
     context = BuildContext(points, generator=generator, dtype=torch.float64)
-    module = GlobalInducing(precision=kind).build(fan_in, outputs, True, True, context)
+    module = GlobalInducing(precision=kind).build(DenseWeights(fan_in, outputs, True), context)
     with torch.no_grad():
-        module.scaled_log_precision += 0.3 * normal(generator, *module.scaled_log_precision.shape)
+        module.pseudo.scaled_log_precision += 0.3 * normal(
+            generator, *module.pseudo.scaled_log_precision.shape
+        )
     features, noise = normal(generator, 3, points, fan_in), normal(generator, 3, fan_in, outputs)
     prior = ScaledIdentity(positive(generator), fan_in)
-    weights, log_pq = module.draw(features, prior, noise)
+    weights, log_pq = draw_weights(module, features, prior, noise)
     assert weights.shape == (3, fan_in, outputs) and log_pq.shape == (3,)
     order = torch.randperm(points, generator=generator)
     with torch.no_grad():
-        module.pseudo_outputs.copy_(module.pseudo_outputs[order])
-        module.scaled_log_precision.copy_(module.scaled_log_precision[..., order])
-    again, again_pq = module.draw(features[:, order], prior, noise)
+        module.pseudo.outputs.copy_(module.pseudo.outputs[order])
+        module.pseudo.scaled_log_precision.copy_(module.pseudo.scaled_log_precision[..., order])
+    again, again_pq = draw_weights(module, features[:, order], prior, noise)
     torch.testing.assert_close(weights, again, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(log_pq, again_pq, rtol=1e-10, atol=1e-10)
 
@@ -203,12 +209,12 @@ def test_all_shapes_and_the_order_of_inducing_points_does_not_matter(points, fan
 def test_auto_takes_float64_where_the_condition_number_may_be_large(log_precision, expected):
     generator = torch.Generator().manual_seed(0)
     context = BuildContext(num_inducing=12, generator=generator, dtype=torch.float32)
-    layer = GlobalInducing(log_precision=log_precision).build(6, 2, True, True, context)
+    layer = GlobalInducing(log_precision=log_precision).build(DenseWeights(6, 2, True), context)
     features = torch.randn(12, 6, generator=generator, dtype=torch.float32)
     prior = ScaledIdentity(torch.tensor(6.0, dtype=torch.float32), 6)
     posterior = layer.condition(features, prior)
     assert posterior.precision.dtype == expected
-    weights, log_pq = layer.draw(
-        features, prior, torch.randn(3, 6, 2, generator=generator, dtype=torch.float32)
+    weights, log_pq = draw_weights(
+        layer, features, prior, torch.randn(3, 6, 2, generator=generator, dtype=torch.float32)
     )
     assert weights.dtype == log_pq.dtype == torch.float32

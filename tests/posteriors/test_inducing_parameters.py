@@ -7,7 +7,8 @@ import torch
 
 from gilib.linalg import FactorisationError, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
-from tests.helpers import assert_mean_within, normal
+from gilib.sites import DenseWeights
+from tests.helpers import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS = 5, 4, 3
@@ -16,7 +17,7 @@ BOTH = pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
 
 def build(spec, num_inducing=POINTS, well_scaled=True, bias=True, **context):
     context = BuildContext(num_inducing, **{"dtype": torch.float64, **context})
-    return spec.build(FAN_IN, OUTPUTS, bias, well_scaled, context)
+    return spec.build(DenseWeights(FAN_IN, OUTPUTS, bias, not well_scaled), context)
 
 
 @pytest.mark.parametrize(
@@ -25,21 +26,21 @@ def build(spec, num_inducing=POINTS, well_scaled=True, bias=True, **context):
 def test_number_of_local_points(own, network, expected):
     module = build(LocalInducing(own), network)
     assert module.inducing_inputs.shape == (expected, FAN_IN - 1)
-    assert module.pseudo_outputs.shape == (expected, OUTPUTS)
-    assert module.log_precision.shape == (expected,)
+    assert module.pseudo.outputs.shape == (expected, OUTPUTS)
+    assert module.pseudo.log_precision.shape == (expected,)
 
 
 @pytest.mark.parametrize("replicas", [(), (2,)])
 @pytest.mark.parametrize(
     ("kind", "shapes"),
     [
-        ("shared", {"scaled_log_precision": (POINTS,)}),
-        ("per_output", {"scaled_log_precision": (OUTPUTS, POINTS)}),
-        ("full", {"scaled_log_precision": (POINTS,), "scaled_root": (POINTS, POINTS)}),
+        ("shared", {"pseudo.scaled_log_precision": (POINTS,)}),
+        ("per_output", {"pseudo.scaled_log_precision": (OUTPUTS, POINTS)}),
+        ("full", {"pseudo.scaled_log_precision": (POINTS,), "pseudo.scaled_root": (POINTS, POINTS)}),
     ],
 )
 def test_what_is_learned(kind, shapes, replicas):
-    shapes = {"pseudo_outputs": (POINTS, OUTPUTS), **shapes}
+    shapes = {"pseudo.outputs": (POINTS, OUTPUTS), **shapes}
     for family, own in ((GlobalInducing, {}), (LocalInducing, {"inducing_inputs": (POINTS, FAN_IN - 1)})):
         module = build(family(precision=kind), replicas=replicas)
         found = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
@@ -54,14 +55,16 @@ def test_what_is_learned(kind, shapes, replicas):
 @pytest.mark.parametrize("scale", [3.0, 1.0])
 def test_where_log_precisions_start(family, given, last, start, scale):
     module = build(family(log_precision=given, log_precision_scale=scale), last=last)
-    torch.testing.assert_close(module.log_precision.detach(), torch.full((POINTS,), start))
-    torch.testing.assert_close(module.scaled_log_precision.detach(), torch.full((POINTS,), start / scale))
+    torch.testing.assert_close(module.pseudo.log_precision.detach(), torch.full((POINTS,), start))
+    torch.testing.assert_close(
+        module.pseudo.scaled_log_precision.detach(), torch.full((POINTS,), start / scale)
+    )
 
 
 @BOTH
 def test_pseudo_outputs_start_as_standard_normals(family, generator):
     module = build(family(), 4000, generator=generator)
-    for values in (module.pseudo_outputs, module.inducing_inputs if family is LocalInducing else None):
+    for values in (module.pseudo.outputs, module.inducing_inputs if family is LocalInducing else None):
         if values is not None:
             assert_mean_within(values.detach().flatten(), 0.0)
             assert_mean_within(values.detach().flatten() ** 2, 1.0)
@@ -72,18 +75,18 @@ def test_given_pseudo_outputs_are_copied(shape, generator):
     given = normal(generator, *shape)
     module = build(GlobalInducing(), last=True, pseudo_outputs=given, replicas=(2,))
     torch.testing.assert_close(
-        module.pseudo_outputs.detach(), given.expand(2, POINTS, OUTPUTS), rtol=0, atol=0
+        module.pseudo.outputs.detach(), given.expand(2, POINTS, OUTPUTS), rtol=0, atol=0
     )
     with torch.no_grad():
-        module.pseudo_outputs[0] += 1.0
-    assert not torch.equal(module.pseudo_outputs[0], module.pseudo_outputs[1])
-    assert not torch.equal(module.pseudo_outputs[0].detach(), given.reshape(-1, POINTS, OUTPUTS)[0])
+        module.pseudo.outputs[0] += 1.0
+    assert not torch.equal(module.pseudo.outputs[0], module.pseudo.outputs[1])
+    assert not torch.equal(module.pseudo.outputs[0].detach(), given.reshape(-1, POINTS, OUTPUTS)[0])
 
 
 def test_given_pseudo_outputs_take_the_dtype_of_the_network(generator):
     given = normal(generator, POINTS, OUTPUTS)
     module = build(GlobalInducing(), pseudo_outputs=given, dtype=torch.float32)
-    assert module.pseudo_outputs.dtype == torch.float32
+    assert module.pseudo.outputs.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,9 @@ def test_in_which_arithmetic_the_factor_is_taken(family, factor_dtype, well_scal
     features = None if family is LocalInducing else torch.ones(POINTS, FAN_IN, dtype=torch.float32)
     prior = ScaledIdentity(torch.ones((), dtype=torch.float32), FAN_IN)
     assert module.condition(features, prior).precision.dtype == (expected or torch.float32)
-    weights, log_pq = module.draw(features, prior, torch.ones(2, FAN_IN, OUTPUTS, dtype=torch.float32))
+    weights, log_pq = draw_weights(
+        module, features, prior, torch.ones(2, FAN_IN, OUTPUTS, dtype=torch.float32)
+    )
     assert weights.dtype == log_pq.dtype == torch.float32
 
 
@@ -176,13 +181,13 @@ def test_float64_factorisation_mends_nearly_dependent_features(kind, generator):
     eigenvalues = torch.linalg.eigvalsh(exact.condition(features.double(), prior).precision[0])
     assert eigenvalues[-1] / eigenvalues[0] > 1e9
 
-    expected, expected_pq = exact.draw(features.double(), prior, noise.double())
+    expected, expected_pq = draw_weights(exact, features.double(), prior, noise.double())
     for module in (mended, automatic):
-        weights, log_pq = module.draw(features, prior.to(torch.float32), noise)
+        weights, log_pq = draw_weights(module, features, prior.to(torch.float32), noise)
         torch.testing.assert_close(weights.double(), expected, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(log_pq.double(), expected_pq, rtol=1e-6, atol=1e-6)
     try:
-        _, log_pq = plain.draw(features, prior.to(torch.float32), noise)
+        _, log_pq = draw_weights(plain, features, prior.to(torch.float32), noise)
     except FactorisationError:
         return
     assert (log_pq.double() - expected_pq).abs().max() > 1e-3

@@ -1,4 +1,6 @@
-"""Local reparameterisation: the same outputs in distribution at every point, with the closed-form KL."""
+"""Estimates: points sampled independently, what can be integrated out with its closed-form divergence."""
+
+import pickle
 
 import pytest
 import torch
@@ -27,9 +29,9 @@ def moments(values, other):
 @pytest.mark.parametrize("bias", [True, False])
 def test_one_layers_outputs_against_the_closed_form(bias):
     net = one_layer(bias)
-    posterior = next(iter(net.layers)).posterior
+    posterior = next(iter(net.layers)).weights
     features = with_ones(X) if bias else X
-    outputs = net.local_reparameterisation(SAMPLES, generator=seeded(2))(X).detach()
+    outputs = net.estimate(SAMPLES, 3, generator=seeded(2))(X).detach()
     mean = features @ posterior.scaled_mean.detach() / (2 + bias) ** 0.5
     variance = features.square() @ posterior.log_variance.detach().exp()
     assert outputs.shape == (SAMPLES, 3, 2)
@@ -39,14 +41,14 @@ def test_one_layers_outputs_against_the_closed_form(bias):
 
 def test_two_layers_outputs_against_weight_draws():
     net = small_net(gilib.Factorised(initial_variance=0.5), hidden=(4,))
-    local = net.local_reparameterisation(SAMPLES, generator=seeded(2))(X).detach()
+    local = net.estimate(SAMPLES, 3, generator=seeded(2))(X).detach()
     moments(local, net.draw(SAMPLES, generator=seeded(3))(X).detach())
 
 
 def test_points_share_no_noise():
     """Two equal inputs get the same output from a draw, independent ones from the estimator."""
     net, twice = one_layer(), X[:1].expand(2, 2)
-    outputs = net.local_reparameterisation(SAMPLES, generator=seeded(2))(twice).detach()
+    outputs = net.estimate(SAMPLES, 2, generator=seeded(2))(twice).detach()
     centred = outputs - outputs.mean(0)
     assert_mean(centred[:, 0] * centred[:, 1], 0.0)
     drawn = net.draw(5, generator=seeded(2))(twice)
@@ -58,20 +60,20 @@ def test_log_pq_is_minus_the_closed_form_kl(prior, variances):
     net, total = small_net(gilib.Factorised(), PRIORS[prior]), 0.0
     weights = [layer for layer in net.layers if layer.has_weights]
     for layer, variance in zip(weights, variances, strict=True):
-        p = layer.posterior
+        p = layer.weights
         q = Normal((p.scaled_mean / layer.fan_in**0.5).detach(), (0.5 * p.log_variance.detach()).exp())
         total = (
             total
             + kl_divergence(q, Normal(torch.zeros((), dtype=D), torch.tensor(variance**0.5, dtype=D))).sum()
         )
-    estimator = net.local_reparameterisation(3, generator=seeded())
+    estimator = net.estimate(3, 3, generator=seeded())
     assert_equal(estimator.log_pq.detach(), (-total).expand(3), 1e-10)
 
 
 @pytest.mark.parametrize("prior", PRIORS)
 def test_log_pq_averages_to_that_of_draws(prior):
     net = small_net(gilib.Factorised(), PRIORS[prior])
-    local = net.local_reparameterisation(SAMPLES, generator=seeded(2)).log_pq.detach()
+    local = net.estimate(SAMPLES, 3, generator=seeded(2)).log_pq.detach()
     drawn = net.draw(SAMPLES, generator=seeded(3)).log_pq.detach()
     assert local.shape == drawn.shape == (SAMPLES,)
     error = (local.var() / SAMPLES + drawn.var() / SAMPLES).sqrt()
@@ -84,7 +86,7 @@ def test_the_elbo_has_the_same_expectation_with_less_noise():
         gilib.elbo(draw, gilib.Gaussian(0.5), X, y, num_data=3, reduction="none").detach()
         for draw in (
             net.draw(SAMPLES, generator=seeded(2)),
-            net.local_reparameterisation(SAMPLES, generator=seeded(3)),
+            net.estimate(SAMPLES, 3, generator=seeded(3)),
         )
     ]
     error = sum(b.var() / SAMPLES for b in bounds).sqrt()
@@ -95,7 +97,7 @@ def test_the_elbo_has_the_same_expectation_with_less_noise():
 @pytest.mark.parametrize("prior", PRIORS)
 def test_every_parameter_learns(prior):
     net = small_net(gilib.Factorised(), PRIORS[prior])
-    estimator = net.local_reparameterisation(3, generator=seeded())
+    estimator = net.estimate(3, 3, generator=seeded())
     gilib.elbo(estimator, gilib.Gaussian(0.5), X, normals(3, 2, seed=3), num_data=3).backward()
     for name, parameter in net.named_parameters():
         assert torch.isfinite(parameter.grad).all() and (parameter.grad != 0).all(), name
@@ -104,7 +106,7 @@ def test_every_parameter_learns(prior):
 def test_gradients_stay_finite_where_all_inputs_are_zero():
     """Without a bias a point at zero has no variance, whose square root has no derivative."""
     net = one_layer(bias=False)
-    net.local_reparameterisation(3, generator=seeded())(torch.zeros(2, 2, dtype=D)).sum().backward()
+    net.estimate(3, 2, generator=seeded())(torch.zeros(2, 2, dtype=D)).sum().backward()
     for name, parameter in net.named_parameters():
         assert torch.isfinite(parameter.grad).all(), name
 
@@ -112,7 +114,7 @@ def test_gradients_stay_finite_where_all_inputs_are_zero():
 @pytest.mark.parametrize("x", [X, X.expand(2, 3, 2)])
 def test_replicas(x):
     net = one_layer(replicas=(2,), prior=PRIORS["scale"])
-    estimator = net.local_reparameterisation(5, generator=seeded())
+    estimator = net.estimate(5, 3, generator=seeded())
     assert estimator(x).shape == (5, 2, 3, 2) and estimator.log_pq.shape == (5, 2)
 
 
@@ -120,25 +122,80 @@ def test_it_composes_and_keeps_its_dtype():
     """A plain module in front, and a residual block, behave as in a draw."""
     block = gilib.Residual([gilib.Linear(4, 4, gilib.Factorised()), nn.Tanh()])
     net = gilib.Network(None, [nn.Flatten(), block], input_shape=(2, 2), dtype=D, generator=seeded())
-    estimator, images = shaken(net).local_reparameterisation(SAMPLES, generator=seeded()), normals(3, 2, 2)
+    estimator, images = shaken(net).estimate(SAMPLES, 3, generator=seeded()), normals(3, 2, 2)
     assert estimator.log_pq.dtype == D and estimator.log_pq.shape == (SAMPLES,)
     moments(estimator(images).detach(), net.draw(SAMPLES, generator=seeded(1))(images).detach())
-    posterior = list(block)[0].posterior
+    posterior = list(block)[0].weights
     q = Normal(posterior.mean.detach(), (0.5 * posterior.log_variance.detach()).exp())
     truth = kl_divergence(q, Normal(torch.zeros((), dtype=D), torch.tensor(0.2**0.5, dtype=D))).sum()
     assert_equal(estimator.log_pq.detach(), (-truth).expand(SAMPLES), 1e-10)
 
 
 @pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.LocalInducing(), gilib.FromPrior()])
-def test_other_posteriors_have_none(posterior):
-    with pytest.raises(TypeError, match=r"Linear\(2 → 3\) has no local reparameterisation.*factorised"):
-        small_net(posterior).local_reparameterisation(2)
+def test_what_integrates_nothing_out_estimates_by_drawing(posterior):
+    net = small_net(posterior)
+    estimate, draw = net.estimate(2, 3, generator=seeded()), net.draw(2, generator=seeded())
+    assert torch.equal(estimate(X), draw(X)) and torch.equal(estimate.log_pq, draw.log_pq)
+    ours, theirs = estimate.inducing_outputs, draw.inducing_outputs
+    assert (ours is None and theirs is None) or torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("below", [gilib.Factorised(), gilib.Dropout(0.3)])
+def test_below_a_layer_that_needs_inducing_points_one_that_could_not_carry_them_draws(below):
+    """A function there, points anew above: the noise is exactly that of the parts."""
+    layers = [gilib.Linear(2, 4, below), nn.ReLU(), gilib.Linear(4, 3), gilib.Linear(3, 2, below)]
+    net = gilib.Network(normals(5, 2), layers, dtype=D, generator=seeded())
+    first, _, middle, last = net.layers
+    noise = net.estimate_noise(7, 3, seeded(1))
+    assert noise.draw.shape == (7, first.noise_size + middle.noise_size)
+    assert noise.points.shape == (7, 3, last.estimate_size.points)
+    estimate = net.estimate(noise=noise)
+    lower, upper = noise.draw.split([first.noise_size, middle.noise_size], -1)
+    f = first.draw(noise=lower)
+    g = middle.draw(f(net.inducing_points).relu(), noise=upper)
+    h = last.estimate(noise=gilib.Noise(noise.draw[:, :0], noise.points))
+    assert_equal(estimate(X).detach(), h(g(f(X).relu())).detach())
+    assert_equal(estimate.log_pq.detach(), (f.log_pq + g.log_pq + h.log_pq).detach())
+    assert estimate.inducing_outputs is None
+
+
+def test_an_estimate_is_a_value_and_a_pure_function_of_its_noise():
+    """Evaluated twice, pickled, or made again from the same noise: the same outputs."""
+    net = small_net((gilib.Factorised(), gilib.Dropout(0.4)))
+    noise = net.estimate_noise(4, 3, seeded(1))
+    estimate = net.estimate(noise=noise)
+    with torch.no_grad():
+        copy = pickle.loads(pickle.dumps(net.estimate(noise=noise)))
+    outputs = estimate(X)
+    for other in (
+        estimate(X),
+        copy(X),
+        net.estimate(noise=noise)(X),
+        net.estimate(4, 3, generator=seeded(1))(X),
+    ):
+        assert torch.equal(outputs, other)
+
+
+def test_some_points_are_their_part_of_all():
+    """Processes share the points of a minibatch: with their slice of the noise they get their slice."""
+    net = small_net(gilib.Factorised(), replicas=(2,))
+    noise = net.estimate_noise(4, 3, seeded(1))
+    whole = net.estimate(noise=noise)(X)
+    part = net.estimate(noise=gilib.Noise(noise.draw, noise.points[..., 1:, :]))(X[1:])
+    assert_equal(part.detach(), whole[..., 1:, :].detach())
+
+
+def test_other_points_than_it_was_made_for():
+    estimate = one_layer().estimate(2, 4)
+    with pytest.raises(ValueError, match=r"made for 4 points, not for 3: call estimate"):
+        estimate(X)
+    net = one_layer()
+    with pytest.raises(ValueError, match=r"noise must have shape \[S, 4, 2\], got \[2, 4, 3\]"):
+        net.estimate(noise=gilib.Noise(normals(2, 0), normals(2, 4, 3)))
 
 
 def test_it_is_no_draw():
-    estimator = one_layer().local_reparameterisation(2)
-    assert not isinstance(estimator, gilib.Draw)
-    with pytest.raises(
-        TypeError, match=r"iwbo needs draws of functions, got LocalReparameterisation.*net.draw"
-    ):
-        gilib.iwbo(estimator, gilib.Gaussian(0.5), X, normals(3, 2))
+    estimate = one_layer().estimate(2, 3)
+    assert not isinstance(estimate, gilib.Draw)
+    with pytest.raises(TypeError, match=r"iwbo needs joint draws of functions, got Estimate.*net.draw"):
+        gilib.iwbo(estimate, gilib.Gaussian(0.5), X, normals(3, 2))
