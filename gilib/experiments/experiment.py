@@ -73,8 +73,10 @@ class Experiment:
 
     Attributes:
         about: one line.
-        configurations: the grid at a scale, as frozen dataclasses with a field `scale`. It raises a
-            `RecordError` that says what to run first if it depends on records that are missing.
+        config: the class of its configurations: a frozen dataclass with a field `scale`. Its name means
+            nothing; a new field has a default that is what was done before, and never changes its meaning.
+        configurations: the grid at a scale. It raises a `RecordError` that says what to run first if it
+            depends on records that are missing.
         run: trains and measures a group, `run(configs, job)`; returns a record body for each configuration,
             in order: "data", "metrics", "curve"; "diverged_at" if that training broke down.
         group: configurations with equal keys may be trained together as replicas of one program; None: one by
@@ -84,6 +86,7 @@ class Experiment:
     """
 
     about: str
+    config: type
     configurations: Callable[[str], Iterator[Any]]
     run: Callable[..., list[Record]]
     group: Callable[[Any], Hashable] | None = None

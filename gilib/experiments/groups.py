@@ -42,7 +42,7 @@ def cut(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
     Groups that are left when some of them are recorded are the groups that there were: an interrupted run
     goes on with the same ones.
 
-    >>> grid = Experiment("two seeds at a time", iter, list, group=len, largest_group=2)
+    >>> grid = Experiment("two seeds at a time", str, iter, list, group=len, largest_group=2)
     >>> cut(grid, ["a", "bb", "c", "d"])
     [('a', 'c'), ('d',), ('bb',)]
     """

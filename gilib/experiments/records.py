@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from gilib.experiments.identity import filled
 
 SCHEMA = 1
 SCALES = ("smoke", "reduced", "paper")  # from the smallest to the full experiment
@@ -31,32 +31,24 @@ def results_file(name: str) -> Path:
     return results_directory() / f"{name}.jsonl"
 
 
-def identity(config: Any) -> str:
-    """The content hash of a frozen configuration: twelve hexadecimal digits.
-
-    >>> from gilib.experiments.toy import ToyConfig
-    >>> identity(ToyConfig()) == identity(ToyConfig(seed=0))
-    True
-    """
-    content = {"experiment": type(config).__name__, **dataclasses.asdict(config)}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def load_records(name: str) -> list[Record]:
-    """All records of an experiment, in the order in which they were appended, diverged ones included.
+def recorded(name: str, kind: type | None = None) -> list[Record]:
+    """All records of an experiment, in the order of their file, diverged ones included; none if never run.
 
     Args:
         name: the experiment, `results/<name>.jsonl`.
+        kind: the class of its configurations: records from before it had all its fields get their defaults.
 
     Raises:
-        RecordError: if there is no such file, or a line of it is not a record of it; with its number.
+        RecordError: if a line of the file is not a record of the experiment; with its number.
     """
     path = results_file(name)
     if not path.exists():
-        raise RecordError(f"no results at {path}: run `python -m gilib.experiments run {name}`")
+        return []
     records = read_records(path)
     refuse_foreign(path, records, name)
-    return records
+    if kind is None:
+        return records
+    return [{**record, "config": filled(kind, record["config"])} for record in records]
 
 
 def refuse_foreign(path: Path, records: Sequence[Record], name: str) -> None:
@@ -67,11 +59,6 @@ def refuse_foreign(path: Path, records: Sequence[Record], name: str) -> None:
                 f"{path}, line {number}: a record of {record['experiment']!r}, not of {name!r}; move it to "
                 f"{results_file(record['experiment']).name}"
             )
-
-
-def recorded(name: str) -> list[Record]:
-    """The records of an experiment; none if it was never run."""
-    return load_records(name) if results_file(name).exists() else []
 
 
 def read_records(path: Path) -> list[Record]:
@@ -110,47 +97,6 @@ def diverged(record: Record) -> bool:
     True
     """
     return "error" in record or record.get("diverged_at") is not None
-
-
-def select(
-    name: str, *, cells: Sequence[str] = (), include_diverged: bool = False, **settings: Any
-) -> list[Record]:
-    """The recorded runs of an experiment with these settings, at the largest scale among them.
-
-    Args:
-        name: the experiment.
-        cells: fields of its configuration that tell the cells of a table apart; a larger scale that has fewer
-            of them, because it was only begun, does not displace a smaller one.
-        include_diverged: whether to return trainings that broke down as well.
-        settings: fields of its configuration and the values that they must have.
-
-    Returns:
-        The records; none if the experiment was never run with these settings.
-
-    Raises:
-        RecordError: if the file is damaged.
-    """
-    matching = [
-        record
-        for record in recorded(name)
-        if (include_diverged or not diverged(record))
-        and all(record["config"].get(key) == value for key, value in settings.items())
-    ]
-    return best_scale(matching, cells)
-
-
-def best_scale(records: list[Record], cells: Sequence[str] = ()) -> list[Record]:
-    """The records of the largest scale among them, or of the largest one with the most cells; see `select`.
-
-    >>> best_scale([{"scale": "smoke"}, {"scale": "paper"}])
-    [{'scale': 'paper'}]
-    """
-    by_scale = {scale: [record for record in records if record["scale"] == scale] for scale in SCALES}
-
-    def count(scale: str) -> int:
-        return len({tuple(record["config"].get(field) for field in cells) for record in by_scale[scale]})
-
-    return by_scale[max(reversed(SCALES), key=count)]
 
 
 def significant(value: float) -> float:

@@ -16,7 +16,8 @@ from gilib.data.errors import DataError
 from gilib.experiments import cluster, local
 from gilib.experiments.experiment import Speed
 from gilib.experiments.groups import chosen, cut
-from gilib.experiments.records import SCALES, RecordError, diverged, identity, recorded
+from gilib.experiments.identity import identity, record_identity
+from gilib.experiments.records import SCALES, Record, RecordError, diverged, recorded
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.writing import append, check_writable
@@ -75,9 +76,12 @@ class Progress:
 
 def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any], int]:
     """Configurations of an experiment that are not recorded, and how many there are in all."""
-    configs = chosen(EXPERIMENTS[name], scale, only)
-    done = {record["id"] for record in recorded(name)}
-    return [config for config in configs if identity(config) not in done], len(configs)
+    configs, done = chosen(EXPERIMENTS[name], scale, only), _by_identity(name)
+    return [config for config in configs if identity(name, config) not in done], len(configs)
+
+
+def _by_identity(name: str) -> dict[str, Record]:
+    return {record_identity(record, EXPERIMENTS[name].config): record for record in recorded(name)}
 
 
 def run_experiment(
@@ -130,7 +134,7 @@ def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ra
             if outcome.records is None:
                 left += len(outcome.group)
                 continue
-            new = append(name, outcome.records)
+            new = append(name, outcome.records, EXPERIMENTS[name].config)
             shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
             added += len(new)
             broken += sum(map(diverged, new))
@@ -168,10 +172,10 @@ def status() -> list[Progress]:
 
 
 def _progress(name: str, scale: str) -> Progress:
-    records = {record["id"]: record for record in recorded(name)}
+    records = _by_identity(name)
     try:
         configs = chosen(EXPERIMENTS[name], scale)
     except (RecordError, DataError) as error:
         return Progress(name, scale, note=str(error))
-    found = [records[key] for key in map(identity, configs) if key in records]
+    found = [records[key] for key in (identity(name, config) for config in configs) if key in records]
     return Progress(name, scale, len(found), sum(map(diverged, found)), len(configs))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from gilib.data import load_uci
 from gilib.data.catalogue import find_set
-from gilib.experiments.records import Record, RecordError, identity, recorded
+from gilib.experiments.identity import identity, record_identity
+from gilib.experiments.records import Record, RecordError, recorded
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
 METHODS = ("fac", "li", "gi", "fac_gi")
@@ -155,10 +156,10 @@ def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
 
 def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
     """The best learning rate and batch size of every cell of which all trials are recorded."""
-    found = {record["id"]: record for record in recorded("uci_search")}
+    found = {record_identity(record, SearchConfig): record for record in recorded("uci_search")}
     bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
     for trial in search(scale):
-        record = found.get(identity(trial))
+        record = found.get(identity("uci_search", trial))
         trials = bounds.setdefault((trial.dataset, trial.method, trial.prior), {})
         trials.setdefault((trial.lr, trial.batch_size), []).append(None if record is None else _bound(record))
     return {

@@ -93,7 +93,7 @@ def _tables(scale: str, **settings: Any) -> list[Record]:
     """Records of the tables at a scale with these settings."""
     return [
         record
-        for record in recorded("uci")
+        for record in recorded("uci", uci.UciConfig)
         if record["scale"] == scale
         and not diverged(record)
         and all(record["config"][key] == value for key, value in settings.items())

@@ -18,8 +18,10 @@ import torch
 
 from gilib.data.storage import user_cache
 from gilib.experiments.experiment import Job, Speed
+from gilib.experiments.identity import identity
+from gilib.experiments.legacy import FIELDS, legacy_group_identity
 from gilib.experiments.provenance import provenance, source_revision
-from gilib.experiments.records import Record, RecordError, identity
+from gilib.experiments.records import Record, RecordError
 from gilib.linalg import FactorisationError
 from gilib.persistence import CheckpointError
 from gilib.training import DivergenceError, Paused
@@ -76,9 +78,8 @@ class Work:
             bodies = self._bodies(group, folder)
         if bodies is None:
             halves = group[: len(group) // 2], group[len(group) // 2 :]
-            return [
-                record for half in halves for record in self._records(half, folder / group_identity(half))
-            ]
+            folders = [group_folder(folder, self.name, half) for half in halves]
+            return [record for pair in zip(halves, folders, strict=True) for record in self._records(*pair)]
         about = {
             **resumed,
             "seconds": round(seconds(), 1),
@@ -116,9 +117,10 @@ class Work:
             return self.run(group, job)
 
 
-def group_identity(group: Sequence[Any]) -> str:
-    """The content hash of a group of configurations, twelve hexadecimal digits."""
-    return hashlib.sha256(" ".join(map(identity, group)).encode()).hexdigest()[:12]
+def group_identity(name: str, group: Sequence[Any]) -> str:
+    """The content hash of a group of configurations of an experiment, twelve hexadecimal digits."""
+    members = " ".join(identity(name, config) for config in group)
+    return hashlib.sha256(members.encode()).hexdigest()[:12]
 
 
 def checkpoints(name: str) -> Path:
@@ -128,7 +130,14 @@ def checkpoints(name: str) -> Path:
 
 def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
     """Where a group of configurations keeps its checkpoints."""
-    return checkpoints(name) / group_identity(group)
+    return group_folder(checkpoints(name), name, group)
+
+
+def group_folder(folder: Path, name: str, group: Sequence[Any]) -> Path:
+    """The folder of a group within `folder`; one named by its legacy identity is used where it is."""
+    if name in FIELDS and (old := folder / legacy_group_identity(name, group)).exists():
+        return old
+    return folder / group_identity(name, group)
 
 
 @contextlib.contextmanager
@@ -157,7 +166,12 @@ def _stopwatch(path: Path) -> Iterator[Callable[[], float]]:
 
 def _head(name: str, config: Any) -> Record:
     settings = dataclasses.asdict(config)
-    return {"id": identity(config), "experiment": name, "scale": settings.pop("scale"), "config": settings}
+    return {
+        "id": identity(name, config),
+        "experiment": name,
+        "scale": settings.pop("scale"),
+        "config": settings,
+    }
 
 
 def _checked(name: str, body: Record) -> Record:

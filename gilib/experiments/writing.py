@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gilib.experiments.identity import record_identity
 from gilib.experiments.records import SCHEMA, Record, RecordError, parse_records, refuse_foreign, results_file
 
 PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 
 
-def append(name: str, records: Sequence[Record]) -> list[Record]:
+def append(name: str, records: Sequence[Record], kind: type | None = None) -> list[Record]:
     """Append records to `results/<name>.jsonl`, all of them or none; what is recorded already is left out.
 
     The file is read and replaced under an advisory lock: two runners that did the same work record it once.
@@ -24,6 +25,8 @@ def append(name: str, records: Sequence[Record]) -> list[Record]:
     Args:
         name: the experiment.
         records: what to add.
+        kind: the class of the experiment's configurations, by which a record is known whatever its id was
+            computed from; None: by its id.
 
     Returns:
         Those that were added.
@@ -37,8 +40,8 @@ def append(name: str, records: Sequence[Record]) -> list[Record]:
         with _locked(path):
             content = path.read_bytes()
             kept = parse_records(path, content)
-            known = {record["id"] for record in kept}
-            new = [record for record in records if record["id"] not in known]
+            known = {_known_by(record, kind) for record in kept}
+            new = [record for record in records if _known_by(record, kind) not in known]
             if new:
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
                 content += gap + b"".join(_line(record) for record in new)
@@ -134,6 +137,10 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _known_by(record: Record, kind: type | None) -> str:
+    return str(record["id"]) if kind is None else record_identity(record, kind)
 
 
 def _line(record: Record) -> bytes:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from gilib.data.errors import DataError
-from gilib.experiments import cluster
+from gilib.experiments import RecordError, cluster, load_records
 from gilib.experiments.__main__ import main
-from gilib.experiments.records import RecordError, load_records
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, run_experiment
 from gilib.experiments.work import Work
@@ -20,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def measured(name):
-    return {record["id"]: record["metrics"] for record in load_records(name)}
+    return {str(record["config"]): record["metrics"] for record in load_records(name)}
 
 
 def no_data(configs, job):

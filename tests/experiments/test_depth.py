@@ -156,7 +156,7 @@ def test_grids():
 
 
 def test_seeds_train_together():
-    grid = Experiment("", figure_2, run, group=together)
+    grid = Experiment("", DepthConfig, figure_2, run, group=together)
     groups = cut(grid, list(figure_2("reduced")))
     assert len(groups) == 3 * (3 + 5 * 6)
     for group in groups:

@@ -37,4 +37,4 @@ def test_kills_at_random_moments_change_nothing(tmp_path):
 
 def measured(path):
     """What every record of a file measured; reading it finds lines in half and identities twice."""
-    return {record["id"]: (record["metrics"], record["curve"]) for record in read_records(path)}
+    return {str(record["config"]): (record["metrics"], record["curve"]) for record in read_records(path)}

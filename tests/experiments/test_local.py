@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gilib.data.errors import DataError
+from gilib.experiments import RecordError, load_records
 from gilib.experiments.local import in_processes
-from gilib.experiments.records import RecordError, load_records, recorded
+from gilib.experiments.records import recorded
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, run_experiment
 from gilib.experiments.work import Work
@@ -66,8 +67,8 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
     assert run_experiment("tiny", "smoke", Place("cpu")).added == 6
-    alone = {record["id"]: record["metrics"] for record in load_records("tiny")}
-    assert {record["id"]: record["metrics"] for record in records} == alone
+    alone = {str(record["config"]): record["metrics"] for record in load_records("tiny")}
+    assert {str(record["config"]): record["metrics"] for record in records} == alone
 
 
 @needs_proc

@@ -9,7 +9,7 @@ import torch
 from gilib.data.errors import DataError
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.experiment import Job, Speed
-from gilib.experiments.records import identity
+from gilib.experiments.identity import identity
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, Ran, pending, run_experiment, status
 from gilib.experiments.work import checkpoints
@@ -25,7 +25,7 @@ def never(*arguments):
 def test_a_smoke_run_records_every_configuration_once_and_is_not_repeated():
     assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=0, left=0)
     records = load_records("tiny")
-    assert {record["id"] for record in records} == {identity(c) for c in TINY.configurations("smoke")}
+    assert {record["id"] for record in records} == {identity("tiny", c) for c in TINY.configurations("smoke")}
     assert all(record["scale"] == "smoke" and record["group"] == 2 for record in records)
     assert list(checkpoints("tiny").iterdir()) == []
     assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)

@@ -8,10 +8,10 @@ import torch
 
 import gilib
 from gilib.data import load_uci
-from gilib.experiments import uci, uci_run, uci_scale_prior, uci_truth
+from gilib.experiments import RecordError, load_records, uci, uci_run, uci_scale_prior, uci_truth
 from gilib.experiments.experiment import Job
+from gilib.experiments.identity import identity
 from gilib.experiments.printed import printed
-from gilib.experiments.records import RecordError, identity, load_records
 from gilib.experiments.runner import run_experiment
 from gilib.experiments.writing import append
 from gilib.randomness import ReplicaGenerators
@@ -31,7 +31,8 @@ def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
 def searched(trial, elbo):
     """Record a trial of the search; without an ELBO it diverged."""
     config = dataclasses.asdict(trial)
-    head = {"id": identity(trial), "experiment": "uci_search", "scale": config.pop("scale"), "config": config}
+    head = {"id": identity("uci_search", trial), "experiment": "uci_search"}
+    head |= {"scale": config.pop("scale"), "config": config}
     append("uci_search", [head | {"metrics": {} if elbo is None else {"elbo": elbo}}])
 
 

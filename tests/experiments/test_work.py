@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from gilib.data.errors import DataError
-from gilib.experiments.records import RecordError, identity
+from gilib.experiments.identity import identity
+from gilib.experiments.records import RecordError
 from gilib.experiments.work import Work, checkpoint_folder
 from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
@@ -22,7 +23,7 @@ def bodies(configs, job):
 
 def test_a_record_holds_settings_and_where_it_comes_from():
     (record,) = Work("tiny", tiny.run)((CONFIGS[0],)).records
-    assert record["id"] == identity(CONFIGS[0])
+    assert record["id"] == identity("tiny", CONFIGS[0])
     assert record["experiment"] == "tiny" and record["scale"] == "smoke" and record["group"] == 1
     assert record["config"] == {"task": "sine", "seed": 0, "lr": 0.01}
     assert record["seconds"] >= 0.0 and record["provenance"]["threads"] == 1
@@ -43,7 +44,7 @@ def test_one_configuration_that_breaks_down_does_not_take_the_others_along(error
 
     records = Work("tiny", run)(CONFIGS).records
     assert tried == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4], [3], [4]]
-    assert [record["id"] for record in records] == [identity(config) for config in CONFIGS]
+    assert [record["id"] for record in records] == [identity("tiny", config) for config in CONFIGS]
     assert [record["metrics"] for record in records] == [{"seed": s} if s != 3 else {} for s in range(5)]
     assert [record["group"] for record in records] == [2, 2, 1, 1, 1]
     assert records[3]["diverged_at"] is None and "not finite at step 7" in records[3]["error"]

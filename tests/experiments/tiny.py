@@ -1,5 +1,6 @@
 """A tiny experiment: replicas of a one-layer network that train together, in a fraction of a second."""
 
+import dataclasses
 import os
 import signal
 import time
@@ -97,5 +98,5 @@ def task(config: TinyConfig) -> str:
     return config.task
 
 
-TINY = Experiment("replicas of a tiny network", configurations, run, task)
-UNLUCKY = Experiment("the same, and a process is lost", configurations, run_and_lose_a_process, task)
+TINY = Experiment("replicas of a tiny network", TinyConfig, configurations, run, task)
+UNLUCKY = dataclasses.replace(TINY, run=run_and_lose_a_process)

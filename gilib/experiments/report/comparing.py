@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gilib.experiments.records import recorded
 from gilib.experiments.report.claims import Claim, claims
 from gilib.experiments.report.measuring import Measured, measure
 from gilib.experiments.report.rules import RULES, Rule
+from gilib.experiments.selecting import recorded
 
 WITHIN = 2.0  # combined standard errors
 DIRECTIONS = {  # 1: larger is better, -1: smaller is better; the others are only equal or not
