@@ -2,6 +2,6 @@
 
 from gilib.experiments.printed import printed
 from gilib.experiments.records import RecordError, results_directory
-from gilib.experiments.selecting import best_scale, load_records, select
+from gilib.experiments.selecting import best_scale, load_records, scales_of, select
 
-__all__ = ["RecordError", "best_scale", "load_records", "printed", "results_directory", "select"]
+__all__ = ["RecordError", "best_scale", "load_records", "printed", "results_directory", "scales_of", "select"]

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run what is not recorded yet")
     run.set_defaults(command=_run)
     run.add_argument("name", choices=sorted(EXPERIMENTS))
-    run.add_argument("--scale", choices=SCALES, default="reduced")
+    run.add_argument("--scale", choices=SCALES, default="reduced", help="status lists what there is")
     run.add_argument("--only", nargs="+", action="extend", default=[], metavar="FIELD=VALUE")
     run.add_argument("--device", choices=DEVICES, default="auto")
     run.add_argument("--where", choices=PLACES, default="local", help="ray: the cluster at RAY_ADDRESS")

@@ -83,6 +83,7 @@ class Experiment:
             one.
         check: raises before any work starts if something is missing, for example data.
         largest_group: more configurations than this are not trained together; None: any number.
+        scales: those that the grid has, from the smallest.
     """
 
     about: str
@@ -92,6 +93,7 @@ class Experiment:
     group: Callable[[Any], Hashable] | None = None
     check: Callable[[Sequence[Any]], None] | None = None
     largest_group: int | None = None
+    scales: tuple[str, ...] = ("smoke", "reduced", "paper")
 
 
 def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gilib.experiments.experiment import Experiment
 from gilib.experiments.work import Group
+from gilib.validation import choice
 
 
 def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list[Any]:
@@ -16,13 +17,15 @@ def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list
 
     Args:
         experiment: the grid.
-        scale: "smoke", "reduced" or "paper".
+        scale: one of the experiment's.
         only: filters "field=value": values of the same field are alternatives, all fields must match.
 
     Raises:
-        ValueError: if a filter is not of this form, names an unknown field, or matches nothing.
+        ValueError: if there is no such scale, or if a filter is not of this form, names an unknown field, or
+            matches nothing.
         RecordError: if the grid depends on records that are missing.
     """
+    choice(scale, experiment.scales, "scale")
     configs = list(dict.fromkeys(experiment.configurations(scale)))
     wanted = _wanted(configs, only)
     matching = [

@@ -11,7 +11,7 @@ from typing import Any
 from gilib.experiments.identity import filled
 
 SCHEMA = 1
-SCALES = ("smoke", "reduced", "paper")  # from the smallest to the full experiment
+SCALES = ("smoke", "reduced", "long", "paper")  # from the smallest to the full experiment
 NEEDED = {"schema": int, "id": str, "experiment": str, "scale": str, "config": dict}
 
 Record = dict[str, Any]

@@ -38,6 +38,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         group=uci.together,
         check=uci.check,
         largest_group=64,
+        scales=tuple(uci.SCALES),
     ),
     "uci_scale_prior": Experiment(
         "The factorised posterior under ScalePrior, as the paper states it and as the reference code has it",

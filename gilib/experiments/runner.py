@@ -17,7 +17,7 @@ from gilib.experiments import cluster, local
 from gilib.experiments.experiment import Speed
 from gilib.experiments.groups import chosen, cut
 from gilib.experiments.identity import identity, record_identity
-from gilib.experiments.records import SCALES, Record, RecordError, diverged, recorded
+from gilib.experiments.records import Record, RecordError, diverged, recorded
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.writing import append, check_writable
@@ -96,7 +96,7 @@ def run_experiment(
 
     Args:
         name: of the experiment.
-        scale: "smoke", "reduced" or "paper".
+        scale: one of the experiment's.
         place: where to run; default: this process.
         only: filters "field=value".
         time_limit: minutes after which trainings save their checkpoints and stop.
@@ -106,7 +106,6 @@ def run_experiment(
         RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
     """
     choice(name, EXPERIMENTS, "experiment")
-    choice(scale, SCALES, "scale")
     place = place or Place()
     if time_limit is not None:
         positive(time_limit, "time_limit")
@@ -168,7 +167,7 @@ def status() -> list[Progress]:
     Raises:
         RecordError: if a results file is damaged.
     """
-    return [_progress(name, scale) for name in EXPERIMENTS for scale in SCALES]
+    return [_progress(name, scale) for name in EXPERIMENTS for scale in EXPERIMENTS[name].scales]
 
 
 def _progress(name: str, scale: str) -> Progress:

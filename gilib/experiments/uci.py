@@ -34,7 +34,7 @@ class UciConfig:
         steps: gradient steps.
         num_samples: draws a step.
         test_samples: draws for the measurements.
-        scale: "smoke", "reduced" or "paper".
+        scale: key of `SCALES`.
     """
 
     dataset: str
@@ -73,6 +73,7 @@ class Scale:
         num_inducing: of the others.
         rates: their learning rates.
         samples: their draws a step.
+        searched: the scale of the search that chose learning rates and batch sizes; "": this one.
     """
 
     sets: tuple[str, ...] = SETS
@@ -88,6 +89,7 @@ class Scale:
     num_inducing: int = 10000
     rates: tuple[float, ...] = (3e-3, 1e-2)
     samples: int = 10
+    searched: str = ""
 
 
 SCALES = {
@@ -104,6 +106,7 @@ SCALES = {
         num_inducing=100,
         samples=2,
     ),
+    "long": Scale(splits=5, searched="reduced"),  # the paper's trainings, a quarter of them
     "paper": Scale(),
 }
 
@@ -132,12 +135,13 @@ def tables(scale: str) -> Iterator[UciConfig]:
         RecordError: if no cell's search is complete.
     """
     size = SCALES[scale]
-    searched = _searched(scale)
+    search_scale = size.searched or scale
+    searched = _searched(search_scale)
     ready = [cell for cell in cells(scale) if cell in searched]
     if not ready:
         raise RecordError(
             "no search for learning rates is complete: "
-            f"first run `python -m gilib.experiments run uci_search --scale {scale}`"
+            f"first run `python -m gilib.experiments run uci_search --scale {search_scale}`"
         )
     for dataset, method, prior in ready:
         lr, batch_size = searched[dataset, method, prior]
@@ -178,10 +182,13 @@ def together(config: UciConfig) -> Hashable:
     """What configurations that train in one program have in common.
 
     At paper scale, meant for an accelerator, replicas differ in split, learning rate and prior. Smaller
-    scales, meant for a CPU, keep priors apart: StandardPrior's float64 would slow down the others.
+    scales, meant for a CPU, keep priors apart: StandardPrior's float64 would slow down the others. At long
+    scale, where one training takes minutes to an hour there, everything is trained alone: with so many points
+    and draws nothing is gained together, and what is done is recorded.
     """
     prior = "" if config.scale == "paper" else config.prior
-    return config.dataset, config.method, prior, config.batch_size, config.num_inducing, config.steps
+    split = config.split if config.scale == "long" else None
+    return config.dataset, config.method, prior, split, config.batch_size, config.num_inducing, config.steps
 
 
 def check(configs: Sequence[UciConfig]) -> None:

@@ -50,3 +50,8 @@ def test_what_is_left_of_the_groups_are_the_same_groups(size):
 
 def test_without_a_key_everything_runs_alone():
     assert cut(dataclasses.replace(TINY, group=None), "abc") == [("a",), ("b",), ("c",)]
+
+
+def test_scales_that_a_grid_does_not_have_are_named():
+    with pytest.raises(ValueError, match="unknown scale 'long': choose one of 'smoke', 'reduced', 'paper'"):
+        chosen(TINY, "long")

@@ -139,6 +139,27 @@ def test_the_largest_scale_counts(papers):
     assert [source.line for source in found.sources] == [2]
 
 
+def test_claims_of_one_data_set_rest_on_one_scale(papers, monkeypatch):
+    """The scale that is complete for it; a claim without a record there rests on what it has."""
+    rule = replace(RULE, each="dataset", cells=("method",))
+    asked = []
+    scales = {"yacht": "long", "wine": "reduced"}
+    monkeypatch.setattr(
+        "gilib.experiments.report.comparing.scales_of", lambda *key: asked.append(key) or scales
+    )
+    rows = [{}, {"method": "fac"}, {"dataset": "wine"}]
+    print_table(papers, "made_up", *rows)
+    record(papers, *scores(1.0, 2.0, scale="long"), *scores(9.0), *scores(4.0, config={"method": "fac"}))
+    for scale in ("reduced", "long"):
+        record(papers, *scores(3.0, scale=scale, config={"dataset": "wine"}))
+    found = report.comparisons({"made_up": rule})
+    assert [each.measured.scale for each in found] == ["long", "paper", "reduced"]
+    assert [each.measured.values for each in found] == [(1.0, 2.0), (4.0,), (3.0,)]
+    assert asked == [("trial", "dataset", ("method",))]
+    count = report.totals(found)
+    assert (count.paper, count.long, count.reduced, count.covered) == (1, 1, 1, 3)
+
+
 def test_reduced_counts_until_there_is_more(papers):
     found = compare(papers, *scores(2.0, 3.0, scale="reduced"))
     assert found.measured.scale == "reduced" and not found.measured.is_whole

@@ -14,6 +14,7 @@ from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import Place, Ran, pending, run_experiment, status
 from gilib.experiments.work import checkpoints
 from gilib.training import DivergenceError
+from tests.experiments import tiny
 from tests.experiments.test_writing import disk_that_fills_up
 from tests.experiments.tiny import TINY, run
 
@@ -179,3 +180,11 @@ def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
     assert len(rows) == 3 and all("run first` before" in row.note for row in rows)
     with pytest.raises(RecordError, match="run first` before"):
         run_experiment("tiny", "smoke")
+
+
+def test_the_status_lists_the_scales_of_a_grid(monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, scales=("smoke", "long")))
+    monkeypatch.setitem(tiny.STEPS, "long", 3)
+    assert [(row.scale, row.total) for row in status() if row.name == "tiny"] == [("smoke", 6), ("long", 6)]
+    assert [row.scale for row in status() if row.name == "uci"] == ["smoke", "reduced", "long", "paper"]
+    assert not any(row.scale == "long" for row in status() if row.name == "toy")

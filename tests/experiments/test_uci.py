@@ -86,6 +86,23 @@ def test_a_group_shares_what_one_program_needs():
     smaller = [dataclasses.replace(config, scale="reduced") for config in paper]
     assert len({uci.together(config) for config in smaller}) == 3
     assert len({uci.together(dataclasses.replace(paper[0], batch_size=b)) for b in (32, 100)}) == 2
+    long = [dataclasses.replace(paper[0], scale="long", split=split) for split in range(5)]
+    assert len({uci.together(config) for config in long}) == 5
+
+
+def test_long_is_the_papers_training_at_rates_of_the_reduced_search(monkeypatch):
+    monkeypatch.delenv("GILIB_RESULTS")
+    long, reduced = list(uci.tables("long")), list(uci.tables("reduced"))
+    assert list(dict.fromkeys(config.dataset for config in long)) == list(uci.SETS)
+    cells = {(c.dataset, c.method, c.prior): (c.lr, c.batch_size) for c in reduced}
+    assert len(long) == 5 * len(cells) == 5 * len(list(uci.cells("paper")))
+    paper = uci.SCALES["paper"]
+    for config in long:
+        assert (config.lr, config.batch_size) == cells[config.dataset, config.method, config.prior]
+        fac = config.method == "fac"
+        assert config.steps == (paper.fac_steps if fac else paper.steps)
+        assert config.num_samples == (paper.fac_samples if fac else paper.samples)
+        assert config.num_inducing == (0 if fac else paper.num_inducing)
 
 
 @pytest.mark.parametrize("method", uci.METHODS)

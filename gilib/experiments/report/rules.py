@@ -31,6 +31,10 @@ class Rule:
             leave this variation out: our standard deviation then stands for it.
         remark: what a reader must know to judge the comparison.
         factors: printed metric -> the printed unit's number for one of ours; 1 where it is not named.
+        each: a field of the configuration, such as the data set, of which all claims with the same value rest
+            on one scale: the largest that is complete, see `gilib.experiments.scales_of`; "": each claim on
+            the largest of its own.
+        cells: further fields that tell the cells of the table apart.
     """
 
     experiment: str
@@ -40,6 +44,8 @@ class Rule:
     print_is_one_draw: bool = False
     remark: str = ""
     factors: Mapping[str, float] = field(default_factory=dict)
+    each: str = ""
+    cells: tuple[str, ...] = ()
 
 
 def _toy(claim: Claim) -> dict[str, Any]:
@@ -67,6 +73,10 @@ def _against_svhn(claim: Claim) -> dict[str, Any]:
 
 def _splits(claim: Claim) -> int:
     return find_set(claim.dataset).num_splits
+
+
+def _tables_5_to_7(metrics: Mapping[str, str]) -> Rule:
+    return Rule("uci", _uci, metrics, _splits, each="dataset", cells=("method", "prior"))
 
 
 RULES: dict[str, Rule] = {
@@ -111,9 +121,7 @@ RULES: dict[str, Rule] = {
         {"predictive_entropy_ratio": "entropy_ratio"},
         remark="The print is for SVHN. Ratios to another set, recorded where it is missing, do not answer.",
     ),
-    "ober2021_table5_uci_bnn_test_ll": Rule(
-        "uci", _uci, {"test_log_likelihood": "test_log_likelihood"}, _splits
-    ),
-    "ober2021_table6_uci_bnn_rmse": Rule("uci", _uci, {"rmse": "rmse"}, _splits),
-    "ober2021_table7_uci_bnn_elbo": Rule("uci", _uci, {"elbo_per_datapoint": "elbo"}, _splits),
+    "ober2021_table5_uci_bnn_test_ll": _tables_5_to_7({"test_log_likelihood": "test_log_likelihood"}),
+    "ober2021_table6_uci_bnn_rmse": _tables_5_to_7({"rmse": "rmse"}),
+    "ober2021_table7_uci_bnn_elbo": _tables_5_to_7({"elbo_per_datapoint": "elbo"}),
 }
