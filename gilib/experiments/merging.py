@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gilib.experiments.identity import record_identity
-from gilib.experiments.records import Record, read_records, recorded
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.writing import append
+from gilib.experiments.runner.identity import record_identity
+from gilib.experiments.runner.records import Record, read_records, recorded
+from gilib.experiments.runner.writing import append
 from gilib.validation import choice
 
 

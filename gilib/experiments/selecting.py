@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gilib.data.errors import DataError
-from gilib.experiments import records
-from gilib.experiments.groups import chosen
-from gilib.experiments.identity import identity, record_identity
-from gilib.experiments.records import SCALES, Record, RecordError, diverged, results_file
 from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import records
+from gilib.experiments.runner.groups import chosen
+from gilib.experiments.runner.identity import identity, record_identity
+from gilib.experiments.runner.records import SCALES, Record, RecordError, diverged, results_file
 
 
 def load_records(name: str) -> list[Record]:

@@ -3,16 +3,17 @@
 import pytest
 import torch
 
-from gilib.experiments import load_records, truth
-from gilib.experiments.experiment import Job
-from gilib.experiments.groups import chosen
-from gilib.experiments.identity import identity, record_identity
-from gilib.experiments.legacy import legacy_identity
-from gilib.experiments.records import read_records, results_file
+from gilib.experiments import load_records
+from gilib.experiments.ober2021 import toy_hmc
+from gilib.experiments.ober2021.toy import GRID, METHODS, reproduction, table_2
+from gilib.experiments.ober2021.toy_hmc import TruthConfig
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner import Place, run_experiment, status
-from gilib.experiments.toy import GRID, METHODS, reproduction, table_2
-from gilib.experiments.truth import TruthConfig
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.groups import chosen
+from gilib.experiments.runner.identity import identity, record_identity
+from gilib.experiments.runner.legacy import legacy_identity
+from gilib.experiments.runner.records import read_records, results_file
+from gilib.experiments.running import Place, run_experiment, status
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 
@@ -40,7 +41,7 @@ def test_no_committed_record_is_lost(committed):
 
 def test_chains_are_recorded_like_trainings(tmp_path):
     config = TruthConfig(burn_in=20, samples=40)
-    found = truth.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))
+    found = toy_hmc.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))
     assert (tmp_path / "checkpoint").exists()
     assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)
 

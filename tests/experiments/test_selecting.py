@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from gilib.experiments import scales_of, select
-from gilib.experiments.records import RecordError
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.work import Work
-from gilib.experiments.writing import append
+from gilib.experiments.runner.records import RecordError
+from gilib.experiments.runner.work import Work
+from gilib.experiments.runner.writing import append
 from tests.experiments import tiny
 from tests.experiments.tiny import TINY
 

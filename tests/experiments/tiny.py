@@ -12,8 +12,8 @@ import torch
 
 import gilib
 from gilib.data.errors import DataError
-from gilib.experiments.experiment import Experiment, Job
-from gilib.experiments.records import Record
+from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.records import Record
 
 STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gilib.experiments.records import Record, RecordError, diverged
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.rules import Rule
+from gilib.experiments.runner.records import Record, RecordError, diverged
 from gilib.experiments.selecting import best_scale
 from gilib.tables import mean_and_error
 
