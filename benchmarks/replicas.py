@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 import gilib
-from gilib.experiments import uci, uci_run
-from gilib.experiments.experiment import Job
-from gilib.experiments.provenance import provenance
+from gilib.experiments.common import uci_splits
+from gilib.experiments.ober2021 import uci, uci_run
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.provenance import provenance
 
 WARM_UP, STEPS = 3, 20
 WIDTH = 50
@@ -37,7 +38,7 @@ def configurations(method: str, replicas: int, points: int, samples: int, steps:
 def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float]:
     """Train together; the history, and the seconds of the steps after the first few."""
     splits = [config.split for config in configs]
-    data = uci_run.load("yacht", splits, device)
+    data = uci_splits.load("yacht", splits, device)
     net, likelihood = uci_run.build(configs, data, splits)
     rates, job = [config.lr for config in configs], Job(device, None)
     uci_run.train(_shortened(configs[0], WARM_UP), net, likelihood, data, rates, splits, job)

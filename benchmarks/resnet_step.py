@@ -33,7 +33,7 @@ from torch.profiler import ProfilerActivity, profile
 import gilib
 import gilib.statistics as gilib_statistics
 from gilib.convolution import Windows, fastest_route, window_moments
-from gilib.experiments.provenance import provenance
+from gilib.experiments.runner.provenance import provenance
 
 SIZE, CHANNELS, CLASSES, NUM_DATA = 32, 32, 10, 50_000
 WARM_UP = 2  # steps

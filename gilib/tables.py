@@ -67,14 +67,23 @@ def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
 
     Args:
         text: one or more sentences.
-        groups: records, each group of one experiment and one scale.
+        groups: records, each group of one experiment; data sets that have other scales are named with them.
     """
     origins = []
     for records in groups:
-        file = f"`results/{records[0]['experiment']}.jsonl`"
-        origins.append(f"{file}, scale “{records[0]['scale']}”, {_repetitions(records)}")
+        scales: dict[str, list[Mapping[str, Any]]] = {}
+        for record in records:
+            scales.setdefault(record["scale"], []).append(record)
+        said = [_scale(scale, found, len(scales) > 1) for scale, found in scales.items()]
+        origins.append(f"`results/{records[0]['experiment']}.jsonl`, {', '.join(said)}")
     every = "Every record holds its settings, hardware, library versions and revision."
     return Markdown(f"*{text} Records: {'; '.join(origins)}. {every}*")
+
+
+def _scale(scale: str, records: Sequence[Mapping[str, Any]], is_one_of_several: bool) -> str:
+    sets = dict.fromkeys(record["config"].get("dataset", "") for record in records)
+    of = f" ({', '.join(sets)})" if is_one_of_several else ""
+    return f"scale “{scale}”{of}, {_repetitions(records)}"
 
 
 def _repetitions(records: Sequence[Mapping[str, Any]]) -> str:

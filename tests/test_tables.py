@@ -31,3 +31,14 @@ def test_a_caption_names_file_scale_and_seeds():
 def test_a_caption_counts_splits_where_there_are_some():
     records = [{"experiment": "uci", "scale": "reduced", "config": {"split": split}} for split in (0, 1, 1)]
     assert "2 splits." in tables.caption("Bounds.", records)
+
+
+def test_captions_name_the_data_sets_of_each_scale():
+    runs = [("long", "yacht", split) for split in range(5)]
+    runs += [("reduced", "boston", 0), ("reduced", "wine", 0)]
+    records = [
+        {"experiment": "uci", "scale": scale, "config": {"dataset": name, "split": split}}
+        for scale, name, split in runs
+    ]
+    origin = "uci.jsonl`, scale “long” (yacht), 5 splits, scale “reduced” (boston, wine), 1 split."
+    assert origin in tables.caption("", records)

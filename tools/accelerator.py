@@ -16,11 +16,13 @@ from pathlib import Path
 import torch
 
 from gilib.data.errors import DataError
-from gilib.experiments import RecordError, cifar10
-from gilib.experiments.experiment import Speed
-from gilib.experiments.records import results_directory
-from gilib.experiments.runner import Place, run_experiment
-from gilib.experiments.uci import SCALES
+from gilib.experiments import RecordError
+from gilib.experiments.ober2021 import cifar10
+from gilib.experiments.ober2021.uci import SCALES
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.experiment import Speed
+from gilib.experiments.runner.records import results_directory
+from gilib.experiments.running import Place, run_experiment
 from gilib.training.speed import PRECISIONS
 
 PARTS = ("uci", "depth", "images")
@@ -28,16 +30,15 @@ PARTS = ("uci", "depth", "images")
 
 def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[str]]]:
     """Experiments and filters in the order in which they should run."""
-    if "uci" in parts:
-        for name in SCALES[scale].sets:
-            yield "uci_search", [f"dataset={name}"]
-            yield "uci", [f"dataset={name}"]
-    if "depth" in parts:
-        yield "depth", []
-    if "images" in parts:
-        yield "cifar10", ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
-        yield "mnist_500", []
-        yield "cifar10", []
+    everything: list[tuple[str, str, list[str]]] = []
+    for name in SCALES[scale].sets:
+        everything += [("uci", experiment, [f"dataset={name}"]) for experiment in ("uci_search", "uci")]
+    first = ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
+    everything += [("depth", "depth", []), ("images", "cifar10", first)]
+    everything += [("images", "mnist_500", []), ("images", "cifar10", [])]
+    for part, experiment, only in everything:
+        if part in parts and scale in EXPERIMENTS[experiment].scales:
+            yield experiment, only
 
 
 def run(scale: str, place: Place, minutes: float, parts: Sequence[str] = PARTS) -> None:

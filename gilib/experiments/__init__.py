@@ -1,6 +1,7 @@
 """Experiments: grids of frozen configurations, what one records, and the files that keep the records."""
 
 from gilib.experiments.printed import printed
-from gilib.experiments.records import RecordError, best_scale, load_records, results_directory, select
+from gilib.experiments.runner.records import RecordError, results_directory
+from gilib.experiments.selecting import best_scale, load_records, scales_of, select
 
-__all__ = ["RecordError", "best_scale", "load_records", "printed", "results_directory", "select"]
+__all__ = ["RecordError", "best_scale", "load_records", "printed", "results_directory", "scales_of", "select"]

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from gilib.data.errors import DataError
-from gilib.experiments.experiment import Speed
 from gilib.experiments.merging import merge
-from gilib.experiments.records import SCALES, RecordError
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner import DEVICES, PLACES, Place, run_experiment, status
+from gilib.experiments.runner.experiment import Speed
+from gilib.experiments.runner.records import SCALES, RecordError
+from gilib.experiments.running import DEVICES, PLACES, Place, run_experiment, status
 from gilib.training.speed import PRECISIONS
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run what is not recorded yet")
     run.set_defaults(command=_run)
     run.add_argument("name", choices=sorted(EXPERIMENTS))
-    run.add_argument("--scale", choices=SCALES, default="reduced")
+    run.add_argument("--scale", choices=SCALES, default="reduced", help="status lists what there is")
     run.add_argument("--only", nargs="+", action="extend", default=[], metavar="FIELD=VALUE")
     run.add_argument("--device", choices=DEVICES, default="auto")
     run.add_argument("--where", choices=PLACES, default="local", help="ray: the cluster at RAY_ADDRESS")

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gilib.experiments.records import Record, read_records, recorded
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.writing import append
+from gilib.experiments.runner.identity import record_identity
+from gilib.experiments.runner.records import Record, read_records, recorded
+from gilib.experiments.runner.writing import append
 from gilib.validation import choice
 
 
@@ -41,15 +42,21 @@ def merge(files: Iterable[Path]) -> Merged:
     for path, record in incoming:
         choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
     names = dict.fromkeys(record["experiment"] for _, record in incoming)
-    kept = {(name, record["id"]): record for name in names for record in recorded(name)}
+    kept = {_key(record): record for name in names for record in recorded(name)}
     new: dict[str, list[Record]] = {name: [] for name in names}
     conflicts = []
     for path, record in incoming:
-        key = record["experiment"], record["id"]
+        key = _key(record)
         if key not in kept:
             kept[key] = record
             new[record["experiment"]].append(record)
         elif kept[key].get("metrics") != record.get("metrics"):
-            conflicts.append(f"{key[0]} {key[1]}: {path} has other metrics than the record that is kept")
-    added = {name: len(append(name, records)) for name, records in new.items()}
+            about = f"{record['experiment']} {kept[key]['id']}"
+            conflicts.append(f"{about}: {path} has other metrics than the record that is kept")
+    added = {name: len(append(name, records, EXPERIMENTS[name].config)) for name, records in new.items()}
     return Merged(added, len(incoming) - sum(added.values()), conflicts)
+
+
+def _key(record: Record) -> tuple[str, str]:
+    """Experiment and configuration, whatever the record's id was computed from."""
+    return record["experiment"], record_identity(record, EXPERIMENTS[record["experiment"]].config)

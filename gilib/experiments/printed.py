@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from gilib.experiments.records import RecordError
+from gilib.experiments.runner.records import RecordError
 
 PRINTED = Path(__file__).parents[2] / "results" / "printed"  # wherever our own records are kept
 

@@ -7,8 +7,8 @@ import pytest
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.__main__ import main
 from gilib.experiments.merging import merge
-from gilib.experiments.writing import append
-from tests.experiments.test_records import record
+from gilib.experiments.runner.writing import append
+from tests.experiments.runner.test_records import record
 
 
 def line(*arguments, **more):

@@ -1,5 +1,6 @@
 """A tiny experiment: replicas of a one-layer network that train together, in a fraction of a second."""
 
+import dataclasses
 import os
 import signal
 import time
@@ -11,8 +12,8 @@ import torch
 
 import gilib
 from gilib.data.errors import DataError
-from gilib.experiments.experiment import Experiment, Job
-from gilib.experiments.records import Record
+from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.records import Record
 
 STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
 
@@ -97,5 +98,5 @@ def task(config: TinyConfig) -> str:
     return config.task
 
 
-TINY = Experiment("replicas of a tiny network", configurations, run, task)
-UNLUCKY = Experiment("the same, and a process is lost", configurations, run_and_lose_a_process, task)
+TINY = Experiment("replicas of a tiny network", TinyConfig, configurations, run, task)
+UNLUCKY = dataclasses.replace(TINY, run=run_and_lose_a_process)

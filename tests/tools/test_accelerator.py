@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import accelerator
-from gilib.experiments.groups import chosen
-from gilib.experiments.records import read_records, results_directory
 from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.groups import chosen
+from gilib.experiments.runner.records import read_records, results_directory
 
 
 def test_small_sets_come_first_and_a_search_before_its_tables() -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gilib.experiments.printed import PRINTED, printed
-from gilib.experiments.records import RecordError
+from gilib.experiments.runner.records import RecordError
 
 YARDSTICK = "best_known_uci_test_ll"  # the best of several sources: to beat, not a table to reproduce
 SOURCES = ("ober2021", "repro", "lindinger2020")  # the order of the report; other sources follow

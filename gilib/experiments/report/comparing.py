@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gilib.experiments.records import recorded
 from gilib.experiments.report.claims import Claim, claims
 from gilib.experiments.report.measuring import Measured, measure
 from gilib.experiments.report.rules import RULES, Rule
+from gilib.experiments.selecting import recorded, scales_of
 
 WITHIN = 2.0  # combined standard errors
 DIRECTIONS = {  # 1: larger is better, -1: smaller is better; the others are only equal or not
@@ -87,11 +87,16 @@ def comparisons(rules: Mapping[str, Rule] = RULES) -> list[Comparison]:
         RecordError: if there are no printed tables, a file is damaged, or a record lacks a metric.
     """
     records = {name: recorded(name) for name in {rule.experiment for rule in rules.values()}}
-    found = []
-    for claim in claims():
-        rule = rules.get(claim.file)
-        found.append(Comparison(claim, measure(claim, rule, records[rule.experiment]) if rule else None))
-    return found
+    asked = {(rule.experiment, rule.each, rule.cells) for rule in rules.values() if rule.each}
+    scales = {key: scales_of(*key) for key in asked}
+
+    def ours(claim: Claim) -> Measured | None:
+        if (rule := rules.get(claim.file)) is None:
+            return None
+        key = rule.experiment, rule.each, rule.cells
+        return measure(claim, rule, records[rule.experiment], scales.get(key))
+
+    return [Comparison(claim, ours(claim)) for claim in claims()]
 
 
 def by_table(found: Iterable[Comparison]) -> list[list[Comparison]]:
@@ -103,11 +108,12 @@ def by_table(found: Iterable[Comparison]) -> list[list[Comparison]]:
 class Totals:
     """How many printed numbers there are, at which scale they are covered, and how they agree.
 
-    `paper + reduced + not_run == claims`, and `agrees + better + apart + diverged == paper + reduced`.
+    `paper + long + reduced + not_run == claims`, and `agrees + better + apart + diverged == covered`.
 
     Attributes:
         claims: printed numbers.
         paper: covered at paper scale, by as many repetitions as the print.
+        long: covered at long scale: the paper's settings on fewer splits, rates searched at a smaller scale.
         reduced: covered by less.
         not_run: not covered.
         agrees: within two combined standard errors.
@@ -118,6 +124,7 @@ class Totals:
 
     claims: int
     paper: int
+    long: int
     reduced: int
     not_run: int
     agrees: int
@@ -127,23 +134,25 @@ class Totals:
 
     @property
     def covered(self) -> int:
-        """At either scale."""
-        return self.paper + self.reduced
+        """At any scale."""
+        return self.paper + self.long + self.reduced
 
 
 def totals(found: Sequence[Comparison]) -> Totals:
     """Count.
 
     >>> totals([])
-    Totals(claims=0, paper=0, reduced=0, not_run=0, agrees=0, better=0, apart=0, diverged=0)
+    Totals(claims=0, paper=0, long=0, reduced=0, not_run=0, agrees=0, better=0, apart=0, diverged=0)
     """
     covered = [each.measured for each in found if each.measured]
     paper = sum(measured.is_whole for measured in covered)
+    long = sum(measured.scale == "long" for measured in covered)
     verdicts = Counter(each.verdict for each in found)
     return Totals(
         claims=len(found),
         paper=paper,
-        reduced=len(covered) - paper,
+        long=long,
+        reduced=len(covered) - paper - long,
         not_run=verdicts[Verdict.NOT_RUN],
         agrees=verdicts[Verdict.AGREES],
         better=verdicts[Verdict.BETTER],

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gilib.experiments.records import Record, RecordError, best_scale, diverged
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.rules import Rule
+from gilib.experiments.runner.records import Record, RecordError, diverged
+from gilib.experiments.selecting import best_scale
 from gilib.tables import mean_and_error
 
 REPEATED = ("split", "seed")  # what tells the repetitions of a configuration apart
@@ -28,7 +29,7 @@ class Measured:
     """Our number for a claim.
 
     Attributes:
-        scale: "reduced" or "paper".
+        scale: "reduced", "long" or "paper".
         values: one for each repetition that did not diverge, in the order of the file; perhaps none.
         sources: the records of all repetitions, diverged ones included.
         wanted: how many repetitions the print is the mean of; None if it does not say.
@@ -73,18 +74,28 @@ class Measured:
         return len(self.sources) - len(self.values)
 
 
-def measure(claim: Claim, rule: Rule, records: Sequence[Record]) -> Measured | None:
+def measure(
+    claim: Claim, rule: Rule, records: Sequence[Record], scales: Mapping[Any, str] | None = None
+) -> Measured | None:
     """Our number for a claim, from all records of the rule's experiment in the order of their file.
 
     Smoke records never count, and of several records of one repetition at one scale the last one counts.
     Diverged repetitions are known but enter no mean.
+
+    Args:
+        claim: the printed number.
+        rule: which records answer it.
+        records: of the rule's experiment.
+        scales: the scale of each value of the field `rule.each`; a claim of which there is no record there
+            rests on the largest of its own.
 
     Raises:
         RecordError: if a record has no such metric.
     """
     if claim.metric not in rule.metrics:
         return None
-    sources = _last_of_each(_at_best_scale(_matching(rule.settings(claim), records)))
+    matching = _matching(rule.settings(claim), records)
+    sources = _last_of_each(_given(matching, rule.each, scales or {}) or _at_best_scale(matching))
     if not sources:
         return None
     healthy = [source for source in sources if not diverged(source.record)]
@@ -104,6 +115,11 @@ def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[So
             wanted is not None and record["config"].get(key) == wanted for key, wanted in settings.items()
         )
     ]
+
+
+def _given(sources: Sequence[Source], each: str, scales: Mapping[Any, str]) -> list[Source]:
+    records = [(source, source.record) for source in sources]
+    return [source for source, record in records if record["scale"] == scales.get(record["config"].get(each))]
 
 
 def _at_best_scale(sources: Sequence[Source]) -> list[Source]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gilib.experiments.records import diverged
 from gilib.experiments.report.columns import EMPTY, Cell, anchor, columns, ours_cell, record_cell, runs_cell
 from gilib.experiments.report.comparing import Comparison, Totals, by_table, totals
 from gilib.experiments.report.markup import Html, element, table
@@ -24,6 +23,7 @@ from gilib.experiments.report.texts import (
     words,
 )
 from gilib.experiments.report.yardstick import Best, yardstick
+from gilib.experiments.runner.records import diverged
 
 
 def totals_table(found: Sequence[Comparison]) -> Html:

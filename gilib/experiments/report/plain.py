@@ -13,6 +13,7 @@ from gilib.experiments.report.texts import headline, notes, subject, title
 TOTALS = {
     "printed": "claims",
     "paper scale": "paper",
+    "long scale": "long",
     "reduced scale": "reduced",
     "not run": "not_run",
     "agree": "agrees",

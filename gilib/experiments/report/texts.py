@@ -17,7 +17,7 @@ MOST_DECIMALS = 7  # records keep six significant digits
 
 def headline(count: Totals) -> str:
     """The totals in two sentences."""
-    scales = f"{count.paper} at paper scale, {count.reduced} at reduced scale"
+    scales = f"{count.paper} at paper scale, {count.long} at long scale, {count.reduced} at reduced scale"
     said = f"{count.covered} of {count.claims} printed numbers ({share_text(count)}) are covered: {scales}."
     agreeing = f"Of these, {count.agrees} agree with the print within two combined standard errors"
     others = f"{count.better} are better, {count.apart} are worse or differ, {count.diverged} diverged"

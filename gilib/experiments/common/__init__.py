@@ -1,0 +1,1 @@
+"""What the experiments of several papers share: methods and priors, data as replicas, measures of both."""

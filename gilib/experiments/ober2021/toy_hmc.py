@@ -1,0 +1,66 @@
+"""Ground truth on the toy problem: Hamiltonian Monte Carlo (Ober & Aitchison, 2021, App. O)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gilib.baselines import HMCSettings, hmc
+from gilib.data import toy
+from gilib.experiments.ober2021.toy import GRID
+from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
+from gilib.experiments.runner.records import Record
+from gilib.priors import NealPrior
+
+
+@dataclass(frozen=True)
+class TruthConfig:
+    """One set of chains on the toy problem.
+
+    Attributes:
+        seed: of the data, and of the chains.
+        normalise: whether inputs and targets are normalised.
+        tuned: longer trajectories in scaled coordinates in place of the paper's settings.
+        burn_in: states discarded in each of four chains.
+        samples: states after that, thinned by ten.
+        scale: of the experiment.
+    """
+
+    seed: int = 0
+    normalise: bool = True
+    tuned: bool = False
+    burn_in: int = 10_000
+    samples: int = 10_000
+    scale: str = "paper"
+
+
+def configurations(scale: str) -> Iterator[TruthConfig]:
+    """The paper's settings and the tuned ones on the first data draw; tuned ones on the others."""
+    seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
+    yield TruthConfig(burn_in=length, samples=length, scale=scale)
+    for seed in range(seeds):
+        yield TruthConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
+
+
+def run(config: TruthConfig, job: Job) -> Record:
+    """Sample, and record the predictive distribution on the grid with R-hat and effective sample sizes.
+
+    Args:
+        config: what to sample.
+        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
+    """
+    problem = toy(config.seed, normalise=config.normalise)
+    base = HMCSettings.tuned() if config.tuned else HMCSettings()
+    settings = replace(base, burn_in=config.burn_in, samples=config.samples, seed=config.seed)
+    variance = problem.noise_variance
+    options = job.chain_options()
+    chains = hmc((1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(), settings, **options)
+    grid = GRID if config.normalise else GRID * problem.x.std()
+    return {"data": {"name": "toy", "sha256": problem.sha256}, "metrics": chains.summary(grid, states=200)}
+
+
+EXPERIMENTS = {
+    "toy_hmc": Experiment(
+        "Hamiltonian Monte Carlo on the toy problem", TruthConfig, configurations, one_by_one(run)
+    )
+}

@@ -1,0 +1,109 @@
+"""What an experiment is: a grid of frozen configurations, and what a group of them records."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gilib.experiments.runner.records import Record
+from gilib.training.speed import PRECISIONS
+from gilib.validation import choice
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How steps are run on an accelerator; provenance tells what differs from this.
+
+    Attributes:
+        arithmetic: of the data's pass through the drawn functions, see `gilib.fit`.
+        cuda_graph: whether a step is recorded once and replayed.
+    """
+
+    arithmetic: str = "full"
+    cuda_graph: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise for an arithmetic that does not exist."""
+        choice(self.arithmetic, PRECISIONS, "arithmetic")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the runner hands to `Experiment.run` beside the configurations.
+
+    Attributes:
+        device: where to train.
+        checkpoint: a file of this group of configurations alone. Its folder is removed with
+            all that it holds when the group is recorded.
+        deadline: the `time.monotonic()` after which a training (or a chain) saves its checkpoint and raises
+            `gilib.training.Paused`; None: never.
+        progress: whether trainings show a bar.
+        speed: how steps are run on an accelerator.
+    """
+
+    device: torch.device
+    checkpoint: Path
+    deadline: float | None = None
+    progress: bool = False
+    speed: Speed = Speed()
+
+    def chain_options(self) -> dict[str, Any]:
+        """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
+        return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
+
+    def fit_options(self) -> dict[str, Any]:
+        """What trainings take from the job, as arguments of `gilib.fit`."""
+        return {
+            "checkpoint": self.checkpoint,
+            "deadline": self.deadline,
+            "progress": self.progress,
+            "arithmetic": self.speed.arithmetic,
+            "cuda_graph": self.speed.cuda_graph,
+        }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of configurations and what they record.
+
+    Attributes:
+        about: one line.
+        config: the class of its configurations: a frozen dataclass with a field `scale`. Its name means
+            nothing; a new field has a default that is what was done before, and never changes its meaning.
+        configurations: the grid at a scale. It raises a `RecordError` that says what to run first if it
+            depends on records that are missing.
+        run: trains and measures a group, `run(configs, job)`; returns a record body for each configuration,
+            in order: "data", "metrics", "curve"; "diverged_at" if that training broke down.
+        group: configurations with equal keys may be trained together as replicas of one program; None: one by
+            one.
+        check: raises before any work starts if something is missing, for example data.
+        largest_group: more configurations than this are not trained together; None: any number.
+        scales: those that the grid has, from the smallest.
+    """
+
+    about: str
+    config: type
+    configurations: Callable[[str], Iterator[Any]]
+    run: Callable[..., list[Record]]
+    group: Callable[[Any], Hashable] | None = None
+    check: Callable[[Sequence[Any]], None] | None = None
+    largest_group: int | None = None
+    scales: tuple[str, ...] = ("smoke", "reduced", "paper")
+
+
+def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:
+    """`Experiment.run` made of a function of one configuration and the job.
+
+    >>> one_by_one(lambda config, job: {"metrics": config})([1, 2], None)
+    [{'metrics': 1}, {'metrics': 2}]
+    """
+    return functools.partial(_each, run)
+
+
+def _each(run: Callable[[Any, Job], Record], configs: Sequence[Any], job: Job) -> list[Record]:
+    return [run(config, job) for config in configs]

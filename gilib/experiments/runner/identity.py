@@ -1,0 +1,92 @@
+"""The identity of a configuration: what it sets, not what its class is called or which fields it has.
+
+Fields at their default are left out, so that a new field changes nothing that is recorded. The price: a
+record from before a field existed is taken to have the field's default. The default of a new field is
+therefore what was done before it, and a default, once recorded, never changes its meaning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+
+def identity(name: str, config: Any) -> str:
+    """The content hash of a frozen configuration of an experiment: twelve hexadecimal digits.
+
+    >>> from gilib.experiments.ober2021.toy import ToyConfig
+    >>> identity("toy", ToyConfig()) == identity("toy", ToyConfig(seed=0))
+    True
+    """
+    return _hash(name, type(config), dataclasses.asdict(config))
+
+
+def record_identity(record: Mapping[str, Any], kind: type) -> str:
+    """The identity of the configuration that a record holds.
+
+    Args:
+        record: of any age: its own "id" may be one of an earlier kind.
+        kind: the class of the configurations of its experiment.
+    """
+    return _hash(record["experiment"], kind, {**record["config"], "scale": record["scale"]})
+
+
+def filled(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with the defaults of those fields that they lack, as records from before these fields do.
+
+    >>> from gilib.experiments.ober2021.toy import ToyConfig
+    >>> filled(ToyConfig, {"method": "fac"})["seed"]
+    0
+    """
+    full = dict(settings)
+    for name, nested, default in _fields(kind):
+        if nested and isinstance(full.get(name), Mapping):
+            full[name] = filled(nested, full[name])
+        elif name not in full and default is not dataclasses.MISSING:
+            full[name] = default
+    return full
+
+
+def _hash(name: str, kind: type, settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_text([name, _chosen(kind, settings)]).encode()).hexdigest()[:12]
+
+
+def _chosen(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those at their default; within a field that holds a dataclass, likewise."""
+    chosen = dict(settings)
+    for name, nested, default in _fields(kind):
+        if nested and isinstance(default, Mapping):
+            default = _chosen(nested, default)
+        if nested and isinstance(chosen.get(name), Mapping):
+            chosen[name] = _chosen(nested, chosen[name])
+        if name in chosen and default is not dataclasses.MISSING and _text(chosen[name]) == _text(default):
+            del chosen[name]
+    return chosen
+
+
+@functools.cache
+def _fields(kind: type) -> list[tuple[str, type | None, Any]]:
+    """Name, dataclass that it holds (or None) and default, as records write it, of every field."""
+    hints = typing.get_type_hints(kind)
+    return [(each.name, _nested(hints[each.name]), _default(each)) for each in dataclasses.fields(kind)]
+
+
+def _nested(hint: Any) -> type | None:
+    """The dataclass that a field holds, alone or as the alternative to None."""
+    kinds = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
+    return next(filter(dataclasses.is_dataclass, kinds), None)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    factory = field.default_factory
+    value = field.default if factory is dataclasses.MISSING else factory()
+    return value if value is dataclasses.MISSING else json.loads(_text(value))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=dataclasses.asdict)

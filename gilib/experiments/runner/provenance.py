@@ -1,0 +1,64 @@
+"""Where a record comes from: versions, hardware and revision of the code that is running."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def provenance(device: str = "cpu") -> dict[str, Any]:
+    """Versions, hardware and revision of the code that is running.
+
+    Args:
+        device: what it runs on, "cpu" or "cuda".
+
+    >>> provenance()["device"]
+    'cpu'
+    """
+    return {
+        "gilib": _package_version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": device,
+        "hardware": torch.cuda.get_device_name() if device == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "revision": source_revision(),
+    }
+
+
+@functools.cache
+def source_revision() -> str:
+    """The commit of the source when first asked for, marked + if files of the package differ from it."""
+    here = Path(__file__).parents[3]
+    try:
+        commit = _git(here, "rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git(here, "status", "--porcelain", "-uno", "--", "gilib") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _package_version() -> str:
+    from gilib import __version__
+
+    return __version__
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.processor() or platform.machine()
+    return f"{model}, {os.cpu_count()} cores"

@@ -1,0 +1,180 @@
+"""Run the configurations of an experiment that are not recorded yet."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from gilib.data.errors import DataError
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import cluster, local
+from gilib.experiments.runner.experiment import Speed
+from gilib.experiments.runner.groups import chosen, cut
+from gilib.experiments.runner.identity import identity, record_identity
+from gilib.experiments.runner.records import Record, RecordError, diverged, recorded
+from gilib.experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
+from gilib.experiments.runner.writing import append, check_writable
+from gilib.validation import choice, count, positive
+
+DEVICES = ("auto", "cpu", "cuda")
+PLACES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to run.
+
+    Attributes:
+        device: "cpu", "cuda", or "auto" for cuda where there is one.
+        where: "local", or "ray" for a cluster.
+        jobs: processes on this machine, with one thread each on the CPU.
+        gpus: GPUs of a task on a cluster of GPUs.
+        speed: how steps are run on an accelerator.
+    """
+
+    device: str = "auto"
+    where: str = "local"
+    jobs: int = 1
+    gpus: float = 1.0
+    speed: Speed = Speed()
+
+    def __post_init__(self) -> None:
+        """Raise for what does not exist."""
+        choice(self.device, DEVICES, "device")
+        choice(self.where, PLACES, "place")
+        count(self.jobs, "jobs")
+        positive(self.gpus, "gpus")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run did: records added, how many of them diverged, and configurations left to run."""
+
+    added: int
+    diverged: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of an experiment is recorded at a scale, how much of that diverged; or why nobody knows."""
+
+    name: str
+    scale: str
+    recorded: int = 0
+    diverged: int = 0
+    total: int = 0
+    note: str = ""
+
+
+def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any], int]:
+    """Configurations of an experiment that are not recorded, and how many there are in all."""
+    configs, done = chosen(EXPERIMENTS[name], scale, only), _by_identity(name)
+    return [config for config in configs if identity(name, config) not in done], len(configs)
+
+
+def _by_identity(name: str) -> dict[str, Record]:
+    return {record_identity(record, EXPERIMENTS[name].config): record for record in recorded(name)}
+
+
+def run_experiment(
+    name: str,
+    scale: str = "reduced",
+    place: Place | None = None,
+    *,
+    only: Sequence[str] = (),
+    time_limit: float | None = None,
+) -> Ran:
+    """Run what is missing, and append the records of every group of configurations when it is done.
+
+    Args:
+        name: of the experiment.
+        scale: one of the experiment's.
+        place: where to run; default: this process.
+        only: filters "field=value".
+        time_limit: minutes after which trainings save their checkpoints and stop.
+
+    Raises:
+        ValueError: for arguments that do not fit, before any work starts.
+        RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
+    """
+    choice(name, EXPERIMENTS, "experiment")
+    place = place or Place()
+    if time_limit is not None:
+        positive(time_limit, "time_limit")
+    deadline = None if time_limit is None else time.time() + 60.0 * time_limit
+    if place.where == "local":
+        device_of(place)
+    todo, total = pending(name, scale, only)
+    if not todo:
+        return Ran(0, 0, 0)
+    check_writable(name, checkpoints(name))
+    experiment = EXPERIMENTS[name]
+    if experiment.check is not None:
+        experiment.check(todo)
+    with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
+        work = Work(name, experiment.run, device_of(place), deadline, speed=place.speed)
+        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
+            return _record(name, outcomes, len(todo), total)
+
+
+def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ran:
+    """Append what arrives, then remove its checkpoints."""
+    added = broken = left = 0
+    with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
+        for outcome in outcomes:
+            if outcome.records is None:
+                left += len(outcome.group)
+                continue
+            new = append(name, outcome.records, EXPERIMENTS[name].config)
+            shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
+            added += len(new)
+            broken += sum(map(diverged, new))
+            bar.update(len(outcome.group))
+    return Ran(added, broken, left)
+
+
+def device_of(place: Place) -> str:
+    """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
+    available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
+    if place.device == "cuda" and not available:
+        raise ValueError("no CUDA device was found: ask for --device cpu")
+    device = "cuda" if available and place.device != "cpu" else "cpu"
+    if device == "cpu" and (place.speed.cuda_graph or place.speed.arithmetic == "tf32"):
+        raise ValueError("CUDA graphs and TF32 need a CUDA device, and this would run on the CPU")
+    return device
+
+
+def _outcomes(work: Work, groups: Sequence[Group], place: Place) -> Generator[Outcome, None, None]:
+    """The generator of what becomes of the groups."""
+    if place.where == "ray":
+        return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)
+    if place.jobs == 1 or len(groups) == 1:
+        return local.in_process(work, groups)
+    return local.in_processes(work, groups, place.jobs)
+
+
+def status() -> list[Progress]:
+    """How much of everything is recorded.
+
+    Raises:
+        RecordError: if a results file is damaged.
+    """
+    return [_progress(name, scale) for name in EXPERIMENTS for scale in EXPERIMENTS[name].scales]
+
+
+def _progress(name: str, scale: str) -> Progress:
+    records = _by_identity(name)
+    try:
+        configs = chosen(EXPERIMENTS[name], scale)
+    except (RecordError, DataError) as error:
+        return Progress(name, scale, note=str(error))
+    found = [records[key] for key in (identity(name, config) for config in configs) if key in records]
+    return Progress(name, scale, len(found), sum(map(diverged, found)), len(configs))

@@ -1,0 +1,221 @@
+"""The deep linear experiment: its data, its summary of them, its grid, and what it records."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, Normal
+
+import gilib
+from gilib.experiments.ober2021.depth import (
+    METHODS,
+    NOISE_VARIANCE,
+    POINTS,
+    DepthConfig,
+    build,
+    figure_2,
+    left_out,
+    linear_problem,
+    measure_elbo,
+    measure_test,
+    per_point,
+    run,
+    summarise,
+    together,
+)
+from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.groups import cut
+from gilib.linalg import ScaledIdentity
+from tests.support import assert_equal, assert_mean, log_evidence, normals
+
+LIKELIHOOD = gilib.Gaussian(NOISE_VARIANCE)
+
+
+def job(tmp_path):
+    return Job(torch.device("cpu"), tmp_path / "checkpoint")
+
+
+def summary(problem):
+    """Its summary with a replica axis, `[1, 6, 5]` and `[1, 6, 1]`, float64."""
+    return [part[None] for part in summarise(problem.x, problem.y)]
+
+
+def test_the_data_are_a_noisy_linear_function():
+    """Moments over thirty draws of the data: inputs, noise around the least-squares fit, true weights."""
+    noise, weights = [], []
+    for seed in range(30):
+        problem = linear_problem(seed)
+        assert problem.x.shape == (1000, 5) and problem.test_x.shape == (100, 5)
+        assert_mean(problem.x, 0.0)
+        assert_mean(problem.x.square(), 1.0)
+        fit = torch.linalg.lstsq(problem.x, problem.y).solution
+        noise.append((problem.y - problem.x @ fit).square().sum() / (1000 - 5))
+        weights.append(fit[:, 0])
+        assert (problem.test_y - problem.test_x @ fit).square().mean() < 2 * NOISE_VARIANCE
+    assert_mean(torch.stack(noise), 0.1)
+    assert_mean(torch.stack(weights).square(), 1 / 5 + 0.1 / (1000 - 5 - 1))
+    assert torch.equal(linear_problem(3).y, linear_problem(3).y)
+    assert not torch.equal(linear_problem(3).y, linear_problem(4).y)
+
+
+def test_a_summary_has_the_squared_errors_of_all_points():
+    problem, candidates = linear_problem(0), normals(5, 7)
+    x, y = summarise(problem.x, problem.y)
+    assert x.shape == (6, 5) and y.shape == (6, 1)
+    assert_equal((y - x @ candidates).square().sum(0), (problem.y - problem.x @ candidates).square().sum(0))
+    noise = torch.tensor(math.sqrt(NOISE_VARIANCE), dtype=torch.float64)
+    for beta in candidates.mT[:, :, None]:
+        full = Normal(problem.x @ beta, noise).log_prob(problem.y).sum()
+        assert_equal(Normal(x @ beta, noise).log_prob(y).sum() + left_out(1000), full)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_summary_has_the_elbo_of_all_points(method):
+    """The same draws, scored on all points and on the summary."""
+    problem = linear_problem(1)
+    net = build([DepthConfig(method, 4, 3)], [problem]).double()
+    draw = net.draw(7)
+    full = gilib.elbo(draw, LIKELIHOOD, problem.x, problem.y, num_data=POINTS, reduction="none")
+    short = gilib.elbo(draw, LIKELIHOOD, *summary(problem), num_data=6, reduction="none")
+    assert_equal(per_point(short.detach()), full.detach() / POINTS, 1e-10)
+
+
+def test_evidence_of_the_generating_model():
+    problem = linear_problem(2)
+    covariance = problem.x @ problem.x.mT / 5 + 0.1 * torch.eye(POINTS, dtype=torch.float64)
+    marginal = MultivariateNormal(torch.zeros(POINTS, dtype=torch.float64), covariance)
+    assert_equal(torch.tensor(problem.log_evidence), marginal.log_prob(problem.y[:, 0]), 1e-8)
+
+
+def optimal(net, x, y):
+    """Inducing points that are the summary, and a last layer as precise as the data: it is then exact."""
+    with torch.no_grad():
+        net.inducing_points.copy_(x)
+        last = list(net.layers)[-1].weights
+        last.pseudo_outputs.copy_(y)
+        last.scaled_log_precision.fill_(-math.log(NOISE_VARIANCE) / last.log_precision_scale)
+
+
+def test_at_depth_one_every_draw_can_have_the_evidence():
+    problem = linear_problem(0)
+    net = build([DepthConfig("gi", 5, 1, num_inducing=6)], [problem]).double()
+    x, y = summary(problem)
+    optimal(net, x, y)
+    bounds = measure_elbo(net, LIKELIHOOD, x, y, 20, [0])
+    assert_equal(bounds, torch.full((20, 1), problem.log_evidence / POINTS), 1e-9)
+
+
+@pytest.mark.parametrize("width", [3, 40])
+def test_six_inducing_points_serve_an_optimal_last_layer_at_any_depth(width):
+    """rand→gi: every draw's bound is the log evidence of the features that its lower layers make."""
+    problem = linear_problem(0)
+    net = build([DepthConfig("rand_gi", width, 4, num_inducing=6)], [problem]).double()
+    x, y = summary(problem)
+    optimal(net, x, y)
+    draw = net.draw(8)
+    bounds = gilib.elbo(draw, LIKELIHOOD, x, y, num_data=6, reduction="none")[:, 0]
+    features = gilib.record(draw.function, problem.x).outputs[-2][:, 0]
+    truth = log_evidence(features, problem.y, 1 / width, NOISE_VARIANCE)
+    assert_equal(bounds.detach() + left_out(POINTS), truth, 1e-8)
+    assert truth.std() > 0.1
+
+
+def test_the_networks_are_linear_and_start_as_the_paper_says():
+    problem = linear_problem(0)
+    net = build([DepthConfig("gi", 7, 3)], [problem])
+    layers = list(net.layers)
+    assert [(layer.in_features, layer.out_features, layer.bias) for layer in layers] == [
+        (5, 7, False),
+        (7, 7, False),
+        (7, 1, False),
+    ]
+    assert torch.equal(net.inducing_points[0], problem.x[:10].float())
+    assert torch.equal(layers[-1].weights.pseudo.outputs[0], problem.y[:10].float())
+    for layer, size, start in zip(layers, (5, 7, 7), (-4.0, -4.0, 0.0), strict=True):
+        precision, _ = layer.hyperparameters.draw(torch.empty(1, 0))
+        assert isinstance(precision, ScaledIdentity) and precision.scale == size
+        assert_equal(layer.weights.pseudo.log_precision.detach(), torch.full((1, 10), start), 1e-6)
+    draw, (one, other) = net.draw(3), torch.randn(2, 4, 5)
+    assert_equal((draw(one) + 2 * draw(other)).detach(), draw(one + 2 * other).detach(), 1e-4)
+
+
+def test_grids():
+    for scale in ("smoke", "reduced", "paper"):
+        configs = list(figure_2(scale))
+        assert len(set(configs)) == len(configs) and all(config.scale == scale for config in configs)
+        assert all(config.method in ("fac", "li", "gi") for config in configs if config.depth == 1)
+        assert {config.method for config in configs} == set(METHODS)
+    assert {config.width for config in configs} == {5, 50, 250}
+    assert {config.depth for config in configs} == {1, 2, 4, 6, 8, 10}
+    assert all(
+        (c.steps, c.num_samples, c.test_samples, c.num_inducing, c.lr) == (40_000, 1, 10, 10, 1e-2)
+        for c in configs
+    )
+
+
+def test_seeds_train_together():
+    grid = Experiment("", DepthConfig, figure_2, run, group=together)
+    groups = cut(grid, list(figure_2("reduced")))
+    assert len(groups) == 3 * (3 + 5 * 6)
+    for group in groups:
+        assert len({replace(config, seed=0) for config in group}) == 1
+        assert [config.seed for config in group] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_records(method, tmp_path):
+    configs = [DepthConfig(method, 5, 2, seed, steps=60, elbo_samples=30) for seed in (3, 4)]
+    records = run(configs, job(tmp_path))
+    for config, record in zip(configs, records, strict=True):
+        json.dumps(record, allow_nan=False)
+        metrics = record["metrics"]
+        assert set(metrics) == {"elbo", "elbo_stderr", "evidence", "test_log_likelihood"}
+        assert abs(metrics["evidence"] - linear_problem(config.seed).log_evidence / POINTS) < 1e-6
+        assert metrics["elbo"] < metrics["evidence"] and metrics["elbo_stderr"] > 0
+        assert metrics["test_log_likelihood"] < -0.5 * math.log(2 * math.pi * NOISE_VARIANCE)
+        assert len(record["curve"]) == 60 and len(record["data"]["sha256"]) == 64
+
+
+def test_curves_have_the_units_of_the_elbo(tmp_path):
+    """At a learning rate of almost nothing the curve scatters around the ELBO that is measured."""
+    config = DepthConfig("gi", 5, 2, steps=50, lr=1e-9, elbo_samples=2000)
+    (record,) = run([config], job(tmp_path))
+    curve = torch.tensor(record["curve"])
+    error = math.hypot(record["metrics"]["elbo_stderr"], float(curve.std()) / math.sqrt(50))
+    assert abs(float(curve.mean()) - record["metrics"]["elbo"]) < 6 * error
+
+
+def test_seeds_together_are_seeds_alone(tmp_path):
+    configs = [DepthConfig("fac_gi", 4, 3, seed, steps=5, elbo_samples=10) for seed in (0, 1)]
+    together_, alone = run(configs, job(tmp_path / "a")), run(configs[1:], job(tmp_path / "b"))
+    assert together_[1]["data"] == alone[0]["data"]
+    for name, value in alone[0]["metrics"].items():
+        assert abs(together_[1]["metrics"][name] - value) < 1e-4 * (1 + abs(value)), name
+
+
+def test_a_training_that_breaks_down_is_recorded_as_such(tmp_path):
+    (record,) = run([DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2)], job(tmp_path))
+    assert record["metrics"] == {} and 0 <= record["diverged_at"] < 20
+
+
+def test_the_elbo_is_measured_in_batches(monkeypatch):
+    problem = linear_problem(0)
+    net = build([DepthConfig("gi", 5, 2)], [problem])
+    monkeypatch.setattr("gilib.experiments.ober2021.depth.DRAWN_AT_ONCE", 4 * net.noise_size)
+    bounds = measure_elbo(net, LIKELIHOOD, *(part.float() for part in summary(problem)), 11, [0])
+    assert bounds.shape == (11, 1) and len(bounds.unique()) == 11
+
+
+def test_test_log_likelihood_averages_densities():
+    """The depth-one posterior is known: with many draws the mixture is its predictive distribution."""
+    problem = linear_problem(0)
+    net = build([DepthConfig("gi", 5, 1, num_inducing=6)], [problem]).double()
+    optimal(net, *summary(problem))
+    precision = 5 * torch.eye(5, dtype=torch.float64) + problem.x.mT @ problem.x / NOISE_VARIANCE
+    mean = torch.linalg.solve(precision, problem.x.mT @ problem.y / NOISE_VARIANCE)
+    spread = (problem.test_x @ torch.linalg.inv(precision) * problem.test_x).sum(-1, keepdim=True)
+    truth = Normal(problem.test_x @ mean, (spread + NOISE_VARIANCE).sqrt()).log_prob(problem.test_y).mean()
+    found = measure_test(net, LIKELIHOOD, problem.test_x[None], problem.test_y[None], 2000, [0])
+    assert abs(found[0] - truth) < 1e-3

@@ -1,0 +1,223 @@
+"""The UCI experiments: grids, the search's choice, and what is measured of every replica."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.data import load_uci
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.common import uci_splits
+from gilib.experiments.ober2021 import uci, uci_run, uci_scale_prior, uci_truth
+from gilib.experiments.printed import printed
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.writing import append
+from gilib.experiments.running import run_experiment
+from gilib.randomness import ReplicaGenerators
+from tests.support import D, assert_equal
+
+CPU = torch.device("cpu")
+
+
+def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
+    settings = {"batch_size": 50, "num_inducing": 0 if method == "fac" else 8, "steps": 4} | settings
+    return [
+        uci.UciConfig("yacht", method, prior, split, 0.01, num_samples=2, test_samples=5, **settings)
+        for split in splits
+    ]
+
+
+def searched(trial, elbo):
+    """Record a trial of the search; without an ELBO it diverged."""
+    config = dataclasses.asdict(trial)
+    head = {"id": identity("uci_search", trial), "experiment": "uci_search"}
+    head |= {"scale": config.pop("scale"), "config": config}
+    append("uci_search", [head | {"metrics": {} if elbo is None else {"elbo": elbo}}])
+
+
+def test_the_paper_searches_what_appendix_k1_says():
+    trials = [trial for trial in uci.search("paper") if trial.dataset == "boston" and not trial.split]
+    fac = [trial for trial in trials if trial.method == "fac" and trial.prior == "NealPrior"]
+    assert {(t.lr, t.batch_size) for t in fac} == {
+        (lr, size) for lr in (3e-4, 1e-3, 3e-3, 1e-2) for size in (32, 100, 500)
+    }
+    others = [trial for trial in trials if trial.method == "gi" and trial.prior == "NealPrior"]
+    assert {(t.lr, t.batch_size, t.num_inducing) for t in others} == {
+        (3e-3, 10000, 10000),
+        (1e-2, 10000, 10000),
+    }
+    assert {t.steps for t in fac} == {25000} and {t.steps for t in others} == {10000}
+    assert {t.num_samples for t in trials} == {10}
+
+
+def test_every_printed_cell_has_a_configuration():
+    rows = printed("ober2021_table7_uci_bnn_elbo")
+    names = {"factorised": "fac", "local_inducing": "li", "global_inducing": "gi", "fac_to_gi": "fac_gi"}
+    cells = {(row["dataset"], names[row["method"]], row["prior"]) for row in rows}
+    assert cells == set(uci.cells("paper")) == set(uci.cells("reduced"))
+
+
+def test_tables_need_a_search():
+    with pytest.raises(RecordError, match="first run `python -m gilib.experiments run uci_search --scale"):
+        list(uci.tables("smoke"))
+
+
+def test_the_best_bound_chooses_and_divergence_never_does(monkeypatch):
+    scale = dataclasses.replace(uci.SCALES["smoke"], rates=(0.1, 0.2, 0.3), search_splits=1, splits=2)
+    monkeypatch.setitem(uci.SCALES, "smoke", scale)
+    cell = ("yacht", "gi", "NealPrior")
+    trials = [t for t in uci.search("smoke") if (t.dataset, t.method, t.prior) == cell]
+    assert [trial.lr for trial in trials] == [0.1, 0.2, 0.3]
+    searched(trials[0], -2.0)
+    searched(trials[1], -1.0)
+    searched(dataclasses.replace(trials[2], steps=999), 5.0)  # of another grid
+    with pytest.raises(RecordError, match="no search for learning rates is complete"):
+        list(uci.tables("smoke"))
+    searched(trials[2], None)
+    chosen = list(uci.tables("smoke"))
+    assert {config.lr for config in chosen} == {0.2} and [config.split for config in chosen] == [0, 1]
+    assert {(c.dataset, c.method, c.prior) for c in chosen} == {cell}
+
+
+def test_a_group_shares_what_one_program_needs():
+    paper = [uci.UciConfig("yacht", "gi", prior, 3, lr) for prior in uci.PRIORS for lr in (0.1, 0.2)]
+    assert len({uci.together(config) for config in paper}) == 1
+    smaller = [dataclasses.replace(config, scale="reduced") for config in paper]
+    assert len({uci.together(config) for config in smaller}) == 3
+    assert len({uci.together(dataclasses.replace(paper[0], batch_size=b)) for b in (32, 100)}) == 2
+    long = [dataclasses.replace(paper[0], scale="long", split=split) for split in range(5)]
+    assert len({uci.together(config) for config in long}) == 5
+
+
+def test_long_is_the_papers_training_at_rates_of_the_reduced_search(monkeypatch):
+    monkeypatch.delenv("GILIB_RESULTS")
+    long, reduced = list(uci.tables("long")), list(uci.tables("reduced"))
+    assert list(dict.fromkeys(config.dataset for config in long)) == list(uci.SETS)
+    cells = {(c.dataset, c.method, c.prior): (c.lr, c.batch_size) for c in reduced}
+    assert len(long) == 5 * len(cells) == 5 * len(list(uci.cells("paper")))
+    paper = uci.SCALES["paper"]
+    for config in long:
+        assert (config.lr, config.batch_size) == cells[config.dataset, config.method, config.prior]
+        fac = config.method == "fac"
+        assert config.steps == (paper.fac_steps if fac else paper.steps)
+        assert config.num_samples == (paper.fac_samples if fac else paper.samples)
+        assert config.num_inducing == (0 if fac else paper.num_inducing)
+
+
+@pytest.mark.parametrize("method", uci.METHODS)
+def test_a_replica_is_measured_as_it_would_be_alone(method):
+    job = Job(CPU, None)
+    pair = uci_run.run(configs(method), job)
+    alone = uci_run.run(configs(method, splits=(1,)), job)
+    assert pair[1]["metrics"].keys() == alone[0]["metrics"].keys()
+    for name, value in alone[0]["metrics"].items():
+        assert pair[1]["metrics"][name] == pytest.approx(value, rel=2e-3), name
+
+
+def test_measurements_against_predict_one_split_at_a_time():
+    """The same draws through `gilib.predict` with each split's own normalisation, and bounds written out."""
+    data = uci_splits.load("yacht", [0, 3], CPU, D)
+    net, likelihood = uci_run.build(configs(splits=(0, 3)), data, [0, 3])
+    likelihood.scaled_log_variance.data += torch.tensor([0.02, -0.03])
+    draw = uci_splits.drawn(net, 7, [0, 3])
+    measured = uci_splits.measure(draw, likelihood, data)
+    dataset = load_uci("yacht")
+    for r, k in enumerate((0, 3)):
+        split = dataset.split(k, D)
+        sd = float(likelihood.noise_variance[r].detach()) ** 0.5
+        f = draw(data.test_x)[:, r]
+        means = f * split.normalisation.y_std + split.normalisation.y_mean
+        mixture = torch.distributions.Normal(means, sd * split.normalisation.y_std)
+        expected = (mixture.log_prob(split.test_y_raw).logsumexp(0) - math.log(7)).mean()
+        assert_equal(measured["test_log_likelihood"][r].detach(), expected.detach(), 1e-8)
+        error = (means.mean(0) - split.test_y_raw).square().mean().sqrt()
+        assert_equal(measured["rmse"][r].detach(), error.detach(), 1e-8)
+        g = draw(data.x)[:, r]
+        fit = torch.distributions.Normal(g, sd).log_prob(data.y[r]).sum((-2, -1))
+        bounds = (fit + draw.log_pq[:, r]).detach()
+        assert_equal(measured["elbo"][r].detach(), bounds.mean() / len(split.train_x), 1e-8)
+        evidence = (bounds.logsumexp(0) - math.log(7)) / len(split.train_x)
+        assert_equal(measured["iwbo"][r].detach(), evidence, 1e-8)
+
+
+def test_points_are_evaluated_in_batches(monkeypatch):
+    data = uci_splits.load("yacht", [0], CPU, D)
+    net, likelihood = uci_run.build(configs(splits=(0,)), data, [0])
+    draw = uci_splits.drawn(net, 3, [0])
+    whole = uci_splits.measure(draw, likelihood, data)
+    monkeypatch.setattr(uci_splits, "EVALUATED_AT_ONCE", 60)
+    for name, value in uci_splits.measure(draw, likelihood, data).items():
+        assert_equal(value.detach(), whole[name].detach(), 1e-10)
+
+
+def test_a_diverged_replica_is_recorded_as_such():
+    pair = configs(steps=60)
+    wild = [pair[0], dataclasses.replace(pair[1], lr=1e6)]
+    healthy, diverged = uci_run.run(wild, Job(CPU, None))
+    assert "diverged_at" not in healthy and healthy["metrics"]["elbo"] > -1e6
+    assert diverged["metrics"] == {} and 0 <= diverged["diverged_at"] <= 60
+    assert all(math.isfinite(value) for value in diverged["curve"])
+
+
+def test_the_search_looks_at_no_test_data(monkeypatch):
+    monkeypatch.setattr(uci_run, "measure", None)
+    (record,) = uci_run.search(configs(splits=(0,)), Job(CPU, None))
+    assert record["metrics"].keys() == {"elbo"}
+
+
+def test_smoke_runs_of_everything_in_order():
+    """The search, the tables that need it, and the ground truth that needs the tables."""
+    for name in ("uci_search", "uci", "uci_scale_prior", "uci_fixed_noise", "uci_hmc"):
+        assert run_experiment(name, "smoke").added > 0
+    records = load_records("uci")
+    assert len(records) == 2 * len(uci.METHODS) * len(uci.PRIORS)
+    assert all(math.isfinite(record["metrics"]["elbo"]) for record in records)
+    noise = next(
+        record["metrics"]["noise_variance"]
+        for record in records
+        if (record["config"]["method"], record["config"]["prior"], record["config"]["split"])
+        == ("gi", "NealPrior", 0)
+    )
+    (chains,) = load_records("uci_hmc")
+    assert chains["config"]["noise_variance"] == pytest.approx(noise, rel=0.01)
+    assert len(chains["metrics"]["mean"]) == len(chains["metrics"]["function_sd"]) == 31
+    fixed = load_records("uci_fixed_noise")
+    assert {record["config"]["method"] for record in fixed} == set(uci.METHODS)
+    assert all(r["metrics"]["iwbo"] > r["metrics"]["elbo"] for r in fixed)
+
+
+def test_ground_truth_needs_the_tables():
+    with pytest.raises(RecordError, match="the noise of yacht is not learned yet"):
+        list(uci_truth.chains("smoke"))
+
+
+@pytest.mark.parametrize("variant", uci_scale_prior.VARIANTS)
+def test_the_reference_codes_variance_is_the_fan_in_too_large(variant):
+    """Sampled outputs have the variance of drawn functions, except where the reference code errs."""
+    data = uci_splits.load("yacht", [0], CPU, D)
+    base = configs("fac", "ScalePrior", splits=(0,))[0]
+    config = uci_scale_prior.ScalePriorConfig(**dataclasses.asdict(base), variant=variant)
+    net, _ = uci_scale_prior.build([config], data)
+    first = next(iter(net.layers))
+    source = ReplicaGenerators([0])
+    sampled = first.local_reparameterisation(20_000, source)(data.x[:, :3]).var(0)
+    drawn = first.draw(num_samples=20_000, generator=source)(data.x[:, :3]).var(0)
+    factor = 7.0 if variant == "reference" else 1.0  # six inputs and the bias
+    assert torch.allclose(sampled.detach(), factor * drawn.detach(), rtol=0.08)
+    start = 1e-3 / (7.0 if variant != "paper" else 7.0**0.5)
+    assert_equal(first.weights.log_variance.detach().exp(), torch.full((1, 7, 50), start, dtype=D), 1e-12)
+    assert first.prior == gilib.ScalePrior(parameterisation="paper" if variant == "paper" else "reference")
+
+
+def test_missing_data_stop_everything_before_it_begins(monkeypatch):
+    from gilib.data import DataError
+
+    def missing(name):
+        raise DataError(f"{name} is not on this machine")
+
+    monkeypatch.setattr(uci, "load_uci", missing)
+    with pytest.raises(DataError, match="kin8nm is not on this machine"):
+        uci.check([dataclasses.replace(configs()[0], dataset="kin8nm")])

@@ -1,0 +1,307 @@
+"""The reproducibility report: claims, our numbers for them, agreement and totals."""
+
+import csv
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gilib.experiments import RecordError, report, select
+from gilib.experiments.printed import PRINTED
+from gilib.experiments.report import Rule, Verdict
+from gilib.experiments.report.yardstick import yardstick
+from tests.experiments.report.reporting import RULE, compare, look_here, print_table, record, scores
+
+DIVERGED = {"metrics": {}, "diverged_at": 3}
+
+
+@pytest.fixture
+def papers(results, monkeypatch):
+    """An empty results directory that may hold printed tables."""
+    return look_here(results, monkeypatch)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """The results that come with the source."""
+    monkeypatch.delenv("GILIB_RESULTS")
+
+
+# claims
+
+
+def test_every_printed_row_is_a_claim(kept):
+    rows = 0
+    for path in PRINTED.glob("*.csv"):
+        if path.stem != "best_known_uci_test_ll":
+            rows += len(list(csv.reader(path.open(newline="", encoding="utf-8")))) - 1
+    claims = report.claims()
+    assert len(claims) == len({(claim.file, claim.row) for claim in claims}) == rows > 900
+
+
+def test_tables_come_by_source_and_number(papers):
+    for name in ("zz_new", "lindinger2020_table1", "ober2021_table10", "ober2021_table2"):
+        print_table(papers, name, {})
+    expected = ["ober2021_table2", "ober2021_table10", "lindinger2020_table1", "zz_new"]
+    assert [claim.file for claim in report.claims()] == expected
+
+
+def test_rules_answer_tables_that_exist_and_all_of_their_metrics(kept):
+    """All but the times of Table 1 and the works that it compares with."""
+    claims = report.claims()
+    assert set(report.RULES) <= {claim.file for claim in claims}
+    for claim in claims:
+        if rule := report.RULES.get(claim.file):
+            answered = claim.metric in rule.metrics and None not in rule.settings(claim).values()
+            left_out = claim.metric == "time_per_epoch" or claim.architecture == "prior work"
+            assert answered != left_out
+
+
+def test_recorded_tables_are_covered(kept):
+    """What the repository records: the toy problem and the reproduction, at the paper's scale."""
+    for group in report.by_table(report.comparisons()):
+        if group[0].claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo"):
+            assert report.totals(group).paper == len(group)
+        if group[0].claim.file not in report.RULES:
+            assert report.totals(group).not_run == len(group)
+
+
+def test_toy_claims_are_those_of_the_chapter(kept):
+    """Normalised runs; of the reproduction's sweeps, those at its own prior scale and inducing points."""
+    ours = {
+        (each.claim.file[:4], each.claim.method, each.claim.metric): each.measured
+        for each in report.comparisons()
+        if each.claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo")
+    }
+    for paper, method in {"factorised": "fac", "local_inducing": "li", "global_inducing": "gi"}.items():
+        runs = [record["metrics"] for record in select("toy", method=method, normalise=True)]
+        assert ours["ober", paper, "elbo"].mean == pytest.approx(np.mean([run["elbo"] for run in runs]))
+        for layer in range(3):
+            values = [run["layer_variances"][layer] for run in runs]
+            assert ours["ober", paper, f"variance_F{layer + 1}"].mean == pytest.approx(np.mean(values))
+            assert ours["ober", paper, f"variance_F{layer + 1}"].error == pytest.approx(stats.sem(values))
+    for metric in ("elbo", "iwbo"):
+        runs = select("reproduction", prior_scale=2.0, num_inducing=100)
+        mean = np.mean([run["metrics"][metric] for run in runs])
+        assert ours["repr", "global_inducing", metric].mean == pytest.approx(mean)
+        spread = np.std([run["metrics"][metric] for run in runs], ddof=1)
+        assert ours["repr", "global_inducing", metric].spread == pytest.approx(spread)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"value": ""}, r"made_up.csv, row 2: value must be a number like -2.58, got ''"),
+        ({"value": "nan"}, "value must be a number"),
+        ({"value": "1e-3"}, "value must be a number"),
+        ({"stderr": "± 1"}, "stderr must be a number like -2.58, got '± 1'"),
+    ],
+)
+def test_a_row_without_a_number_is_named(papers, row, message):
+    print_table(papers, "made_up", {}, row)
+    with pytest.raises(RecordError, match=message):
+        report.claims()
+
+
+def test_a_missing_column_is_named(papers):
+    (papers / "printed").mkdir()
+    (papers / "printed" / "short.csv").write_text("source,value\nA,1\n")
+    with pytest.raises(RecordError, match=r"short.csv, row 1: no table, dataset, .*; add what is missing"):
+        report.claims()
+
+
+def test_no_printed_tables_is_an_error(papers):
+    with pytest.raises(RecordError, match="no printed tables in .*printed: run from a checkout"):
+        report.comparisons()
+
+
+# our number
+
+
+def test_mean_and_error_over_splits(papers):
+    found = compare(papers, *scores(1.0, 2.0, 6.0)).measured
+    assert found.mean == 3.0
+    assert found.error == pytest.approx(math.sqrt((4 + 1 + 9) / 2 / 3))
+    assert found.values == (1.0, 2.0, 6.0) and found.diverged == 0
+
+
+def test_smoke_never_counts(papers):
+    found = compare(papers, *scores(1.0, scale="smoke"))
+    assert found.measured is None and found.verdict == Verdict.NOT_RUN and found.deviation is None
+
+
+def test_the_largest_scale_counts(papers):
+    several = [*scores(1.0, scale="smoke"), *scores(5.0, scale="paper"), *scores(2.0, 3.0, scale="reduced")]
+    found = compare(papers, *several).measured
+    assert found.scale == "paper" and found.values == (5.0,)
+    assert [source.line for source in found.sources] == [2]
+
+
+def test_claims_of_one_data_set_rest_on_one_scale(papers, monkeypatch):
+    """The scale that is complete for it; a claim without a record there rests on what it has."""
+    rule = replace(RULE, each="dataset", cells=("method",))
+    asked = []
+    scales = {"yacht": "long", "wine": "reduced"}
+    monkeypatch.setattr(
+        "gilib.experiments.report.comparing.scales_of", lambda *key: asked.append(key) or scales
+    )
+    rows = [{}, {"method": "fac"}, {"dataset": "wine"}]
+    print_table(papers, "made_up", *rows)
+    record(papers, *scores(1.0, 2.0, scale="long"), *scores(9.0), *scores(4.0, config={"method": "fac"}))
+    for scale in ("reduced", "long"):
+        record(papers, *scores(3.0, scale=scale, config={"dataset": "wine"}))
+    found = report.comparisons({"made_up": rule})
+    assert [each.measured.scale for each in found] == ["long", "paper", "reduced"]
+    assert [each.measured.values for each in found] == [(1.0, 2.0), (4.0,), (3.0,)]
+    assert asked == [("trial", "dataset", ("method",))]
+    count = report.totals(found)
+    assert (count.paper, count.long, count.reduced, count.covered) == (1, 1, 1, 3)
+
+
+def test_reduced_counts_until_there_is_more(papers):
+    found = compare(papers, *scores(2.0, 3.0, scale="reduced"))
+    assert found.measured.scale == "reduced" and not found.measured.is_whole
+    assert report.totals([found]).reduced == 1 and report.totals([found]).paper == 0
+
+
+def test_only_records_with_the_claimed_settings_count(papers):
+    others = [*scores(7.0, config={"dataset": "boston"}), *scores(8.0, config={"method": "li"})]
+    assert compare(papers, *others, *scores(1.0)).measured.values == (1.0,)
+
+
+def test_a_setting_that_is_none_matches_no_record(papers):
+    assert compare(papers, *scores(1.0, config={"method": None}), method="").measured is None
+
+
+def test_the_last_of_repeated_runs_counts(papers):
+    split = {"config": {"split": 0, "lr": 0.1}}, {"config": {"split": 0, "lr": 0.2}}
+    found = compare(papers, *scores(1.0, **split[0]), *scores(4.0), *scores(3.0, **split[1])).measured
+    assert found.values == (4.0, 3.0), "in the order of the file"
+    assert [source.record["id"] for source in found.sources] == ["id2", "id3"]
+
+
+def test_seeds_and_splits_tell_repetitions_apart(papers):
+    configs = [{"split": split, "seed": seed} for split in (0, 1) for seed in (0, 1)]
+    assert len(compare(papers, *(scores(1.0, config=each)[0] for each in configs)).measured.values) == 4
+
+
+def test_diverged_runs_enter_no_mean_but_are_counted(papers):
+    found = compare(papers, *scores(0.5, 0.7), DIVERGED)
+    assert found.measured.values == (0.5, 0.7) and found.measured.diverged == 1
+    assert found.verdict == Verdict.AGREES
+
+
+def test_where_every_run_diverged_there_is_no_number(papers):
+    found = compare(papers, *scores(0.6, scale="reduced"), DIVERGED)
+    assert found.measured.scale == "paper", "failures are not hidden behind a smaller scale"
+    assert found.verdict == Verdict.DIVERGED and found.deviation is None
+    count = report.totals([found])
+    assert (count.paper, count.diverged, count.agrees, count.not_run) == (1, 1, 0, 0)
+
+
+def test_fewer_repetitions_than_printed_are_not_paper_scale(papers):
+    rule = replace(RULE, repetitions=lambda claim: 3)
+    found = compare(papers, *scores(0.6, 0.6), rule=rule)
+    assert found.measured.scale == "paper" and not found.measured.is_whole
+    assert (report.totals([found]).paper, report.totals([found]).reduced) == (0, 1)
+    record(papers, DIVERGED)
+    (found,) = report.comparisons({"made_up": rule})
+    assert found.measured.is_whole, "a diverged run has been run"
+
+
+def test_entries_of_lists_and_unnamed_metrics(papers):
+    assert compare(papers, *scores(2.5), metric="variance_F2").measured.values == (2.5,)
+    assert compare(papers, *scores(2.5), metric="accuracy").measured is None
+
+
+@pytest.mark.parametrize("key", ["scores", "variances.2", "variances", "score.0"])
+def test_a_rule_that_asks_for_what_is_not_recorded_is_an_error(papers, key):
+    rule = Rule("trial", RULE.settings, {"test_log_likelihood": key})
+    with pytest.raises(
+        RecordError, match=f"trial.jsonl, line 1: id1 has no metric '{key}'; correct the rule"
+    ):
+        compare(papers, *scores(1.0), rule=rule)
+
+
+def test_uci_claims_find_their_records(papers):
+    """The rules of Tables 5 to 7 on records as `uci` writes them: their fields, names and units."""
+    names = {5: "test_log_likelihood", 6: "rmse", 7: "elbo_per_datapoint"}
+    files = {5: "ober2021_table5_uci_bnn_test_ll", 6: "ober2021_table6_uci_bnn_rmse"}
+    files[7] = "ober2021_table7_uci_bnn_elbo"
+    for table, name in names.items():
+        print_table(papers, files[table], {"metric": name, "method": "fac_to_gi", "prior": "NealPrior"})
+    config = {"method": "fac_gi", "prior": "NealPrior", "lr": 0.1}
+    metrics = {"test_log_likelihood": 0.5, "rmse": 0.6, "elbo": 0.7, "elbo_stderr": 9.0}
+    head = {"experiment": "uci", "metrics": metrics}
+    record(papers, *({**head, "config": config | {"split": k}} for k in range(20)))
+    (papers / "trial.jsonl").rename(papers / "uci.jsonl")
+    found = report.comparisons()
+    assert [each.measured.mean for each in found] == pytest.approx([0.5, 0.6, 0.7])
+    assert all(each.measured.wanted == 20 and each.measured.is_whole for each in found)
+
+
+def test_cifar_claims_find_their_records(papers):
+    """The rules of Tables 1, 3 and 4 on records as `cifar10` writes them; Table 4 is of SVHN alone."""
+    small = {"architecture": "small ResNet, 32 channels", "prior": "SpatialIWPrior", "method": "fac_to_gi"}
+    names = {1: ("cifar10", "accuracy"), 3: ("ece", "expected_calibration_error")}
+    names[4] = ("entropy_ratio", "predictive_entropy_ratio")
+    for table, (name, metric) in names.items():
+        print_table(papers, f"ober2021_table{table}_{name}", small | {"metric": metric})
+    config = {"network": "resnet8", "method": "fac_gi", "prior": "SpatialIWPrior (reference)"}
+    config["outside"] = "fashion-mnist"
+    metrics = {"accuracy": 0.5, "expected_calibration_error": 0.25, "entropy_ratio": 0.75}
+    head = {"experiment": "cifar10", "scale": "reduced", "metrics": metrics}
+    record(papers, {**head, "config": config})
+    for other in ({"prior": "SpatialIWPrior"}, {"network": "resnet18"}):
+        record(papers, {**head, "config": config | other})
+    (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
+    found = [each.measured for each in report.comparisons()]
+    assert [each and each.values for each in found] == [(50.0,), (0.25,), None]
+    config["outside"] = "svhn"
+    record(papers, {**head, "config": config})
+    (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
+    assert report.comparisons()[-1].measured.values == (0.75,)
+
+
+# totals
+
+
+def test_totals_by_table_add_up(papers):
+    print_table(papers, "ober2021_table1", {"value": "1.0"}, {"value": "9.0"}, {"dataset": "boston"})
+    print_table(
+        papers, "other", {"value": "-9.0"}, {"metric": "variance_F2", "value": "9.0"}, {"dataset": "wine"}
+    )
+    print_table(papers, "no_rule", {}, {})
+    record(papers, *scores(1.0), *scores(2.0, scale="reduced", config={"dataset": "boston"}))
+    record(papers, {"metrics": {}, "diverged_at": 0, "config": {"dataset": "wine"}})
+    found = report.comparisons({"ober2021_table1": RULE, "other": RULE})
+    first, nothing, other = (report.totals(group) for group in report.by_table(found))
+    assert vars(nothing) == dict.fromkeys(vars(nothing), 0) | {"claims": 2, "not_run": 2}
+    assert vars(first) == dict.fromkeys(vars(first), 0) | {
+        "claims": 3, "paper": 2, "reduced": 1, "agrees": 1, "better": 1, "apart": 1,
+    }  # fmt: skip
+    assert vars(other) == dict.fromkeys(vars(other), 0) | {
+        "claims": 3, "paper": 3, "better": 1, "apart": 1, "diverged": 1,
+    }  # fmt: skip
+    every = report.totals(found)
+    assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
+    assert every.agrees + every.better + every.apart + every.diverged == every.covered
+
+
+# the best known results
+
+
+def test_the_yardstick_has_the_best_of_our_means(papers):
+    text = "dataset,value,stderr,method,splits,source\nyacht,0.17,0.11,DGP,20,A\nwine,-0.93,,dropout,20,B\n"
+    file = "ober2021_table5_uci_bnn_test_ll"
+    print_table(papers, file, {"method": "gi"}, {"method": "li"}, {"method": "fac"})
+    (papers / "printed" / "best_known_uci_test_ll.csv").write_text(text)
+    record(papers, *scores(0.1, 0.3), *scores(0.4, config={"method": "li"}))
+    record(papers, {"metrics": {}, "diverged_at": 0, "config": {"method": "fac"}})
+    found = report.comparisons({file: RULE})
+    assert len(found) == 3, "it is not among the claims"
+    yacht, wine = yardstick(found)
+    assert yacht.ours.claim.method == "li" and (yacht.value, yacht.stderr) == ("0.17", "0.11")
+    assert wine.ours is None and wine.stderr == ""

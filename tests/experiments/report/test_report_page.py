@@ -1,0 +1,216 @@
+"""What the report shows: text for a terminal, HTML for the book."""
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from gilib.experiments import report
+from gilib.experiments.__main__ import main
+from gilib.experiments.report import texts
+from gilib.experiments.report.columns import anchor, columns
+from tests.experiments.report.reporting import RULE, look_here, print_table, record, scores
+
+NASTY = 'a|b <script>alert("&")</script>'
+
+
+@pytest.fixture
+def papers(results, monkeypatch):
+    """An empty results directory that may hold printed tables."""
+    return look_here(results, monkeypatch)
+
+
+@pytest.fixture
+def found(papers):
+    """Two tables: one measured, with markup in its texts, one not run."""
+    print_table(
+        papers,
+        "ober2021_table1",
+        {"value": "-2.50", "stderr": "0.10", "note": NASTY},
+        {"dataset": "<b>", "method": "local_inducing", "note": "second"},
+        {"metric": "rmse", "units": "m", "note": NASTY},
+        {"dataset": "wine"},
+    )
+    print_table(papers, "other", {"source": NASTY, "depth": "2"}, {"source": NASTY, "depth": "10"})
+    record(papers, *scores(-2.5, -2.6, -2.7), {"metrics": {}, "diverged_at": 1})
+    record(papers, *scores(-4.0, scale="reduced", config={"dataset": "wine"}))
+    return report.comparisons({"ober2021_table1": replace(RULE, remark="mind <this>")})
+
+
+RULES = {"ober2021_table1": replace(RULE, remark="mind <this>")}
+
+
+def parse(html):
+    """The elements of a page: an error if they are not well formed."""
+    return ElementTree.fromstring(f"<div>{html._repr_html_()}</div>")
+
+
+def rows(element):
+    return [["".join(cell.itertext()) for cell in row] for row in element.iter("tr")]
+
+
+def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
+    measured, nothing = report.by_table(found)
+    titles = [column.title for column in columns(measured)]
+    identity = ["dataset", "method", "metric"]
+    shown = ["print", "ours", "verdict", "scale", "runs", "apart", "errors", "record", "note"]
+    assert titles == identity + shown
+    assert [column.title for column in columns(nothing)] == ["depth", "print", "verdict"]
+    cells = {column.title: column.cell(measured[0]) for column in columns(measured)}
+    texts = {name: cell.text for name, cell in cells.items()}
+    assert texts == {
+        "dataset": "yacht",
+        "method": "gi",
+        "metric": "test log likelihood",
+        "print": "−2.50 ± 0.10",
+        "ours": "−2.600 ± 0.058",
+        "verdict": "agrees",
+        "scale": "paper",
+        "runs": "4, 1 diverged",
+        "apart": "−0.9",
+        "errors": "both",
+        "record": "trial.jsonl:1 id1 +3",
+        "note": "1",
+    }
+    assert cells["print"].key == -2.5 and cells["ours"].key == pytest.approx(-2.6)
+    assert cells["record"].link == anchor(measured[0].measured)
+
+
+def test_totals_table(found):
+    header, first, second, last = rows(parse(report.totals_table(found)))
+    assert header[:3] == ["table", "covered", "printed"] and len({len(r) for r in (header, first, last)}) == 1
+    assert first == ["A & B (2000), Table 1", "75%", "4", "2", "0", "1", "1", "1", "1", "1", "0"]
+    assert second == [f"{NASTY}, Table 1", "0%", "2", "0", "0", "0", "2", "0", "0", "0", "0"]
+    assert last == ["all tables", "50%", "6", "2", "0", "1", "3", "1", "1", "1", "0"]
+
+
+def test_printed_tables_hold_every_claim_and_escape_text(found):
+    page = report.printed_tables(found, RULES)
+    tree = parse(page)
+    assert len(tree.findall(".//tbody/tr")) == len(found)
+    assert "<script" not in page.content and "<b>x" not in page.content
+    text = "".join(tree.itertext())
+    assert NASTY in text and "mind <this>" in text and "test log likelihood (nats), RMSE (m)" in text
+    assert len(tree.findall(".//ol/li")) == 2, "each note once"
+    assert all("summary" == child[0].tag for child in tree)
+
+
+def test_links_lead_to_something_on_the_page(found):
+    parts = [report.totals_table(found), report.printed_tables(found), report.record_table(found)]
+    trees = [parse(part) for part in parts]
+    names = [element.get("id") for tree in trees for element in tree.iter() if element.get("id")]
+    links = [element.get("href") for tree in trees for element in tree.iter("a")]
+    assert len(set(names)) == len(names)
+    assert len(links) == 2 + 3 and {link.removeprefix("#") for link in links} <= set(names)
+
+
+def test_numbers_measured_together_share_their_records(found):
+    (header, first, second) = rows(parse(report.record_table(found)))
+    assert header == ["records", "scale", "settings in common", "ids", "revision", "hardware"]
+    common = "dataset yacht, method gi"
+    ids = "id1, id2, id3, id4 (diverged)"
+    assert first == ["trial.jsonl, lines 1–4", "paper", common, ids, "abc", "a <CPU>"]
+    assert second[:2] == ["trial.jsonl, line 5", "reduced"] and "split 4" in second[2]
+
+
+def test_numbers_are_sorted_as_numbers(found):
+    keys = [cell.get("data-key") for cell in parse(report.printed_tables(found)).findall(".//details[2]//td")]
+    assert keys[0] == "2" and keys[3] == "10"
+
+
+def test_yardstick_table(found, papers):
+    (papers / "printed" / "best_known_uci_test_ll.csv").write_text(
+        "dataset,value,stderr,method,splits,source\nyacht,0.17,0.11,D & GP,20,A\n"
+    )
+    assert rows(parse(report.yardstick_table(found)))[1][:3] == ["yacht", "0.17 ± 0.11", "not run"]
+    print_table(papers, "ober2021_table8_uci_dgp_test_ll", {"model": "dgp", "depth": "3"})
+    found = report.comparisons({"ober2021_table8_uci_dgp_test_ll": RULE})
+    ours = ["−2.600 ± 0.058", "gi DGP 3", "paper", "4, 1 diverged", "trial.jsonl:1 id1 +3"]
+    assert rows(parse(report.yardstick_table(found)))[1][2:] == [*ours, "D & GP", "A"]
+
+
+def test_a_notebook_shows_html_and_not_its_text(found):
+    assert re.fullmatch(r"<\d+ characters of HTML>", repr(report.totals_table(found)))
+
+
+def test_text_has_totals_first_then_every_row(found):
+    lines = report.text(RULES).split("\n")
+    assert lines[0] == "# Reproducibility report"
+    assert lines[2].startswith(
+        "3 of 6 printed numbers (50%) are covered: 2 at paper scale, 0 at long scale, 1 at reduced scale."
+    )
+    tables = [line for line in lines if line.startswith("|")]
+    assert len(tables) == 3 * 2 + 3 + len(found), "a header and a line for each table, three totals, the rows"
+    assert "| all " in tables[4]
+    assert lines.index("mind <this>") > lines.index("## A & B (2000), Table 1")
+    assert sum(r"a\|b <script>" in line for line in tables) == 1 and f"1. {NASTY}" in lines
+    for start in (0, 5, 11):  # columns stand below each other
+        assert len({len(line) for line in tables[start : start + 3]}) == 1
+
+
+def test_the_command_prints_and_writes_the_report(found, papers, capsys):
+    """With the rules of the package: these made-up tables have none."""
+    assert main(["report"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("# Reproducibility report\n\n0 of 6 printed numbers (0%) are covered")
+    assert main(["report", "--out", str(papers / "report.md")]) == 0
+    assert (papers / "report.md").read_text(encoding="utf-8") == report.text()
+
+
+def test_the_command_says_what_is_missing(papers, capsys):
+    assert main(["report"]) == 1
+    assert "no printed tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "printed", "expected"),
+    [
+        ([1.0, 3.0], 2, "2.0 ± 1.0"),
+        ([-220.0, -227.8], 3, "−223.9 ± 3.9"),
+        ([0.00029, 0.00031], 2, "0.000300 ± 0.000010"),
+        ([-365.0, -397.0], 3, "−381 ± 16"),
+        ([1e-12, 3e-12], 2, "0.0000000 ± 0.0000000"),
+        ([2.34567], 2, "2.346"),
+        ([2.0, 2.0], 0, "2.0"),
+    ],
+)
+def test_our_number_has_two_digits_of_its_error(values, printed, expected, papers):
+    print_table(papers, "made_up", {})
+    record(papers, *scores(*values))
+    (found,) = report.comparisons({"made_up": RULE})
+    assert texts.ours_text(found.measured, printed) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "values", "spread", "expected"),
+    [
+        ({"stderr": "0.1"}, [1.0, 2.0], False, "both"),
+        ({}, [1.0, 2.0], False, "ours"),
+        ({"stderr": "0.1"}, [1.0], False, "print"),
+        ({}, [1.0], True, "neither"),
+        ({}, [1.0, 2.0], True, "ours, spread"),
+    ],
+)
+def test_it_is_said_whose_errors_there_are(row, values, spread, expected, papers):
+    print_table(papers, "made_up", row)
+    record(papers, *scores(*values))
+    (found,) = report.comparisons({"made_up": replace(RULE, print_is_one_draw=spread)})
+    assert texts.errors_text(found) == expected
+
+
+def test_a_scale_says_that_repetitions_are_missing(papers):
+    print_table(papers, "made_up", {})
+    record(papers, *scores(1.0))
+    (found,) = report.comparisons({"made_up": replace(RULE, repetitions=lambda claim: 20)})
+    assert texts.scale_text(found.measured) == "paper, in part"
+    assert texts.runs_text(found.measured) == "1 of 20"
+
+
+@pytest.mark.parametrize(
+    ("covered", "total", "expected"),
+    [(0, 900, "0%"), (1, 900, "<1%"), (899, 900, "99%"), (9, 9, "100%"), (0, 0, "0%")],
+)
+def test_nothing_is_called_complete_before_it_is(covered, total, expected):
+    count = replace(report.totals([]), claims=total, paper=covered)
+    assert texts.share_text(count) == expected

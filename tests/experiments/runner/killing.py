@@ -1,0 +1,105 @@
+"""Kill a runner at random moments until its work is done.
+
+`python -m tests.experiments.runner.killing FOLDER KILLS`: a process of its own that imports everything once
+and forks its victims, so that a kill costs milliseconds.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from shutil import copy
+
+import torch
+
+from gilib.experiments.__main__ import main
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.provenance import source_revision
+from gilib.experiments.runner.writing import append
+from tests.experiments.tiny import TINY
+
+
+def run_tiny() -> None:
+    """The work that is interrupted: all of the tiny experiment."""
+    main(["run", "tiny", "--scale", "paper", "--device", "cpu"])
+
+
+def append_and_die(moment: str, group: int) -> None:
+    """Append a group of records, and be killed within a call of `os.write`, `os.fsync` or `os.replace`."""
+    whole = getattr(os, moment)
+
+    def half(first, *rest):
+        if moment == "write":
+            whole(first, rest[0][: len(rest[0]) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(os, moment, half)
+    append_group(group)
+
+
+def append_group(group: int) -> None:
+    """Append ten records of several pages each."""
+    head = {"experiment": "big", "scale": "smoke", "text": "x" * 9000}
+    append("big", [{"id": f"{group}-{k}", **head, "config": {"group": group, "k": k}} for k in range(10)])
+
+
+def fork(work) -> int:
+    """Start `work` in a child process."""
+    child = os.fork()
+    if child == 0:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        work()
+        os._exit(0)
+    return child
+
+
+def ended(child: int, seconds: float) -> bool:
+    """Whether a child ends by itself in that time; it is killed if not."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: float) -> int:
+    """Rounds of the whole work, each begun from nothing and killed on the way; returns their number."""
+    rounds = done = 0
+    while done < kills:
+        os.environ["GILIB_RESULTS"] = str(folder / f"round{rounds}")
+        os.environ["XDG_CACHE_HOME"] = str(folder / f"cache{rounds}")
+        while not ended(fork(run_tiny), chance.uniform(0.0, longest) if done < kills else 600.0):
+            done += 1
+        rounds += 1
+    return rounds
+
+
+def kill_appending(folder: Path) -> None:
+    """Kill processes in the middle of an append; another one goes on after each."""
+    os.environ["GILIB_RESULTS"] = str(folder / "appended")
+    for group, moment in enumerate(("write", "fsync", "replace")):
+        assert ended(fork(lambda group=group: append_group(group)), 60.0)
+        assert not ended(fork(lambda moment=moment: append_and_die(moment, 100)), 60.0)
+        copy(folder / "appended" / "big.jsonl", folder / "appended" / f"after-{moment}.jsonl")
+
+
+if __name__ == "__main__":
+    folder, kills, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(20)
+    torch.set_num_threads(1)
+    EXPERIMENTS["tiny"] = TINY
+    source_revision()
+    os.environ |= {"GILIB_RESULTS": str(folder / "whole"), "XDG_CACHE_HOME": str(folder / "cache")}
+    start = time.monotonic()
+    assert ended(fork(run_tiny), 600.0)
+    whole = time.monotonic() - start
+    rounds = kill_until_done(folder, kills, chance, whole / 3)
+    kill_appending(folder)
+    print(json.dumps({"rounds": rounds, "seconds": time.monotonic() - start, "whole": whole}))

@@ -1,0 +1,126 @@
+"""The same configurations on a Ray cluster; a lost worker costs nothing but time."""
+
+import dataclasses
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from gilib.data.errors import DataError
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.__main__ import main
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import cluster
+from gilib.experiments.runner.work import Work
+from gilib.experiments.running import Place, run_experiment
+from tests.experiments import tiny
+
+ROOT = Path(__file__).parents[3]
+
+
+def measured(name):
+    return {str(record["config"]): record["metrics"] for record in load_records(name)}
+
+
+def no_data(configs, job):
+    raise DataError(f"no data for {configs[0].task}")
+
+
+def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the cluster's workers find the tiny experiment
+    monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
+    with cluster.connected(2):
+        assert main(["run", "unlucky", "--scale", "smoke", "--where", "ray", "--jobs", "2"]) == 0
+        assert "6 records added to unlucky" in capsys.readouterr().out
+        with pytest.raises(ValueError, match="no CUDA device was found"):
+            run_experiment("tiny", "smoke", Place("cuda", "ray"))
+        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=no_data))
+        with pytest.raises(DataError, match="^no data for [a-z]*$"):
+            run_experiment("tiny", "smoke", Place("cpu", "ray"))
+    assert (tmp_path / "killed").exists()
+    records = load_records("unlucky")
+    assert len({record["id"] for record in records}) == len(records) == 6
+    resumed = {record["config"]["task"] for record in records if record.get("resumed")}
+    assert resumed == {"cube"}, "the lost task goes on from its checkpoint"
+    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    assert run_experiment("tiny", "smoke", Place("cpu")).added == 6
+    assert measured("tiny") == measured("unlucky"), "where it runs makes no difference"
+
+
+class RayTaskError(Exception):
+    """Stands for the error of that name."""
+
+
+class LostError(Exception):
+    """Stands for every other error of Ray."""
+
+
+@pytest.fixture
+def ray(monkeypatch):
+    """A stand-in for Ray that notes what it is asked for, and does tasks at once."""
+    stub = types.ModuleType("ray")
+    stub.asked, stub.lost = [], []
+    stub.exceptions = types.SimpleNamespace(RayTaskError=RayTaskError, RayError=LostError)
+    stub.is_initialized = lambda: False
+    stub.init = lambda **settings: stub.asked.append(settings)
+    stub.shutdown = lambda: stub.asked.append("shutdown")
+    stub.cluster_resources = lambda: {"CPU": 8.0, "GPU": 2.0}
+    stub.cancel = lambda task, force: stub.asked.append("cancel")
+    stub.wait = lambda running, num_returns: (running[:num_returns], running[num_returns:])
+    stub.get = lambda task: task()
+
+    def remote(**settings):
+        stub.asked.append(settings)
+        return lambda function: types.SimpleNamespace(remote=lambda group: lambda: function(group))
+
+    stub.remote = remote
+    monkeypatch.setitem(sys.modules, "ray", stub)
+    return stub
+
+
+def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(ray, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    devices = []
+
+    def note(configs, job):
+        devices.append(job.device.type)
+        raise DataError("enough")
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=note))
+    with pytest.raises(DataError):
+        run_experiment("tiny", "smoke", Place("auto", "ray", gpus=0.5))
+    with pytest.raises(DataError):
+        run_experiment("tiny", "smoke", Place("cpu", "ray"))
+    assert devices == ["cuda", "cpu"]
+    join = {"address": "auto", "log_to_driver": False}
+    task = {"num_cpus": 1, "max_retries": cluster.RETRIES}
+    assert ray.asked == [
+        join,
+        {**task, "num_gpus": 0.5},
+        *["cancel"] * 2,
+        "shutdown",
+        join,
+        {**task, "num_gpus": 0.0},
+        *["cancel"] * 2,
+        "shutdown",
+    ]
+
+
+def test_a_task_that_is_lost_too_often_is_reported(ray):
+    def lose(configs, job):
+        raise LostError("the node died")
+
+    with pytest.raises(RecordError, match="lost 4 times: what was recorded is kept.*the node died"):
+        list(cluster.on_ray(Work("tiny", lose), [tuple(tiny.configurations("smoke"))], 0.0))
+
+
+def test_without_ray_the_message_says_what_to_install(results, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["run", "tiny", "--scale", "smoke", "--where", "ray"]) == 1
+    assert 'pip install "gilib[cluster]"' in capsys.readouterr().err
+    assert not (results / "tiny.jsonl").exists()

@@ -1,0 +1,40 @@
+"""Runners that are killed at random moments lose no record, write none twice or in half, and end alike."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gilib.experiments.runner.records import read_records
+
+ROOT = Path(__file__).parents[3]
+KILLS = 25
+
+
+def test_kills_at_random_moments_change_nothing(tmp_path):
+    command = [sys.executable, "-m", "tests.experiments.runner.killing", str(tmp_path), str(KILLS)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    rounds = json.loads(done.stdout)["rounds"]
+
+    whole = measured(tmp_path / "whole" / "tiny.jsonl")
+    assert len(whole) == 6
+    resumed = 0
+    for number in range(rounds):
+        path = tmp_path / f"round{number}" / "tiny.jsonl"
+        assert measured(path) == whole, "the same numbers to the last bit"
+        resumed += sum(record["data"]["resumed_at"] > 0 for record in read_records(path))
+        assert not [file for file in path.parent.iterdir() if file != path]
+    assert resumed > 0, "a kill hit a training that had a checkpoint"
+
+    for groups, moment in enumerate(("write", "fsync", "replace"), 1):
+        appended = read_records(tmp_path / "appended" / f"after-{moment}.jsonl")
+        assert [record["config"]["group"] for record in appended] == [
+            g for g in range(groups) for _ in range(10)
+        ]
+
+
+def measured(path):
+    """What every record of a file measured; reading it finds lines in half and identities twice."""
+    return {str(record["config"]): (record["metrics"], record["curve"]) for record in read_records(path)}

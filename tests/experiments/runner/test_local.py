@@ -1,0 +1,88 @@
+"""Worker processes: one that dies loses no records, and none outlives its parent."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gilib.data.errors import DataError
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.local import in_processes
+from gilib.experiments.runner.records import recorded
+from gilib.experiments.runner.work import Work
+from gilib.experiments.running import Place, run_experiment
+from tests.experiments import tiny
+
+ROOT = Path(__file__).parents[3]
+GROUPS = [(config,) for config in tiny.configurations("smoke")][:2]
+PARENT = """
+from gilib.experiments.runner.local import in_processes
+from gilib.experiments.runner.work import Work
+from tests.experiments import test_local, tiny
+if __name__ == "__main__":
+    list(in_processes(Work("tiny", tiny.stay), test_local.GROUPS, 2))
+"""
+
+
+@pytest.fixture
+def mark(tmp_path, monkeypatch):
+    """Where processes leave a mark."""
+    (tmp_path / "mark").mkdir()
+    monkeypatch.setenv("TINY_MARK", str(tmp_path / "mark"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return tmp_path / "mark"
+
+
+def wait_until(condition):
+    limit = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.02)
+
+
+def gone(process):
+    """Whether a process has ended: its number is free, or waits for somebody to read its exit status."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+
+
+def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
+    monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
+    place = Place("cpu", jobs=2)
+    with pytest.raises(RecordError, match="a worker process was killed.*fewer --jobs"):
+        run_experiment("unlucky", "smoke", place)
+    left = 6 - len(recorded("unlucky"))
+    assert left >= 2
+    assert run_experiment("unlucky", "smoke", place).added == left
+    records = load_records("unlucky")
+    assert len({record["id"] for record in records}) == len(records) == 6
+    assert run_experiment("tiny", "smoke", Place("cpu")).added == 6
+    alone = {str(record["config"]): record["metrics"] for record in load_records("tiny")}
+    assert {str(record["config"]): record["metrics"] for record in records} == alone
+
+
+@needs_proc
+def test_workers_do_not_outlive_a_killed_parent(mark):
+    parent = subprocess.Popen([sys.executable, "-c", PARENT])
+    wait_until(lambda: len(os.listdir(mark)) == 2)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: all(map(gone, os.listdir(mark))))
+
+
+@needs_proc
+def test_an_error_in_one_worker_stops_the_others(mark):
+    with pytest.raises(DataError, match="no data for sine"):
+        list(in_processes(Work("tiny", tiny.stay_or_fail), GROUPS, 2))
+    (other,) = os.listdir(mark)
+    wait_until(lambda: gone(other))

@@ -1,0 +1,118 @@
+"""Records are read with their line numbers and never dropped in silence."""
+
+import json
+
+import pytest
+
+from gilib.experiments import RecordError, best_scale, load_records, printed, select
+from gilib.experiments.runner.records import diverged, recorded
+from gilib.experiments.runner.writing import append
+
+
+def record(name="a", scale="smoke", experiment="trial", **more):
+    return {"id": name, "experiment": experiment, "scale": scale, "config": {"name": name}, **more}
+
+
+GOOD = json.dumps({"schema": 1, **record()})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"schema": 1, "id"', r"line 2: not a record .*a write was cut short"),
+        (b'{"schema": 1, "id": "\xff"}', r"line 2: not a record .*utf-8"),
+        (b"", r"line 2: not a record"),
+        (b'"text"', r"line 2: not a record of gilib"),
+        (b'{"id": "x"}', r"line 2: not a record of gilib"),
+        (b'{"schema": 1, "id": "x"}', r"line 2: .*\(experiment, scale, config missing or wrong\)"),
+        (GOOD.replace("smoke", "huge").replace('"a"', '"b"').encode(), r"line 2: .*scale missing or wrong"),
+        (b'{"schema": 99, "id": "x"}', r"line 2: schema 99 is newer than 1; update gilib"),
+        (b'{"schema": true, "id": "x"}', r"line 2: not a record of gilib"),
+        (b'{"schema": 0, "id": "x"}', r"line 2: not a record of gilib"),
+        (
+            GOOD.replace('"a"', '"b"').replace("{", '{"seconds": NaN, ', 1).encode(),
+            r"line 2: .*NaN is not a number",
+        ),
+        (GOOD.encode(), r"line 2: a, or its configuration, is recorded in line 1 already"),
+        (
+            GOOD.replace('"id": "a"', '"id": "b"').encode(),
+            r"line 2: b, or its configuration, is recorded in line 1",
+        ),
+        (
+            GOOD.replace('"trial"', '"toy"').replace('"a"', '"b"').encode(),
+            r"line 2: a record of 'toy', not of 'trial'",
+        ),
+    ],
+)
+def test_a_foreign_truncated_newer_or_repeated_line_is_named(results, line, message):
+    (results / "trial.jsonl").write_bytes(GOOD.encode() + b"\n" + line + b"\n")
+    with pytest.raises(RecordError, match=message):
+        load_records("trial")
+
+
+def test_a_record_of_another_experiment_is_not_appended(results):
+    with pytest.raises(RecordError, match="line 1: a record of 'toy', not of 'trial'; move it to toy.jsonl"):
+        append("trial", [record(experiment="toy")])
+    assert not list(results.iterdir())
+
+
+def test_missing_results_say_how_to_make_them():
+    with pytest.raises(RecordError, match="gilib.experiments run nothing"):
+        load_records("nothing")
+    assert recorded("nothing") == select("nothing") == []
+
+
+def test_results_that_cannot_be_read_say_so(results):
+    (results / "trial.jsonl").mkdir()
+    with pytest.raises(RecordError, match="cannot read"):
+        load_records("trial")
+
+
+def test_best_scale_keeps_only_the_largest():
+    records = [{"scale": "smoke"}, {"scale": "reduced", "id": 1}, {"scale": "reduced", "id": 2}]
+    assert [record["id"] for record in best_scale(records)] == [1, 2]
+    assert best_scale([]) == []
+
+
+def test_printed_tables_keep_their_digits(monkeypatch):
+    monkeypatch.delenv("GILIB_RESULTS")
+    rows = printed("ober2021_table2_toy_elbo_variances")
+    assert {row["value"] for row in rows if row["method"] == "global_inducing"} >= {"2.236", "0.4820"}
+    with pytest.raises(RecordError, match="there are .*repro_gip_elbo_iwbo"):
+        printed("table_of_dreams")
+
+
+def test_select_matches_settings_at_the_largest_scale():
+    for scale, method, seed in (
+        ("smoke", "gi", 0),
+        ("paper", "gi", 0),
+        ("paper", "gi", 1),
+        ("smoke", "fac", 0),
+    ):
+        config = {"method": method, "seed": seed}
+        append("trial", [{**record(f"{scale}{method}{seed}", scale), "config": config}])
+    assert [r["config"]["seed"] for r in select("trial", method="gi")] == [0, 1]
+    assert [r["scale"] for r in select("trial", method="fac")] == ["smoke"]
+    assert select("trial", method="li") == []
+
+
+def test_a_scale_that_was_only_begun_does_not_displace_a_smaller_one():
+    runs = [("reduced", "gi", 0), ("reduced", "fac", 0), ("paper", "gi", 0), ("paper", "gi", 1)]
+    runs += [("reduced", "gi", 2)]
+    for scale, method, seed in runs:
+        config = {"method": method, "seed": seed}
+        append("trial", [{**record(f"{scale}{method}{seed}", scale), "config": config}])
+    assert {r["scale"] for r in select("trial")} == {"paper"}
+    assert [r["id"] for r in select("trial", cells=["method"])] == ["reducedgi0", "reducedfac0", "reducedgi2"]
+    assert {r["scale"] for r in select("trial", cells=["method"], method="gi")} == {"paper"}
+    append("trial", [{**record("last", "paper"), "config": {"method": "fac", "seed": 0}}])
+    assert {r["scale"] for r in select("trial", cells=["method"])} == {"paper"}
+    assert select("trial", cells=["method"], method="li") == []
+
+
+def test_select_leaves_diverged_records_out_unless_asked():
+    broken = [record("b", "paper", diverged_at=3), record("c", "paper", diverged_at=None, error="singular")]
+    append("trial", [record("a"), record("d", diverged_at=None), *broken])
+    assert [diverged(r) for r in load_records("trial")] == [False, False, True, True]
+    assert [r["id"] for r in select("trial")] == ["a", "d"]
+    assert [r["id"] for r in select("trial", include_diverged=True)] == ["b", "c"]

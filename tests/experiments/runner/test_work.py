@@ -1,0 +1,144 @@
+"""A group's records: whole, honest about failures, and from a checkpoint where there is one."""
+
+import dataclasses
+import time
+
+import pytest
+import torch
+
+from gilib.data.errors import DataError
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.records import RecordError
+from gilib.experiments.runner.work import Work, checkpoint_folder
+from gilib.linalg import FactorisationError
+from gilib.training import DivergenceError
+from tests.experiments import tiny
+
+CONFIGS = tuple(tiny.TinyConfig("sine", seed) for seed in range(5))
+
+
+def bodies(configs, job):
+    return [{"metrics": {"seed": config.seed}} for config in configs]
+
+
+def test_a_record_holds_settings_and_where_it_comes_from():
+    (record,) = Work("tiny", tiny.run)((CONFIGS[0],)).records
+    assert record["id"] == identity("tiny", CONFIGS[0])
+    assert record["experiment"] == "tiny" and record["scale"] == "smoke" and record["group"] == 1
+    assert record["config"] == {"task": "sine", "seed": 0, "lr": 0.01}
+    assert record["seconds"] >= 0.0 and record["provenance"]["threads"] == 1
+    assert "resumed" not in record and len(record["curve"]) == 20
+
+
+@pytest.mark.parametrize(
+    "error", [DivergenceError("not finite at step 7"), FactorisationError("matrix 2", "not finite at step 7")]
+)
+def test_one_configuration_that_breaks_down_does_not_take_the_others_along(error):
+    tried = []
+
+    def run(configs, job):
+        tried.append([config.seed for config in configs])
+        if 3 in tried[-1]:
+            raise error
+        return bodies(configs, job)
+
+    records = Work("tiny", run)(CONFIGS).records
+    assert tried == [[0, 1, 2, 3, 4], [0, 1], [2, 3, 4], [2], [3, 4], [3], [4]]
+    assert [record["id"] for record in records] == [identity("tiny", config) for config in CONFIGS]
+    assert [record["metrics"] for record in records] == [{"seed": s} if s != 3 else {} for s in range(5)]
+    assert [record["group"] for record in records] == [2, 2, 1, 1, 1]
+    assert records[3]["diverged_at"] is None and "not finite at step 7" in records[3]["error"]
+
+
+def test_a_group_that_does_not_fit_is_halved_until_it_does():
+    def run(configs, job):
+        if len(configs) > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        return bodies(configs, job)
+
+    assert [record["group"] for record in Work("tiny", run)(CONFIGS).records] == [2, 2, 1, 2, 2]
+
+
+def test_one_configuration_that_does_not_fit_is_an_error():
+    def run(configs, job):
+        raise torch.OutOfMemoryError("out of memory")
+
+    with pytest.raises(RecordError, match="TinyConfig.*does not fit on the device"):
+        Work("tiny", run)(CONFIGS)
+
+
+def test_a_metric_that_is_not_finite_counts_as_diverged():
+    def run(configs, job):
+        return [{"data": {"name": "none"}, "metrics": {"elbo": float("inf")}}]
+
+    (record,) = Work("tiny", run)(CONFIGS[:1]).records
+    assert record["error"] == "a metric is not finite" and record["metrics"] == {}
+    assert record["data"] == {"name": "none"}
+
+
+def test_bodies_that_cannot_be_records_are_errors():
+    with pytest.raises(RecordError, match="tiny returned 1 records for 5 configurations"):
+        Work("tiny", lambda configs, job: [{}])(CONFIGS)
+    with pytest.raises(RecordError, match="not plain data"):
+        Work("tiny", lambda configs, job: [{"metrics": torch.zeros(1)}])(CONFIGS[:1])
+
+
+def test_other_errors_are_not_swallowed():
+    def run(configs, job):
+        raise DataError("no such data")
+
+    with pytest.raises(DataError):
+        Work("tiny", run)(CONFIGS)
+
+
+def test_a_pause_keeps_the_checkpoint_and_the_next_run_ends_at_the_same_numbers():
+    whole = Work("whole", tiny.run)(CONFIGS).records
+    late = Work("tiny", lambda configs, job: tiny.run(configs, now(job)), deadline=time.time() + 1000.0)
+    assert late(CONFIGS).records is None
+    assert (checkpoint_folder("tiny", CONFIGS) / "checkpoint").exists()
+    assert float((checkpoint_folder("tiny", CONFIGS) / "seconds").read_text()) > 0.0
+    (checkpoint_folder("tiny", CONFIGS) / "seconds").write_text("1000.0")
+    resumed = Work("tiny", tiny.run)(CONFIGS).records
+    assert all(record["resumed"] and 1000.0 <= record["seconds"] < 1100.0 for record in resumed)
+    assert [r["metrics"] for r in resumed] == [r["metrics"] for r in whole]
+    assert [r["curve"] for r in resumed] == [r["curve"] for r in whole]
+
+
+@pytest.mark.parametrize("content", [b"", b"12.", b"\xff"])
+def test_a_damaged_number_of_seconds_stops_nothing(content):
+    folder = checkpoint_folder("tiny", CONFIGS[:1])
+    folder.mkdir(parents=True)
+    (folder / "seconds").write_bytes(content)
+    (record,) = Work("tiny", tiny.run)(CONFIGS[:1]).records
+    assert record["metrics"] and record["resumed"]
+
+
+def now(job):
+    """The same job with its deadline reached."""
+    assert 900.0 < job.deadline - time.monotonic() <= 1000.0
+    return dataclasses.replace(job, deadline=time.monotonic())
+
+
+def test_nothing_starts_after_the_deadline():
+    assert Work("tiny", None, deadline=time.time() - 1.0)(CONFIGS).records is None
+
+
+def test_a_damaged_checkpoint_is_reported_and_done_without():
+    folder = checkpoint_folder("tiny", CONFIGS)
+    folder.mkdir(parents=True)
+    (folder / "checkpoint").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="tiny starts afresh: .*damaged"):
+        records = Work("tiny", tiny.run)(CONFIGS).records
+    assert [r["metrics"] for r in records] == [r["metrics"] for r in Work("whole", tiny.run)(CONFIGS).records]
+
+
+def test_threads_are_given_back():
+    torch.set_num_threads(2)
+    try:
+        seen = []
+        Work("tiny", lambda configs, job: seen.append(torch.get_num_threads()) or bodies(configs, job))(
+            CONFIGS
+        )
+        assert seen == [1] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)

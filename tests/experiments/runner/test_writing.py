@@ -1,0 +1,139 @@
+"""Records are appended all or none, once, whatever interrupts or competes."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.runner.writing import append, check_writable
+from tests.experiments.runner.test_records import record
+
+ROOT = Path(__file__).parents[3]
+COMPETITOR = """
+import os, sys, time
+from gilib.experiments.runner.writing import append
+open(sys.argv[1], "w").close()
+while not (os.path.exists("a") and os.path.exists("b")):
+    time.sleep(0.001)
+for k in range(40):
+    own = f"{sys.argv[1]}-{k}"
+    head = dict(experiment="trial", scale="smoke")
+    append("trial", [dict(id=i, config={"name": i}, **head) for i in (own, f"both-{k}")])
+"""
+
+
+def ids(name="trial"):
+    return [found["id"] for found in load_records(name)]
+
+
+def disk_that_fills_up(monkeypatch, room):
+    """`os.write` takes `room` more bytes, then finds no space left."""
+    write, left = os.write, [room]
+
+    def full(descriptor, content):
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        done = write(descriptor, content[: left[0]])
+        left[0] -= done
+        return done
+
+    monkeypatch.setattr(os, "write", full)
+
+
+def test_appended_records_come_back_in_order_each_once():
+    assert [r["id"] for r in append("trial", [record("a"), record("b")])] == ["a", "b"]
+    assert [r["id"] for r in append("trial", [record("b"), record("c")])] == ["c"]
+    assert append("trial", [record("a")]) == []
+    assert ids() == ["a", "b", "c"]
+
+
+def test_a_record_with_nan_is_refused_and_leaves_the_file_alone(results):
+    append("trial", [record("a")])
+    before = (results / "trial.jsonl").read_bytes()
+    with pytest.raises(ValueError, match="Out of range float"):
+        append("trial", [record("b"), record("c", metrics={"value": float("nan")})])
+    assert (results / "trial.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("room", [0, 1, 200])
+def test_a_full_disk_leaves_the_file_as_it_was(results, monkeypatch, room):
+    append("trial", [record("a")])
+    before = (results / "trial.jsonl").read_bytes()
+    with monkeypatch.context() as patch:
+        disk_that_fills_up(patch, room)
+        with pytest.raises(RecordError, match="cannot write .*No space left"):
+            append("trial", [record("b"), record("c", text="x" * 500)])
+    assert (results / "trial.jsonl").read_bytes() == before
+    assert os.listdir(results) == ["trial.jsonl"]
+    append("trial", [record("b")])
+    assert ids() == ["a", "b"]
+
+
+def test_a_first_record_that_cannot_be_written_leaves_no_file(results, monkeypatch):
+    disk_that_fills_up(monkeypatch, 10)
+    with pytest.raises(RecordError, match="No space left"):
+        append("trial", [record("a")])
+    assert os.listdir(results) == []
+
+
+def test_a_damaged_file_is_not_touched(results):
+    (results / "trial.jsonl").write_text("half a rec")
+    with pytest.raises(RecordError, match="line 1"):
+        append("trial", [record("a")])
+    assert (results / "trial.jsonl").read_text() == "half a rec"
+
+
+def test_a_file_without_its_last_line_break_gets_it_back(results):
+    append("trial", [record("a")])
+    path = results / "trial.jsonl"
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    append("trial", [record("b")])
+    assert ids() == ["a", "b"]
+
+
+def test_links_and_permissions_survive(results, tmp_path):
+    target = tmp_path / "elsewhere.jsonl"
+    target.touch(mode=0o640)
+    target.chmod(0o640)
+    (results / "trial.jsonl").symlink_to(target)
+    append("trial", [record("a")])
+    assert (results / "trial.jsonl").is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert ids() == ["a"]
+
+
+def test_competing_processes_lose_nothing_and_record_nothing_twice(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", COMPETITOR, name], env=environment, cwd=tmp_path)
+        for name in "ab"
+    ]
+    assert [process.wait(120) for process in started] == [0, 0]
+    wanted = {f"{name}-{k}" for name in ("a", "b", "both") for k in range(40)}
+    assert set(ids()) == wanted and len(ids()) == len(wanted)
+
+
+def test_what_cannot_be_written_is_found_before_work_starts(results, tmp_path, monkeypatch):
+    check_writable("trial", tmp_path / "cache" / "trial")
+    assert os.listdir(results) == os.listdir(tmp_path / "cache" / "trial") == []
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RecordError, match="cannot write to .*XDG_CACHE_HOME"):
+        check_writable("trial", tmp_path / "file" / "trial")
+    with monkeypatch.context() as patch:
+        disk_that_fills_up(patch, 1000)
+        with pytest.raises(RecordError, match="No space left.*make room, or set GILIB_RESULTS"):
+            check_writable("trial", tmp_path)
+    append("trial", [record("large", text="x" * 100_000)])
+    with monkeypatch.context() as patch:  # room enough for a small file, not for a second one of this size
+        disk_that_fills_up(patch, 150_000)
+        with pytest.raises(RecordError, match="No space left.*make room, or set GILIB_RESULTS"):
+            check_writable("trial", tmp_path)
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "file"))
+    with pytest.raises(RecordError, match="cannot write to .*GILIB_RESULTS"):
+        check_writable("trial", tmp_path)
+    with pytest.raises(RecordError, match="cannot write"):
+        append("trial", [record("a")])

@@ -1,0 +1,190 @@
+"""The runner runs what is missing, once, and checks everything before it starts."""
+
+import dataclasses
+import time
+
+import pytest
+import torch
+
+from gilib.data.errors import DataError
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.experiment import Job, Speed
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.work import checkpoints
+from gilib.experiments.running import Place, Ran, pending, run_experiment, status
+from gilib.training import DivergenceError
+from tests.experiments import tiny
+from tests.experiments.runner.test_writing import disk_that_fills_up
+from tests.experiments.tiny import TINY, run
+
+
+def never(*arguments):
+    raise AssertionError("work was started")
+
+
+def test_a_smoke_run_records_every_configuration_once_and_is_not_repeated():
+    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=0, left=0)
+    records = load_records("tiny")
+    assert {record["id"] for record in records} == {identity("tiny", c) for c in TINY.configurations("smoke")}
+    assert all(record["scale"] == "smoke" and record["group"] == 2 for record in records)
+    assert list(checkpoints("tiny").iterdir()) == []
+    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    assert pending("tiny", "smoke") == ([], 6)
+
+
+def test_a_filter_runs_only_what_it_names():
+    assert run_experiment("tiny", "smoke", only=["task=sine"]).added == 2
+    assert [record["config"]["task"] for record in load_records("tiny")] == ["sine", "sine"]
+    assert run_experiment("tiny", "smoke").added == 4
+
+
+def test_a_training_that_diverges_is_recorded_and_the_others_go_on(monkeypatch):
+    def cubes_diverge(configs, job):
+        if configs[0].task == "cube":
+            raise DivergenceError("not finite at step 3")
+        return run(configs, job)
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=cubes_diverge))
+    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=2, left=0)
+    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    (row,) = [row for row in status() if (row.name, row.scale) == ("tiny", "smoke")]
+    assert (row.recorded, row.diverged, row.total, row.note) == (6, 2, 6, "")
+
+
+def test_a_time_limit_keeps_everything_and_says_what_is_left(monkeypatch):
+    assert run_experiment("tiny", "smoke", time_limit=1e-9) == Ran(added=0, diverged=0, left=6)
+
+    def pause_at_cubes(configs, job):
+        late = dataclasses.replace(job, deadline=time.monotonic()) if configs[0].task == "cube" else job
+        return run(configs, late)
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=pause_at_cubes))
+    assert run_experiment("tiny", "smoke", time_limit=10.0) == Ran(added=4, diverged=0, left=2)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    assert run_experiment("tiny", "smoke") == Ran(added=2, diverged=0, left=0)
+    resumed = [record["config"]["task"] for record in load_records("tiny") if record.get("resumed")]
+    assert resumed == ["cube", "cube"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(name="no_such"), "unknown experiment 'no_such'"),
+        (dict(scale="huge"), "unknown scale 'huge'"),
+        (dict(only=["sed=0"]), "unknown field 'sed'"),
+        (dict(time_limit=0.0), "time_limit must be a positive"),
+    ],
+)
+def test_bad_arguments_are_found_before_work_starts(results, monkeypatch, arguments, message):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match=message):
+        run_experiment(**{"name": "tiny", "scale": "smoke", **arguments})
+    assert list(results.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(device="gpu"), "unknown device 'gpu'"),
+        (dict(where="moon"), "unknown place 'moon'"),
+        (dict(jobs=0), "jobs must be an integer of at least 1"),
+        (dict(gpus=0.0), "gpus must be a positive"),
+    ],
+)
+def test_places_that_do_not_exist_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Place(**settings)
+
+
+def test_a_device_that_is_not_there_is_refused(results, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match="no CUDA device was found: ask for --device cpu"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+    assert list(results.iterdir()) == []
+
+
+@pytest.mark.parametrize("speed", [Speed(cuda_graph=True), Speed("tf32")])
+def test_ways_of_a_gpu_are_refused_without_one(results, monkeypatch, speed):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with pytest.raises(ValueError, match="CUDA graphs and TF32 need a CUDA device"):
+        run_experiment("tiny", "smoke", Place(speed=speed))
+    assert list(results.iterdir()) == []
+
+
+def test_the_way_of_running_reaches_trainings_and_provenance(results, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    run_experiment("tiny", "smoke", Place(speed=Speed("bfloat16")))
+    assert {record["provenance"]["arithmetic"] for record in load_records("tiny")} == {"bfloat16"}
+    options = Job(torch.device("cpu"), None, speed=Speed(cuda_graph=True)).fit_options
+    assert options()["cuda_graph"] and not options("local_reparameterisation")["cuda_graph"]
+    with pytest.raises(ValueError, match="unknown arithmetic 'fast'"):
+        Speed("fast")
+
+
+def test_a_missing_device_is_named_before_missing_data_and_when_all_is_recorded(results, monkeypatch):
+    def no_data(configs):
+        raise DataError("no data")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
+    with pytest.raises(ValueError, match="no CUDA device"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    run_experiment("tiny", "smoke")
+    with pytest.raises(ValueError, match="no CUDA device"):
+        run_experiment("tiny", "smoke", Place("cuda"))
+
+
+def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch):
+    def no_data(configs):
+        raise DataError(f"no data for {len(configs)} configurations")
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
+    with pytest.raises(DataError, match="no data for 6"):
+        run_experiment("tiny", "smoke")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    with monkeypatch.context() as patch:
+        disk_that_fills_up(patch, 0)
+        with pytest.raises(RecordError, match="No space left"):
+            run_experiment("tiny", "smoke")
+    assert list(results.iterdir()) == []
+    (results / "tiny.jsonl").write_text("half a rec\n")
+    with pytest.raises(RecordError, match="line 1"):
+        run_experiment("tiny", "smoke")
+    assert (results / "tiny.jsonl").read_text() == "half a rec\n"
+
+
+def test_records_that_cannot_be_written_after_all_leave_their_checkpoint(monkeypatch):
+    def fill_the_disk(configs, job):
+        bodies = run(configs, job)
+        disk_that_fills_up(monkeypatch, 0)
+        return bodies
+
+    with monkeypatch.context():
+        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=fill_the_disk))
+        with pytest.raises(RecordError, match="No space left"):
+            run_experiment("tiny", "smoke", only=["task=line"])
+    assert len(list(checkpoints("tiny").iterdir())) == 1
+
+
+def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
+    def after_another(scale):
+        raise RecordError("run `python -m gilib.experiments run first` before")
+        yield
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, configurations=after_another))
+    rows = [row for row in status() if row.name == "tiny"]
+    assert len(rows) == 3 and all("run first` before" in row.note for row in rows)
+    with pytest.raises(RecordError, match="run first` before"):
+        run_experiment("tiny", "smoke")
+
+
+def test_the_status_lists_the_scales_of_a_grid(monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, scales=("smoke", "long")))
+    monkeypatch.setitem(tiny.STEPS, "long", 3)
+    assert [(row.scale, row.total) for row in status() if row.name == "tiny"] == [("smoke", 6), ("long", 6)]
+    assert [row.scale for row in status() if row.name == "uci"] == ["smoke", "reduced", "long", "paper"]
+    assert not any(row.scale == "long" for row in status() if row.name == "toy")
