@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
-from gilib.config import Config
+from gilib.config import Config, Part
 from gilib.validation import positive
 
 LOG_2PI = math.log(2.0 * math.pi)
 
 
-class Likelihood(nn.Module, ABC):
+class Likelihood(nn.Module, Part, ABC):
     """P(y | f), independent over points."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> Config:
-        """The likelihood as plain data."""
+        """The arguments with which the constructor makes it again; what is learned belongs to the state."""
 
 
 class Gaussian(Likelihood):
@@ -105,12 +105,7 @@ class Gaussian(Likelihood):
 
     def config(self) -> Config:
         """Settings; the noise itself is part of the state."""
-        return {
-            "type": "Gaussian",
-            "learn": self.learn,
-            "scale": self.scale,
-            "replicas": list(self.log_variance.shape),
-        }
+        return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
 
 
 class Categorical(Likelihood):
@@ -143,17 +138,4 @@ class Categorical(Likelihood):
 
     def config(self) -> Config:
         """No settings."""
-        return {"type": "Categorical"}
-
-
-def likelihood_from_config(config: Config) -> Likelihood:
-    """Rebuild a likelihood from its description."""
-    settings = dict(config)
-    kind = settings.pop("type")
-    if kind == "Gaussian":
-        return Gaussian(
-            learn=settings["learn"], scale=settings["scale"], replicas=tuple(settings["replicas"])
-        )
-    if kind == "Categorical":
-        return Categorical()
-    raise ValueError(f"unknown likelihood {kind!r}: this version knows Gaussian and Categorical")
+        return {}

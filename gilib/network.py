@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import Config, plain
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.layers import Layer, Sequential, Shape
 from gilib.posteriors import BuildContext
 from gilib.randomness import Source
-from gilib.validation import tensor
+from gilib.validation import check_precision, tensor
 
 
 class Network(nn.Module):
@@ -82,6 +82,7 @@ class Network(nn.Module):
             dtype=dtype or torch.get_default_dtype(),
             device=None if inducing_points is None else inducing_points.device,
         )
+        check_precision(context.dtype or torch.get_default_dtype(), "a network")
         self.input_shape = self._point_shape(inducing_points, points, input_shape)
         self.output_shape = self.layers.build(self.input_shape, context)
         self._set_inducing_points(inducing_points, context)
@@ -159,12 +160,8 @@ class Network(nn.Module):
     def config(self) -> Config:
         """The architecture as plain data."""
         inducing = None if self.inducing_points is None else list(self.inducing_points.shape)
-        return {
-            "layers": [layer.config() for layer in self.layers],
-            "inducing_points": inducing,
-            "input_shape": list(self.input_shape),
-            "replicas": list(self.replicas),
-        }
+        shapes = {"input_shape": self.input_shape, "replicas": self.replicas}
+        return plain({"layers": list(self.layers), "inducing_points": inducing, **shapes})
 
 
 def _refuse_repeats(layers: Sequential) -> None:

@@ -141,7 +141,7 @@ def predict(
     points = -1 - len(net.input_shape)
     if batch_size is not None:
         count(batch_size, "batch_size")
-    batches = x.split(batch_size or x.shape[points], dim=points)
+    batches = x.split(int(batch_size or x.shape[points]), dim=points)
     outputs = torch.cat([draw(batch) for batch in batches], dim=-2)
     if isinstance(likelihood, Categorical):
         return CategoricalPrediction(outputs.log_softmax(-1))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
+from gilib.config import Specification
 from gilib.distributions import InverseWishart, gamma_from_normal
 from gilib.linalg import KroneckerIdentity, ScaledIdentity, SymmetricOperator
 from gilib.validation import choice, positive
@@ -44,7 +45,7 @@ class PriorModule(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Prior(ABC):
+class Prior(Specification, ABC):
     """A specification of a prior.
 
     Attributes:

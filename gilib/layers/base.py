@@ -8,17 +8,17 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import Config, Part
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import Source, standard_normal
-from gilib.validation import count, same_kind
+from gilib.validation import check_precision, count, same_kind
 
 Shape = tuple[int, ...]
 
 
-class Layer(nn.Module, ABC):
+class Layer(nn.Module, Part, ABC):
     """A distribution over functions of one layer.
 
     A layer is described when it is constructed and gets its parameters when it is built, once, by the network
@@ -60,7 +60,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> Config:
-        """The layer's description as plain data, from which `gilib.load` rebuilds it."""
+        """The arguments with which the constructor makes this layer again, parts of it included."""
 
     def input_shape(self) -> Shape | None:
         """The shape of one input point if the layer knows it, else None."""
@@ -118,6 +118,7 @@ class Layer(nn.Module, ABC):
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
         like = self.like()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
+        check_precision(dtype, "a layer that is drawn")
         return standard_normal(shape, generator, dtype, device)
 
     def like(self) -> Tensor | None:
@@ -135,6 +136,7 @@ class Layer(nn.Module, ABC):
             raise ValueError(
                 f"noise must have shape [{shape}], got {list(noise.shape)}: make it with base_noise(S)"
             )
+        check_precision(noise.dtype, "noise")
         like = self.like()
         if like is not None:
             same_kind(noise, "noise", like)

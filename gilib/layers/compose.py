@@ -103,8 +103,8 @@ class Sequential(Layer):
         return next(iter(self)).input_shape()
 
     def config(self) -> Config:
-        """The layers' configurations."""
-        return {"type": "Sequential", "layers": [layer.config() for layer in self]}
+        """The layers."""
+        return {"layers": list(self)}
 
 
 class Residual(Sequential):
@@ -141,7 +141,3 @@ class Residual(Sequential):
         """The branch's estimator, plus the identity."""
         branch = super().local_reparameterisation(num_samples, generator)
         return LocalReparameterisation(lambda x: x + branch(x), branch.log_pq)
-
-    def config(self) -> Config:
-        """The branch's configuration."""
-        return {**super().config(), "type": "Residual"}

@@ -105,7 +105,6 @@ class Conv2d(WeightLayer):
     def config(self) -> Config:
         """Channels, kernel and specifications."""
         return {
-            "type": "Conv2d",
             "in_channels": self.in_channels,
             "out_channels": self.outputs,
             "kernel_size": list(self.windows.kernel),

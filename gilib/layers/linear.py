@@ -83,7 +83,6 @@ class Linear(WeightLayer):
     def config(self) -> Config:
         """Widths and specifications."""
         return {
-            "type": "Linear",
             "in_features": self.in_features,
             "out_features": self.out_features,
             "posterior": spec_config(self.resolved_posterior()),

@@ -76,5 +76,5 @@ class Sum(Layer):
         return next((shape for branch in self if (shape := branch.input_shape()) is not None), None)
 
     def config(self) -> Config:
-        """The branches' configurations."""
-        return {"type": "Sum", "branches": [branch.config() for branch in self]}
+        """The branches."""
+        return {"branches": list(self)}

@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.config import Specification
 from gilib.linalg import SymmetricOperator
 from gilib.randomness import ReplicaGenerators, Source
 
@@ -80,7 +81,7 @@ class PosteriorModule(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Posterior(ABC):
+class Posterior(Specification, ABC):
     """A frozen specification of an approximate posterior.
 
     Attributes:
