@@ -8,9 +8,10 @@ the prior's own hyper-parameters, if it has any, and draws the prior PRECISION I
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -234,8 +235,18 @@ class _FixedScale(PriorModule):
 
     def __init__(self, scale: float, size: int, like: Tensor):
         super().__init__()
-        self.size = size
-        self.register_buffer("scale", like.new_tensor(scale), persistent=False)
+        self.size, self.value = size, scale
+        self.register_buffer("scale", like.new_tensor(scale))
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Refuse the state of another prior; a state from before it was kept has none."""
+        saved = state.get(f"{prefix}scale")
+        if saved is None:
+            return
+        if math.isclose(float(saved), self.value, rel_tol=1e-6):  # it may have been rounded to float32
+            super()._load_from_state_dict(state, prefix, *rest)
+        else:
+            rest[-1].append(f"{prefix}scale: fixed at {self.value:g} here, {float(saved):g} in the state")
 
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
         return ScaledIdentity(self.scale, self.size), self.scale.new_zeros(())

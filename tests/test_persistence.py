@@ -102,6 +102,15 @@ def test_every_posterior_and_prior(name, prior, tmp_path):
     assert specs[0] == specs[1]
 
 
+def test_a_network_that_changed_its_dtype(tmp_path):
+    """The prior's precision was rounded when the network was built, and stays so."""
+    net = gilib.models.mlp(2, (3,), 2, prior=gilib.NealPrior(1.3), inducing_points=normals(5, 2).float())
+    net, likelihood, x = net.double(), gilib.Gaussian(0.07), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
+
+
 def test_a_trained_model_goes_on_training(tmp_path):
     net, likelihood, x, y = (
         small_net(gilib.GlobalInducing()),
