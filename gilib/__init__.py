@@ -6,16 +6,18 @@ log P - log Q of what was drawn.
 
 from gilib import data, distributions, metrics, models
 from gilib.convolution import autocorrelation
+from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, LocalReparameterisation
 from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
+from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
 from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
-from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
+from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
@@ -39,7 +41,9 @@ __all__ = [
     "Conv2d",
     "DivergenceError",
     "Draw",
+    "Drawable",
     "DualWeightPosterior",
+    "Ensemble",
     "Factorised",
     "FactorisationError",
     "FromPrior",
@@ -59,9 +63,11 @@ __all__ = [
     "PerReplica",
     "Pointwise",
     "Posterior",
+    "Prediction",
     "Prior",
     "ReplicaGenerators",
     "Residual",
+    "Samples",
     "ScalePrior",
     "Sequential",
     "SpatialIWPrior",

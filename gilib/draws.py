@@ -20,22 +20,36 @@ class Draw:
 
     Attributes:
         function: maps inputs `[..., N, D]` to outputs `[S, R, ..., N, O]`.
-        log_pq: log P - log Q of everything that was drawn, `[S, R]`, nats, summed.
+        log_pq: log P - log Q of everything that was drawn, `[S, R]`, nats, summed; None: what was drawn has
+            no density.
 
     A draw unpacks into these two: `function, log_pq = layer.draw(u)`.
     """
 
     function: Function
-    log_pq: Tensor
+    log_pq: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the drawn functions at `x`."""
         return self.function(x)
 
-    def __iter__(self) -> Iterator[Function | Tensor]:
+    def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""
         yield self.function
         yield self.log_pq
+
+    @property
+    def density(self) -> Tensor:
+        """log_pq, where a bound needs it.
+
+        Raises:
+            TypeError: if what was drawn has none.
+        """
+        if self.log_pq is None:
+            raise TypeError(
+                "these functions have no density Q (chains, an ensemble): they predict, but bound no evidence"
+            )
+        return self.log_pq
 
 
 class CompositeDraw(Draw):
@@ -45,7 +59,7 @@ class CompositeDraw(Draw):
         finish: takes them the rest of the way; None: there were none.
     """
 
-    def __init__(self, function: Function, log_pq: Tensor, finish: Callable[[], Tensor] | None = None):
+    def __init__(self, function: Function, log_pq: Tensor | None, finish: Callable[[], Tensor] | None = None):
         """Hold all three."""
         super().__init__(function, log_pq)
         self.finish = finish
@@ -77,6 +91,11 @@ class LocalReparameterisation:
     def __call__(self, x: Tensor) -> Tensor:
         """Sample the outputs at `x`."""
         return self.function(x)
+
+    @property
+    def density(self) -> Tensor:
+        """log_pq."""
+        return self.log_pq
 
 
 def total(values: Iterable[Tensor]) -> Tensor:

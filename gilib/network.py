@@ -42,6 +42,7 @@ class Network(nn.Module):
     """
 
     inducing_points: nn.Parameter | None
+    members: Shape = ()  # a draw reads none of the replica axes as samples; see `gilib.Ensemble`
 
     def __init__(
         self,
@@ -140,6 +141,10 @@ class Network(nn.Module):
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
         return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+
+    def like(self) -> Tensor | None:
+        """A tensor that tells dtype and device, if there is any."""
+        return self.layers.like() if self.inducing_points is None else self.inducing_points
 
     def base_noise(self, num_samples: int, generator: Source | None = None) -> Tensor:
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""

@@ -48,13 +48,14 @@ def elbo(
     """
     choice(reduction, ("mean", "none"), "reduction")
     count(num_data, "num_data")
+    log_pq = draw.density
     log_likelihood = likelihood.log_prob(draw(x), y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
         raise ValueError(
             f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
         )
-    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * draw.log_pq
+    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
     if per_point:
         bound = bound / num_data
     return bound.mean(0) if reduction == "mean" else bound
@@ -116,5 +117,5 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         raise TypeError(
             f"iwbo needs draws of functions, got {type(draw).__name__}: use net.draw(num_samples)"
         )
-    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.log_pq  # [S, R]
+    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -236,7 +236,7 @@ def drawn(net: gilib.Network, samples: int, seed: int) -> gilib.Draw:
 @torch.no_grad()
 def log_probabilities(draw: gilib.Draw, x: Tensor) -> Tensor:
     """Of the classes of images `[N, C, H, W]`, `[S, N, O]`, a batch of images at a time."""
-    size = max(1, EVALUATED_AT_ONCE // draw.log_pq.numel())
+    size = max(1, EVALUATED_AT_ONCE // draw.density.numel())
     return torch.cat([draw(batch).log_softmax(-1) for batch in x.split(size)], -2)
 
 
@@ -245,7 +245,7 @@ def measure_bounds(net: gilib.Network, config: ImageConfig, data: ImageTensors) 
     draw = drawn(net, config.elbo_samples, 2000 + config.seed)
     log_probs = log_probabilities(draw, data.train_x)
     chosen = log_probs.gather(-1, data.train_y.expand(log_probs.shape[:-1])[..., None])
-    bounds = chosen.double().sum((-2, -1)) + draw.log_pq.double()  # [S]
+    bounds = chosen.double().sum((-2, -1)) + draw.density.double()  # [S]
     count = len(data.train_y)
     return {
         "elbo": float(bounds.mean()) / count,

@@ -193,7 +193,7 @@ def measure(
 ) -> dict[str, Tensor]:
     """What is recorded of trained networks, each `[R]`; the bound `iwbo` of whole functions only."""
     train_log_prob, _ = _evaluate(draw, likelihood, data.x, data.y)
-    bounds = train_log_prob.sum(-1).double() + draw.log_pq.double()  # [S, R]
+    bounds = train_log_prob.sum(-1).double() + draw.density.double()  # [S, R]
     points = data.x.shape[1]
     test_log_prob, mean = _evaluate(draw, likelihood, data.test_x, data.test_y)
     measured = {
@@ -213,7 +213,7 @@ def _evaluate(
     draw: gilib.Draw | gilib.LocalReparameterisation, likelihood: gilib.Gaussian, x: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Log-likelihoods `[S, R, N]` and mean prediction `[R, N, 1]`, a batch of points at a time."""
-    size = max(1, EVALUATED_AT_ONCE // draw.log_pq.numel())
+    size = max(1, EVALUATED_AT_ONCE // draw.density.numel())
     log_probs, means = [], []
     for inputs, targets in zip(x.split(size, 1), y.split(size, 1), strict=True):
         outputs = draw(inputs)

@@ -176,7 +176,7 @@ def _bounds(net: gilib.Network, likelihood: gilib.Gaussian, data: uci_run.Data) 
     values = []
     for repeat in range(REPEATS):
         draw = uci_run.drawn(net, BOUND_DRAWS, [100 * (repeat + 1)])
-        log_weights = likelihood.log_prob(draw(data.x), data.y).sum(-1) + draw.log_pq
+        log_weights = likelihood.log_prob(draw(data.x), data.y).sum(-1) + draw.density
         values.append(log_mean_exp(log_weights, 0) / data.x.shape[1])
     bounds = torch.stack(values)
     error = bounds.std() / REPEATS**0.5

@@ -86,7 +86,7 @@ class Sequential(Layer):
                 inducing = after(draws[-1], inducing)
             draws.append(layer.named_draw(inducing if k <= last else None, piece, f"layer {k}, "))
         functions = tuple(drawn.function for drawn in draws)
-        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
+        log_pq = sum((drawn.density for drawn in draws), noise.new_zeros(noise.shape[:-1]))
         finish = None if inducing is None else partial(_pass, draws[last:], inducing)
         return CompositeDraw(Composition(functions), log_pq, finish)
 

@@ -59,7 +59,7 @@ class Sum(Layer):
             branch.named_draw(inducing, piece, f"branch {k}, ")
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
-        log_pq = sum((drawn.log_pq for drawn in draws), noise.new_zeros(noise.shape[:-1]))
+        log_pq = sum((drawn.density for drawn in draws), noise.new_zeros(noise.shape[:-1]))
         finish = None if inducing is None else lambda: total(after(drawn, inducing) for drawn in draws)
         return CompositeDraw(SumFunction(tuple(drawn.function for drawn in draws)), log_pq, finish)
 

@@ -68,7 +68,7 @@ def evaluated_in(drawn: Drawn, precision: str, device: torch.device) -> Drawn:
                 return _then(function(x), "tf32")
 
         # Backward, nodes run in the reverse order of their making: the points' pass, this, then the draw.
-        return replace(drawn, function=evaluate, log_pq=_then(drawn.log_pq, "ieee"))
+        return replace(drawn, function=evaluate, log_pq=_then(drawn.density, "ieee"))
 
     def autocast(x: Tensor) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
