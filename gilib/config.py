@@ -15,6 +15,8 @@ from typing import Any, Self
 
 from torch import nn
 
+__all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
+
 Config = dict[str, Any]
 
 
@@ -57,11 +59,20 @@ def type_name(kind: type) -> str:
 def describe(part: Part) -> Config:
     """A part as plain data.
 
+    Raises:
+        ValueError: if its config() has an entry "type".
+
     >>> from gilib.priors import NealPrior
     >>> describe(NealPrior())
     {'type': 'NealPrior', 'scale': 1.0}
     """
-    return {"type": type_name(type(part)), **plain(part.config())}
+    config = plain(part.config())
+    if "type" in config:
+        raise ValueError(
+            f"config() of {type(part).__name__} has an entry 'type', where files keep the class: leave it "
+            "out, or give the argument another name"
+        )
+    return {"type": type_name(type(part)), **config}
 
 
 def plain(value: Any) -> Any:

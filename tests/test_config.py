@@ -137,6 +137,12 @@ def test_a_part_without_a_description():
         describe(type("Nameless", (Part,), {})())
 
 
+def test_the_name_of_the_class_is_not_for_config_to_give():
+    kind = type("Typed", (Part,), {"config": lambda self: {"type": "Linear"}})
+    with pytest.raises(ValueError, match=r"config\(\) of Typed has an entry 'type', where files keep"):
+        describe(kind())
+
+
 def test_names_of_gilib_are_unique():
     """Files name them without a module, so that they may move."""
     for module in pkgutil.walk_packages(gilib.__path__, "gilib."):
