@@ -18,7 +18,7 @@ from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
 from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing, Posterior
 from gilib.prediction import predict
-from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
@@ -65,6 +65,7 @@ __all__ = [
     "Posterior",
     "Prediction",
     "Prior",
+    "PriorModule",
     "ReplicaGenerators",
     "Residual",
     "Samples",

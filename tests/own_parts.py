@@ -12,7 +12,6 @@ from torch import nn
 import gilib
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import PosteriorModule
-from gilib.priors import PriorModule
 
 
 class Warp(gilib.Layer):
@@ -84,7 +83,7 @@ class LogNormalScale(gilib.Prior):
         return LogNormalPrecision(self.spread, channels * kernel_size, like)
 
 
-class LogNormalPrecision(PriorModule):
+class LogNormalPrecision(gilib.PriorModule):
     noise_size = 1
 
     def __init__(self, spread, size, like):
