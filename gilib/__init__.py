@@ -6,11 +6,13 @@ log P - log Q of what was drawn.
 
 from gilib import data, distributions, metrics, models
 from gilib.convolution import autocorrelation
+from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, Estimate, record
 from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
+from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
@@ -25,8 +27,8 @@ from gilib.posteriors import (
     Posterior,
     PosteriorModule,
 )
-from gilib.prediction import CategoricalPrediction, GaussianPrediction, predict
-from gilib.priors import NealPrior, PerReplica, Prior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.prediction import predict
+from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
@@ -49,8 +51,10 @@ __all__ = [
     "Conv2d",
     "DivergenceError",
     "Draw",
+    "Drawable",
     "Dropout",
     "DualWeightPosterior",
+    "Ensemble",
     "Estimate",
     "Factorised",
     "FactorisationError",
@@ -73,9 +77,12 @@ __all__ = [
     "Pointwise",
     "Posterior",
     "PosteriorModule",
+    "Prediction",
     "Prior",
+    "PriorModule",
     "ReplicaGenerators",
     "Residual",
+    "Samples",
     "ScalePrior",
     "Sequential",
     "SpatialIWPrior",

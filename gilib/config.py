@@ -1,57 +1,139 @@
-"""Specifications as plain data: what a file must hold to rebuild a network without running code."""
+"""Parts of a model as plain data, and back: what a file must hold to rebuild a network without running code.
+
+A description is a dictionary: the name of a class, and the arguments of its constructor. A class of gilib is
+named as it is, `"Linear"`; any other one by its module too, `"mypackage.layers:Fourier"`. Building looks a
+name up among the classes that exist at that moment; nothing is imported by a name from a file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import Any
+import sys
+from numbers import Integral, Real
+from typing import Any, Self
 
 from torch import nn
+
+__all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
 
 Config = dict[str, Any]
 
 
-def spec_config(spec: Any) -> Config:
-    """A frozen specification as a dictionary: its class name and its fields.
+class Part:
+    """What a file can describe: a layer, posterior, prior or likelihood, of gilib or of the reader's own."""
+
+    def config(self) -> Config:
+        """The arguments with which the constructor makes this part again.
+
+        Numbers, text, lists of them, and other parts; what is learned belongs to the state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no config(): write one to save it")
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        """Build from the plain arguments: parts among them are rebuilt, lists come back as tuples."""
+        return cls(**{name: _rebuilt(value) for name, value in config.items()})
+
+
+class Specification(Part):
+    """A frozen dataclass: its fields describe it."""
+
+    def config(self) -> Config:
+        """The fields."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def type_name(kind: type) -> str:
+    """How files name a class.
+
+    >>> import fractions
+    >>> from gilib.priors import NealPrior
+    >>> type_name(NealPrior), type_name(fractions.Fraction)
+    ('NealPrior', 'fractions:Fraction')
+    """
+    own = kind.__module__.partition(".")[0] == __package__
+    return kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def describe(part: Part) -> Config:
+    """A part as plain data.
+
+    Raises:
+        ValueError: if its config() has an entry "type".
 
     >>> from gilib.priors import NealPrior
-    >>> spec_config(NealPrior())
+    >>> describe(NealPrior())
     {'type': 'NealPrior', 'scale': 1.0}
     """
-    return {
-        "type": type(spec).__name__,
-        **{field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(spec)},
-    }
+    config = plain(part.config())
+    if "type" in config:
+        raise ValueError(
+            f"config() of {type(part).__name__} has an entry 'type', where files keep the class: leave it "
+            "out, or give the argument another name"
+        )
+    return {"type": type_name(type(part)), **config}
 
 
-def _plain(value: Any) -> Any:
-    """A field as plain data: a specification as a dictionary, a tuple as a list."""
-    if dataclasses.is_dataclass(value):
-        return spec_config(value)
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+def plain(value: Any) -> Any:
+    """A value with parts as dictionaries, tuples as lists, numbers of numpy as those of Python.
+
+    >>> plain({"replicas": (2, 3)})
+    {'replicas': [2, 3]}
+    """
+    if isinstance(value, Part):
+        return describe(value)
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
-def spec_from_config(config: Config, family: type) -> Any:
-    """Rebuild a specification of a `family`, a base class, from its dictionary."""
-    fields = dict(config)
-    name = fields.pop("type", None)
-    for kind in subclasses(family):
-        if kind.__name__ == name:
-            return kind(**{key: _from_plain(value, family) for key, value in fields.items()})
-    known = ", ".join(sorted(kind.__name__ for kind in subclasses(family)))
-    raise ValueError(f"unknown {family.__name__} {name!r}: this version knows {known}")
+def rebuild(description: Config, family: type[Any]) -> Any:
+    """Build a part of a `family`, a base class, from its description.
+
+    Raises:
+        ValueError: if no class of this name exists, saying which module to import.
+
+    >>> from gilib.priors import Prior
+    >>> rebuild({"type": "NealPrior", "scale": 2.0}, Prior)
+    NealPrior(scale=2.0)
+    """
+    config = dict(description)
+    return _find(config.pop("type", None), family).from_config(config)
 
 
-def _from_plain(value: Any, family: type) -> Any:
+def _rebuilt(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_from_plain(part, family) for part in value)
-    return spec_from_config(value, family) if isinstance(value, dict) else value
+        return tuple(_rebuilt(entry) for entry in value)
+    return rebuild(value, Part) if isinstance(value, dict) and "type" in value else value
 
 
-def subclasses(family: type) -> list[type[Any]]:
-    """All subclasses of a class, at any depth."""
+def _find(name: Any, family: type[Any]) -> type[Part]:
+    """The class of this name; of several, as when a cell of a notebook ran twice, the newest."""
+    known = {type_name(kind): kind for kind in subclasses(family)}
+    if name in known:
+        return known[name]
+    raise ValueError(f"unknown {family.__name__.lower()} {name!r}: {_advice(name, sorted(known))}")
+
+
+def _advice(name: Any, known: list[str]) -> str:
+    module, colon, kind = str(name).partition(":")
+    if not colon:
+        return f"gilib knows {', '.join(other for other in known if ':' not in other)}"
+    if module == "__main__":
+        return f"define {kind} first, as the script or notebook did that wrote the file"
+    if module in sys.modules:
+        return f"{module} is imported, but it defines no {kind} of this kind"
+    return f"import {module} first, then try again"
+
+
+def subclasses(family: type[Any]) -> list[type[Any]]:
+    """All subclasses of a class, at any depth, in the order of their definition within one base."""
     found: list[type[Any]] = []
-    kind: type[Any]
     for kind in family.__subclasses__():
         found += [kind, *subclasses(kind)]
     return found

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
-from gilib.config import Config
+from gilib.config import Config, Part
+from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.validation import positive
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
 
 LOG_2PI = math.log(2.0 * math.pi)
 
 
-class Likelihood(nn.Module, ABC):
+class Likelihood(nn.Module, Part, ABC):
     """P(y | f), independent over points."""
 
     @abstractmethod
@@ -34,9 +39,24 @@ class Likelihood(nn.Module, ABC):
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless `targets` fit `num_points` points and a network with `outputs` outputs."""
 
+    def predictive(self, outputs: Tensor, normalisation: Normalisation | None = None) -> Prediction:
+        """The mixture over S functions that `predict` returns.
+
+        Args:
+            outputs: f, `[S, R, N, O]`.
+            normalisation: how targets were scaled for training; the prediction is in original units.
+
+        Raises:
+            TypeError: if the likelihood does not say.
+        """
+        raise TypeError(
+            f"{type(self).__name__} does not say what it predicts: define predictive(outputs, normalisation) "
+            "to return a gilib.Prediction"
+        )
+
     @abstractmethod
     def config(self) -> Config:
-        """The likelihood as plain data."""
+        """The arguments with which the constructor makes it again; what is learned belongs to the state."""
 
 
 class Gaussian(Likelihood):
@@ -83,6 +103,7 @@ class Gaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
+        self._check_replicas(outputs)
         self._check_shape(targets, *outputs.shape[-2:])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
@@ -103,14 +124,26 @@ class Gaussian(Likelihood):
                 f"got {list(targets.shape)}"
             )
 
+    def predictive(self, outputs: Tensor, normalisation: Normalisation | None = None) -> GaussianPrediction:
+        """Gaussians around the outputs, with the standard deviation σ of every replica."""
+        self._check_replicas(outputs)
+        sd = self.noise_variance.sqrt().to(outputs)[..., None, None]
+        sd = sd.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1])  # [1, R, 1, O]
+        if normalisation is None:
+            return GaussianPrediction(outputs, sd)
+        return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
+
+    def _check_replicas(self, outputs: Tensor) -> None:
+        own, given = tuple(self.scaled_log_variance.shape), tuple(outputs.shape[1:-2])
+        if own not in ((), given):
+            raise ValueError(
+                f"Gaussian(replicas={own}) has a noise for each of these, the outputs are of a network with "
+                f"replicas={given}: give both the same"
+            )
+
     def config(self) -> Config:
         """Settings; the noise itself is part of the state."""
-        return {
-            "type": "Gaussian",
-            "learn": self.learn,
-            "scale": self.scale,
-            "replicas": list(self.log_variance.shape),
-        }
+        return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
 
 
 class Categorical(Likelihood):
@@ -141,19 +174,12 @@ class Categorical(Likelihood):
         if targets.shape[-1:] != (num_points,):
             raise ValueError(f"class labels must have shape [{num_points}], got {list(targets.shape)}")
 
+    def predictive(
+        self, outputs: Tensor, normalisation: Normalisation | None = None
+    ) -> CategoricalPrediction:
+        """Class probabilities; labels have no units."""
+        return CategoricalPrediction(log_softmax(outputs, -1))
+
     def config(self) -> Config:
         """No settings."""
-        return {"type": "Categorical"}
-
-
-def likelihood_from_config(config: Config) -> Likelihood:
-    """Rebuild a likelihood from its description."""
-    settings = dict(config)
-    kind = settings.pop("type")
-    if kind == "Gaussian":
-        return Gaussian(
-            learn=settings["learn"], scale=settings["scale"], replicas=tuple(settings["replicas"])
-        )
-    if kind == "Categorical":
-        return Categorical()
-    raise ValueError(f"unknown likelihood {kind!r}: this version knows Gaussian and Categorical")
+        return {}

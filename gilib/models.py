@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ def mlp(
     prior: Prior | None = None,
     inducing_points: Tensor | None = None,
     pseudo_outputs: Tensor | None = None,
-    activation: type[nn.Module] | None = nn.ReLU,
+    activation: type[nn.Module] | nn.Module | None = nn.ReLU,
     bias: bool = True,
     replicas: tuple[int, ...] = (),
     generator: Source | None = None,
@@ -42,7 +43,8 @@ def mlp(
         prior: of all layers; default `NealPrior()`.
         inducing_points: U_0, `[M, D]`.
         pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`.
-        activation: class of the nonlinearity; None for a deep linear network.
+        activation: class of the nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, of which every place
+            gets a copy; None for a deep linear network.
         bias: whether each layer has a bias.
         replicas: shape of the replica axes.
         generator: source of the initial values.
@@ -54,14 +56,12 @@ def mlp(
     """
     if isinstance(hidden, int):
         raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}: write ({hidden},)")
-    if activation is not None and not (isinstance(activation, type) and issubclass(activation, nn.Module)):
-        raise TypeError(f"activation must be a class of modules such as torch.nn.ReLU, got {activation!r}")
     widths = (in_features, *hidden, out_features)
     posteriors = _one_per_layer(posterior, len(widths) - 1)
     layers: list[Layer | nn.Module] = []
     for k, layer_posterior in enumerate(posteriors):
         if k and activation is not None:
-            layers.append(activation())
+            layers.append(_activation(activation))
         layers.append(Linear(widths[k], widths[k + 1], layer_posterior, prior or NealPrior(), bias))
     if isinstance(inducing_points, Tensor) and inducing_points.shape[-1] != in_features:
         raise ValueError(
@@ -188,6 +188,18 @@ def resnet18(
             channels = width
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), make.linear(channels, classes)]
     return _image_network(layers, image_shape, settings)
+
+
+def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
+    """A new module for one place."""
+    if isinstance(given, type) and issubclass(given, nn.Module):
+        return given()
+    if not isinstance(given, nn.Module):
+        raise TypeError(
+            "activation must be a class of modules such as torch.nn.ReLU, or a module such as "
+            f"torch.nn.LeakyReLU(0.2), got {given!r}"
+        )
+    return deepcopy(given)
 
 
 class _Layers:

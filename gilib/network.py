@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import Config, plain
 from gilib.draws import Draw, Estimate
 from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, Source
 from gilib.sites import Shape
-from gilib.validation import tensor
+from gilib.validation import check_precision, tensor
 
 
 class Network(nn.Module):
@@ -43,6 +43,7 @@ class Network(nn.Module):
     """
 
     inducing_points: nn.Parameter | None
+    members: Shape = ()  # a draw reads none of the replica axes as samples; see `gilib.Ensemble`
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Network(nn.Module):
             dtype=dtype or torch.get_default_dtype(),
             device=None if inducing_points is None else inducing_points.device,
         )
+        check_precision(context.dtype or torch.get_default_dtype(), "a network")
         self.input_shape = self._point_shape(inducing_points, points, input_shape)
         self.output_shape = self.layers.join(self.input_shape, context)
         if pseudo_outputs is not None and not self.layers.starts_at_targets:
@@ -153,6 +155,10 @@ class Network(nn.Module):
         """
         return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
+    def like(self) -> Tensor | None:
+        """A tensor that tells dtype and device, if there is any."""
+        return self.layers.like() if self.inducing_points is None else self.inducing_points
+
     def base_noise(self, num_samples: int, generator: Source | None = None) -> Tensor:
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
         return self.layers.base_noise(num_samples, generator)
@@ -192,9 +198,5 @@ class Network(nn.Module):
 
     def config(self) -> Config:
         """The architecture as plain data."""
-        return {
-            "layers": [layer.config() for layer in self.layers],
-            "inducing_points": self._inducing_shape,
-            "input_shape": list(self.input_shape),
-            "replicas": list(self.replicas),
-        }
+        shapes = {"input_shape": self.input_shape, "replicas": self.replicas}
+        return plain({"layers": list(self.layers), "inducing_points": self._inducing_shape, **shapes})

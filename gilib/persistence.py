@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
 import tempfile
-import zipfile
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -13,13 +11,11 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config, module_from_config, spec_from_config
+from gilib.config import Config, describe, rebuild
 from gilib.data import Normalisation
-from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
-from gilib.likelihoods import Likelihood, likelihood_from_config
+from gilib.layers import Layer
+from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.posteriors import Posterior
-from gilib.priors import Prior
 
 MODEL_FORMAT = "gilib model 1"
 
@@ -59,25 +55,16 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read a file written by `write` whose entry "format" is `kind`.
 
     Raises:
-        FileNotFoundError: if there is none.
+        OSError: if there is none, or it may not be read.
         CheckpointError: if it is damaged or of another kind.
     """
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except (
-        RuntimeError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-    ) as error:
-        raise CheckpointError(
-            f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
-        ) from error
+    with open(path, "rb") as stream:
+        try:
+            content = torch.load(stream, map_location="cpu", weights_only=True)
+        except Exception as error:  # foreign bytes make torch raise whatever they spell
+            raise CheckpointError(
+                f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
+            ) from error
     found = content.get("format") if isinstance(content, dict) else None
     if found != kind:
         raise CheckpointError(f"{path} holds {found!r}, wanted {kind!r}")
@@ -101,14 +88,16 @@ def save(
         normalisation: how the data were scaled.
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
-    _check_notes(config)
+    _check_plain(config, "config")
     like = net.layers.like()
+    described = {"network": net.config(), "likelihood": describe(likelihood)}
+    for name, description in described.items():
+        _check_plain(description, f"what config() of the {name} and its parts gives")
     content = {
+        **described,
         "format": MODEL_FORMAT,
-        "network": net.config(),
         "dtype": str((torch.empty(0) if like is None else like).dtype).removeprefix("torch."),
         "state": net.state_dict(),
-        "likelihood": likelihood.config(),
         "likelihood_state": likelihood.state_dict(),
         "normalisation": None if normalisation is None else normalisation.state(),
         "config": config,
@@ -116,15 +105,16 @@ def save(
     write(path, content)
 
 
-def _check_notes(config: Config | None) -> None:
+def _check_plain(value: Config | None, name: str) -> None:
+    """Raise unless a file that holds `value` can be read again."""
     stream = BytesIO()
     try:
-        torch.save(config, stream)
+        torch.save(value, stream)
         stream.seek(0)
         torch.load(stream, weights_only=True)
     except Exception as error:
         raise TypeError(
-            f"config must hold plain values only (numbers, text, lists, dictionaries, tensors): {error}"
+            f"{name} must hold plain values only (numbers, text, lists, dictionaries, tensors): {error}"
         ) from error
 
 
@@ -141,7 +131,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisati
     try:
         net = network_from_config(content["network"], getattr(torch, content["dtype"]))
         net.load_state_dict(content["state"])
-        likelihood = likelihood_from_config(content["likelihood"])
+        likelihood = rebuild(content["likelihood"], Likelihood)
         likelihood.load_state_dict(content["likelihood_state"])
         state, notes = content["normalisation"], content["config"]
         normalisation = None if state is None else Normalisation.from_state(state)
@@ -157,7 +147,7 @@ def network_from_config(config: Config, dtype: torch.dtype) -> Network:
     inducing: Tensor | None = None
     if config["inducing_points"] is not None:
         inducing = torch.zeros(config["inducing_points"], dtype=dtype)
-    layers = [layer_from_config(layer) for layer in config["layers"]]
+    layers: list[Layer | nn.Module] = [rebuild(layer, Layer) for layer in config["layers"]]
     return Network(
         inducing,
         layers,
@@ -165,25 +155,3 @@ def network_from_config(config: Config, dtype: torch.dtype) -> Network:
         replicas=tuple(config["replicas"]),
         dtype=dtype,
     )
-
-
-def layer_from_config(config: Config) -> Layer:
-    """Build one layer from its description."""
-    settings = dict(config)
-    kind = settings.pop("type")
-    weights: dict[str, type[Linear] | type[Conv2d]] = {"Linear": Linear, "Conv2d": Conv2d}
-    if kind in weights:
-        posterior = spec_from_config(settings.pop("posterior"), Posterior)
-        prior = spec_from_config(settings.pop("prior"), Prior)
-        return weights[kind](posterior=posterior, prior=prior, **settings)
-    if kind == "InducingBatchNorm":
-        return InducingBatchNorm(**settings)
-    if kind == "Sum":
-        return Sum([layer_from_config(branch) for branch in settings["branches"]])
-    if kind == "Pointwise":
-        return Pointwise(module_from_config(settings["module"]))
-    nested: dict[str, type[Sequential] | type[Residual]] = {"Sequential": Sequential, "Residual": Residual}
-    if kind in nested:
-        inner: list[Layer | nn.Module] = [layer_from_config(layer) for layer in settings["layers"]]
-        return nested[kind](inner)
-    raise ValueError(f"unknown layer {kind!r}")

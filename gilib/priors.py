@@ -8,14 +8,16 @@ the prior's own hyper-parameters, if it has any, and draws the prior PRECISION I
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
+from gilib.config import Specification
 from gilib.distributions import InverseWishart, gamma_from_normal
 from gilib.linalg import KroneckerIdentity, ScaledIdentity, SymmetricOperator
 from gilib.sites import Site
@@ -45,7 +47,7 @@ class PriorModule(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Prior(ABC):
+class Prior(Specification, ABC):
     """A specification of a prior.
 
     Attributes:
@@ -232,8 +234,18 @@ class _FixedScale(PriorModule):
 
     def __init__(self, scale: float, size: int, like: Tensor):
         super().__init__()
-        self.size = size
-        self.register_buffer("scale", like.new_tensor(scale), persistent=False)
+        self.size, self.value = size, scale
+        self.register_buffer("scale", like.new_tensor(scale))
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Refuse the state of another prior; a state from before it was kept has none."""
+        saved = state.get(f"{prefix}scale")
+        if saved is None:
+            return
+        if math.isclose(float(saved), self.value, rel_tol=1e-6):  # it may have been rounded to float32
+            super()._load_from_state_dict(state, prefix, *rest)
+        else:
+            rest[-1].append(f"{prefix}scale: fixed at {self.value:g} here, {float(saved):g} in the state")
 
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
         return ScaledIdentity(self.scale, self.size), self.scale.new_zeros(())

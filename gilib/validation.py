@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import TypeVar
 
 import torch
@@ -12,14 +13,15 @@ T = TypeVar("T")
 
 
 def positive(value: float, name: str) -> None:
-    """Raise unless `value` is a positive finite number."""
-    if not (isinstance(value, int | float) and 0.0 < value < float("inf")):
+    """Raise unless `value` is a positive finite number, of Python or of numpy."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (number and 0.0 < value < float("inf")):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
 def count(value: int, name: str, least: int = 1) -> None:
-    """Raise unless `value` is an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    """Raise unless `value` is an integer of at least `least`, of Python or of numpy."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
@@ -74,3 +76,12 @@ def same_kind(value: Tensor, name: str, like: Tensor) -> None:
             f"for example {name}.to({like.dtype})"
         )
     same_device(value, name, like)
+
+
+def check_precision(dtype: torch.dtype, name: str) -> None:
+    """Raise unless factorisations can be computed in `dtype`."""
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"{name} must be in torch.float32 or torch.float64, got {dtype}: convert with .float() "
+            '(fit(arithmetic="bfloat16") rounds only where the data pass)'
+        )

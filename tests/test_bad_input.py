@@ -117,7 +117,7 @@ KINDS = {
     "posterior by name": (lambda: mlp(posterior="gi"), "posterior must be a Posterior, got str"),
     "prior as posterior": (lambda: mlp(posterior=gilib.NealPrior()), "must be a Posterior, got NealPrior"),
     "posterior as prior": (lambda: mlp(prior=GI), "prior must be a Prior, got GlobalInducing"),
-    "activation object": (lambda: mlp(activation=nn.ReLU()), "activation.*class"),
+    "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
     "one hidden width": (lambda: mlp(2, 50, 1), "hidden.*sequence"),
     "array of points": (lambda: mlp(inducing_points=X.numpy()), "points must be a torch.Tensor, got ndarray"),

@@ -81,6 +81,23 @@ def test_factorised_starts_as_the_paper_says_and_as_the_reference_implementation
         assert_equal(3.0 * layer.weights.mean.detach(), layer.weights.scaled_mean.detach())
 
 
+@pytest.mark.parametrize("activation", [nn.LeakyReLU(0.2), nn.Sequential(nn.Tanh(), nn.Hardtanh(-0.5, 0.25))])
+def test_activations_with_arguments(activation, tmp_path):
+    """Of which every place has its own, and which files keep."""
+    x = normals(6, 2)
+    net = gilib.models.mlp(2, (3, 3), 1, posterior=gilib.Factorised(), activation=activation, dtype=D)
+    first, second = (layer.module for layer in net.layers if not layer.has_weights)
+    assert first is not second and first is not activation and str(first) == str(activation)
+    noise = normals(3, net.noise_size)
+    draw, outputs = net.draw(noise=noise), x
+    for k in range(3):
+        outputs = draw.function.functions[2 * k](activation(outputs) if k else outputs)
+    assert torch.equal(draw(x), outputs)
+    gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.1))
+    again, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(again.draw(noise=noise)(x), draw(x))
+
+
 def test_a_generator_makes_the_starting_values_reproducible():
     def build(seed):
         return gilib.models.mlp(2, (5,), 1, posterior=gilib.LocalInducing(), dtype=D, generator=seeded(seed))

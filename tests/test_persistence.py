@@ -7,6 +7,8 @@ import pickle
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import gilib
@@ -97,6 +99,15 @@ def test_every_posterior_and_prior(name, prior, tmp_path):
         [(layer.posterior, layer.prior) for layer in n.layers if layer.has_weights] for n in (net, again)
     ]
     assert specs[0] == specs[1]
+
+
+def test_a_network_that_changed_its_dtype(tmp_path):
+    """The prior's precision was rounded when the network was built, and stays so."""
+    net = gilib.models.mlp(2, (3,), 2, prior=gilib.NealPrior(1.3), inducing_points=normals(5, 2).float())
+    net, likelihood, x = net.double(), gilib.Gaussian(0.07), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
 
 
 def test_a_trained_model_goes_on_training(tmp_path):
@@ -197,6 +208,8 @@ def edited(**changes):
     [
         (lambda path: path.write_text("hello"), "damaged or not a file of gilib"),
         (lambda path: path.write_bytes(b""), "damaged or not a file of gilib"),
+        (lambda path: path.write_bytes(b"q(J0NJ1cc  "), r"damaged or not a file of gilib \(IndexError\)"),
+        (lambda path: path.write_bytes(b")GL1\n]"), r"damaged or not a file of gilib \(error\)"),
         (truncated, "damaged or not a file of gilib"),
         (pickled_bomb, "damaged or not a file of gilib"),
         (zipped_bomb, "damaged or not a file of gilib"),
@@ -222,9 +235,21 @@ def test_other_files_are_refused(damage, message, tmp_path):
     assert not path.with_suffix(".exploded").exists()
 
 
-def test_a_missing_file(tmp_path):
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(content=st.binary(max_size=60) | st.text("\x80\x02}]()cbRt.qXKIVFGJMNLSU01\n e").map(str.encode))
+def test_any_few_bytes_are_refused(content, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "bytes.pt"
+    path.write_bytes(content)
+    with pytest.raises(gilib.CheckpointError, match="damaged or not a file of gilib"):
+        gilib.load(path)
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
         gilib.load(tmp_path / "nowhere.pt")
+    with pytest.raises(IsADirectoryError):
+        gilib.load(tmp_path)
 
 
 def test_an_interrupted_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):

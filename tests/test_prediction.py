@@ -1,79 +1,21 @@
-"""Predictive mixtures against scipy, in the units of the data."""
+"""Predictions with drawn functions, in batches, by replica and in the units of the data."""
 
 import math
 
-import numpy as np
 import pytest
-import scipy.integrate
-import scipy.optimize
-import scipy.stats
 import torch
+from torch import nn
 
 import gilib
 from gilib.data import Normalisation
 from tests.support import D, assert_equal, normals, seeded, small_net
 
-N, OUTPUTS = 3, 2
-MEANS = 2 * normals(4, N, OUTPUTS, seed=1)
-NOISE = torch.tensor([0.3, 0.8], dtype=D).expand(1, N, OUTPUTS)
-MIXTURE = gilib.GaussianPrediction(MEANS, NOISE)
 NORMALISATION = Normalisation(
     torch.tensor([3.0, -1.0], dtype=D),
     torch.tensor([2.0, 0.5], dtype=D),
     torch.tensor([10.0, -4.0], dtype=D),
     torch.tensor([5.0, 0.1], dtype=D),
 )
-
-
-def component(n, o):
-    """The mixture at one point and output as scipy's normals."""
-    return scipy.stats.norm(MEANS[:, n, o].numpy(), float(NOISE[0, n, o]))
-
-
-@pytest.mark.parametrize(("n", "o"), [(0, 0), (2, 1)])
-def test_mean_and_sd_by_numerical_integration(n, o):
-    def moment(power, centre=0.0):
-        density = component(n, o)
-        bounds = float(MEANS.min()) - 10, float(MEANS.max()) + 10
-        integrand = lambda y: (y - centre) ** power * density.pdf(y).mean()  # noqa: E731
-        return scipy.integrate.quad(integrand, *bounds, epsabs=1e-12, limit=200)[0]
-
-    mean = moment(1)
-    assert float(MIXTURE.mean[n, o]) == pytest.approx(mean, abs=1e-8)
-    assert float(MIXTURE.sd[n, o]) == pytest.approx(math.sqrt(moment(2, mean)), abs=1e-8)
-    assert float(MIXTURE.function_sd[n, o]) == pytest.approx(float(np.std(MEANS[:, n, o].numpy())), abs=1e-12)
-
-
-@pytest.mark.parametrize("probability", [1e-6, 0.025, 0.5, 0.9, 1 - 1e-6])
-def test_quantiles_by_root_finding(probability):
-    actual = MIXTURE.quantile(probability)
-    assert actual.shape == (N, OUTPUTS)
-    for n in range(N):
-        for o in range(OUTPUTS):
-            cdf = component(n, o).cdf
-            root = scipy.optimize.brentq(lambda y, cdf=cdf: cdf(y).mean() - probability, -50, 50, xtol=1e-13)
-            assert float(actual[n, o]) == pytest.approx(root, abs=1e-8)
-
-
-def test_one_component_has_the_quantiles_of_its_normal():
-    single = gilib.GaussianPrediction(MEANS[:1], NOISE)
-    assert_equal(single.quantile(0.5), MEANS[0], 1e-9)
-    assert_equal(single.quantile(0.975), MEANS[0] + scipy.stats.norm.ppf(0.975) * NOISE[0], 1e-8)
-
-
-def test_log_prob_by_brute_force():
-    y = normals(N, OUTPUTS, seed=2)
-    densities = (
-        scipy.stats.norm(MEANS.numpy(), NOISE.numpy()).pdf(y.numpy()).prod(-1)
-    )  # [S, N], joint over outputs
-    assert_equal(MIXTURE.log_prob(y), np.log(densities.mean(0)), 1e-10)
-
-
-def test_log_prob_is_a_density():
-    one = gilib.GaussianPrediction(MEANS[:, :1, :1], NOISE[:, :1, :1])
-    grid = torch.linspace(-15, 15, 20001, dtype=D)
-    density = torch.stack([one.log_prob(y.view(1, 1)).exp()[0] for y in grid[::20]])
-    assert float(torch.trapezoid(density, grid[::20])) == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 4, 100])
@@ -154,20 +96,55 @@ def test_predicting_keeps_no_graph_and_no_global_noise():
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, 1.5, math.nan])
-def test_impossible_quantiles(probability):
-    with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
-        MIXTURE.quantile(probability)
+@pytest.mark.parametrize("batch_size", [None, 1, 4, 100])
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas):
+    layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.MaxPool2d(2)]
+    net = gilib.Network(None, layers, input_shape=(1, 8, 8), replicas=replicas, dtype=D, generator=seeded())
+    x = normals(6, 1, 8, 8)
+    prediction = gilib.predict(net, gilib.Gaussian(0.3), x, 3, batch_size=batch_size, generator=seeded(3))
+    assert_equal(prediction.means, net.draw(3, generator=seeded(3))(x).detach())
+    assert prediction.mean.shape == prediction.sd.shape == (*replicas, 6, 2, 4, 4)
 
 
-@pytest.mark.parametrize("targets", [normals(N), normals(N, 1), normals(N + 1, OUTPUTS), normals(1, OUTPUTS)])
-def test_targets_of_the_wrong_count(targets):
-    with pytest.raises(ValueError, match=r"targets must have shape \[3, 2\]"):
-        MIXTURE.log_prob(targets)
+def test_inputs_of_other_replicas_or_with_a_sample_axis_are_refused():
+    net = small_net(gilib.GlobalInducing(), replicas=(2,))
+    for x in (normals(3, 7, 2), normals(5, 2, 7, 2)):
+        with pytest.raises(ValueError, match=r"x must have shape \[2, 'N', 2\] \(or without replicas\), got"):
+            gilib.predict(net, gilib.Gaussian(0.3), x, 5)
+    assert gilib.predict(net, gilib.Gaussian(0.3), normals(2, 7, 2), 5).mean.shape == (2, 7, 2)
 
 
-def test_labels_of_the_wrong_count():
-    prediction = gilib.CategoricalPrediction(MEANS.log_softmax(-1))
-    for labels in (torch.zeros(4, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)):
-        with pytest.raises(ValueError, match=r"class labels must have shape \[3\]"):
-            prediction.log_prob(labels)
+def test_a_noise_of_other_replicas_is_refused():
+    likelihood, x = gilib.Gaussian(0.3, replicas=(3,)), normals(7, 2)
+    for replicas in ((), (2,)):
+        net = small_net(gilib.GlobalInducing(), replicas=replicas)
+        with pytest.raises(ValueError, match=r"Gaussian\(replicas=\(3,\)\) has a noise for each"):
+            gilib.predict(net, likelihood, x, 3)
+        with pytest.raises(ValueError, match=r"a network with replicas=.*give both the same"):
+            likelihood.log_prob(net.draw(3)(x), x)
+
+
+class Unfinished(gilib.Likelihood):
+    """Trains, but does not say what it predicts."""
+
+    def log_prob(self, outputs, targets):
+        return outputs.sum(-1)
+
+    def check_targets(self, targets, num_points, outputs):
+        pass
+
+    def config(self):
+        return {}
+
+
+def test_a_likelihood_that_does_not_say_what_it_predicts():
+    message = r"Unfinished does not say what it predicts: define predictive\(outputs, normalisation\)"
+    with pytest.raises(TypeError, match=message):
+        gilib.predict(small_net(gilib.GlobalInducing()), Unfinished(), normals(7, 2))
+
+
+@pytest.mark.parametrize("thing", [nn.Linear(2, 2), gilib.Network, None])
+def test_what_draws_no_functions(thing):
+    with pytest.raises(TypeError, match="predict needs what draws functions .* got"):
+        gilib.predict(thing, gilib.Gaussian(0.3), normals(7, 2))

@@ -51,7 +51,21 @@ def test_standard_prior_has_variance_one(pixels):
 def test_fixed_priors_have_no_parameters_and_take_no_noise(spec):
     module = prior_module(spec, CHANNELS)
     assert module.noise_size == 0
-    assert list(module.parameters()) == [] and module.state_dict() == {}
+    assert list(module.parameters()) == [] and list(module.state_dict()) == ["scale"]
+
+
+@pytest.mark.parametrize("other", [NealPrior(5.0), StandardPrior()])
+def test_the_state_of_another_fixed_prior_is_refused(other):
+    module, kept = prior_module(NealPrior(1.0), CHANNELS), prior_module(other, CHANNELS).state_dict()
+    with pytest.raises(RuntimeError, match=r"scale: fixed at 2 here, (0.08|1) in the state"):
+        module.load_state_dict(kept)
+    assert float(module.scale) == CHANNELS
+
+
+def test_a_state_from_before_fixed_precisions_were_kept_is_taken():
+    module = prior_module(NealPrior(), CHANNELS)
+    module.load_state_dict({})
+    assert float(module.scale) == CHANNELS
 
 
 @EVERY

@@ -1,24 +1,29 @@
-"""Markov chains over the weights of a network, as functions to draw, predict with and keep in a file."""
+"""Markov chains over the weights of a network: convergence, files, and the samples that they are."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
-from gilib.draws import Composition, Draw, Function
-from gilib.layers.linear import LinearFunction
+from gilib.drawables import OfNetwork, Samples
+from gilib.draws import Draw
+from gilib.likelihoods import Gaussian
+from gilib.linalg import SymmetricOperator
+from gilib.mixtures import GaussianPrediction
+from gilib.models import mlp
+from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
-from gilib.prediction import GaussianPrediction
+from gilib.posteriors import BuildContext, Posterior, PosteriorModule
+from gilib.prediction import predict
+from gilib.randomness import Source
+from gilib.sites import Site
 from gilib.validation import choice, count, positive, tensor
-
-if TYPE_CHECKING:
-    from gilib.data import Normalisation
 
 CHAINS_FORMAT = "gilib chains 1"
 QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
@@ -98,7 +103,7 @@ class HMCSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Chains:
+class Chains(OfNetwork):
     """States of Markov chains whose limit is the posterior of a fully connected ReLU network.
 
     Attributes:
@@ -124,50 +129,37 @@ class Chains:
         """All kept states of all chains."""
         return self.log_joint.numel()
 
-    def draw(self, num_samples: int | None = None, generator: torch.Generator | None = None) -> Draw:
-        """Kept states as functions: all of them, chain after chain, or a random choice without repetition.
+    @property
+    def samples(self) -> Samples:
+        """All kept states, chain after chain."""
+        return self._samples([layer.flatten(0, 1) for layer in self.weights])
 
-        Args:
-            num_samples: S; None: all, in order.
-            generator: source of the choice; None: torch's default one.
+    @property
+    def likelihood(self) -> Gaussian:
+        """With the noise variance of the chains."""
+        return Gaussian(self.noise_variance)
 
-        Returns:
-            A `Draw`: x `[N, D]` to `[S, N, O]`. Its log_pq `[S]` is NaN: a chain has no density Q, so log P -
-            log Q is undefined, and a bound computed with it shall show that.
+    def network(self) -> Network:
+        """The network whose weights the states are."""
+        shapes = [layer.shape[-2:] for layer in self.weights]
+        widths = [inputs - 1 for inputs, _ in shapes] + [shapes[-1][1]]
+        given = _GivenWeights()
+        return mlp(widths[0], widths[1:-1], widths[-1], posterior=given, dtype=self.weights[0].dtype)
 
-        Raises:
-            ValueError: if more states are wanted than there are.
-        """
-        states = [layer.flatten(0, 1) for layer in self.weights]
-        if num_samples is not None:
-            count(num_samples, "num_samples")
-            if num_samples > self.num_draws:
-                raise ValueError(
-                    f"these chains keep {self.num_draws} states, got num_samples={num_samples}: "
-                    "run longer chains, or thin less"
-                )
-            chosen = torch.randperm(self.num_draws, generator=generator)[:num_samples]
-            states = [layer[chosen] for layer in states]
-        return Draw(_network(states), states[0].new_full((len(states[0]),), torch.nan))
+    def _samples(self, states: Sequence[Tensor]) -> Samples:
+        """A weight tensor `[S, I, O]` for each layer as states of the network."""
+        net = self.network().to(states[0].device)
+        names = [name for name, _ in net.named_parameters()]
+        return Samples(net, dict(zip(names, states, strict=True)))
+
+    def draw(self, num_samples: int | None = None, *, generator: Source | None = None) -> Draw:
+        """Kept states as functions, as `Samples.draw` chooses them: all, or some without repetition."""
+        return self.samples.draw(num_samples, generator=generator)
 
     def evaluate(self, x: Tensor) -> Tensor:
         """All functions at `x` `[N, D]`, one chain at a time; `[chains, kept, N, O]`."""
         tensor(x, "x", self.weights[0])
-        return torch.stack([_network(states)(x) for states in zip(*self.weights, strict=True)])
-
-    def predict(self, x: Tensor, normalisation: Normalisation | None = None) -> GaussianPrediction:
-        """The posterior predictive distribution, an equal mixture over all kept states.
-
-        Args:
-            x: `[N, D]`; in original units if a normalisation is given.
-            normalisation: how inputs and targets were scaled; predictions are returned in original units.
-        """
-        x = x if normalisation is None else normalisation.x(x).to(self.weights[0])
-        outputs = self.evaluate(x).flatten(0, 1)  # [S, N, O]
-        noise_sd = outputs.new_tensor(self.noise_variance).sqrt().expand(1, 1, outputs.shape[-1])
-        if normalisation is None:
-            return GaussianPrediction(outputs, noise_sd)
-        return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(noise_sd))
+        return torch.stack([self._samples(one).draw()(x) for one in zip(*self.weights, strict=True)])
 
     def thinned(self, every: int) -> Chains:
         """Keep every `every`-th of the kept states."""
@@ -219,7 +211,8 @@ class Chains:
         Raises:
             ImportError: without the extra `gilib[hmc]`.
         """
-        prediction = self.predict(grid)
+        prediction = predict(self, self.likelihood, grid, self.num_draws)
+        assert isinstance(prediction, GaussianPrediction)
         return {
             "settings": asdict(self.settings),
             "noise_variance": self.noise_variance,
@@ -258,12 +251,25 @@ class Chains:
             ) from error
 
 
-def _network(weights: Sequence[Tensor]) -> Composition:
-    """One weight tensor `[S, I, O]` for each layer, ReLU between them."""
-    functions: list[Function] = []
-    for k, layer in enumerate(weights):
-        functions += [torch.relu] * (k > 0) + [LinearFunction(layer, bias=True)]
-    return Composition(tuple(functions))
+@dataclass(frozen=True)
+class _GivenWeights(Posterior):
+    """Weights that are the state itself."""
+
+    short: ClassVar[str] = "given"
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        return _Given(context.full((site.fan_in, site.outputs), 0.0))
+
+
+class _Given(PosteriorModule):
+    def __init__(self, weights: Tensor):
+        super().__init__()
+        self.weights = nn.Parameter(weights)
+
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.weights, noise.new_zeros(())
 
 
 def _plain(values: Tensor) -> list[float]:

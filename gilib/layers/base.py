@@ -10,18 +10,18 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import Config, Part
 from gilib.draws import Draw, Drawn, Estimate
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, Source, standard_normal
 from gilib.sites import Shape
-from gilib.validation import count, same_kind
+from gilib.validation import check_precision, count, same_kind
 
 Face = TypeVar("Face", bound=Drawn)
 
 
-class Layer(nn.Module, ABC):
+class Layer(nn.Module, Part, ABC):
     """A distribution over functions of one layer.
 
     A layer is described when it is constructed and gets its parameters when it is built, once, by the network
@@ -89,7 +89,7 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def config(self) -> Config:
-        """The layer's description as plain data, from which `gilib.load` rebuilds it."""
+        """The arguments with which the constructor makes this layer again, parts of it included."""
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
         """Build the layer as part of a network, in one place, once.
@@ -199,6 +199,7 @@ class Layer(nn.Module, ABC):
     def _normal(self, shape: Shape, generator: Source | None) -> Tensor:
         like = self.like()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
+        check_precision(dtype, "a layer that is drawn")
         return standard_normal(shape, generator, dtype, device)
 
     def like(self) -> Tensor | None:
@@ -221,6 +222,7 @@ class Layer(nn.Module, ABC):
             raise ValueError(
                 f"noise must have shape [{shape}], got {list(noise.shape)}: make it with {maker}"
             )
+        check_precision(noise.dtype, "noise")
         like = self.like()
         if like is not None:
             same_kind(noise, "noise", like)

@@ -67,7 +67,7 @@ class InducingBatchNorm(Layer):
 
     def config(self) -> Config:
         """The constant."""
-        return {"type": "InducingBatchNorm", "eps": self.eps}
+        return {"eps": self.eps}
 
 
 class Normalise(FixedFunction):

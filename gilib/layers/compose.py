@@ -142,8 +142,8 @@ class Sequential(Layer):
         return next(iter(self)).input_axes()
 
     def config(self) -> Config:
-        """The layers' configurations."""
-        return {"type": "Sequential", "layers": [layer.config() for layer in self]}
+        """The layers."""
+        return {"layers": list(self)}
 
 
 class Residual(Layer):
@@ -209,5 +209,5 @@ class Residual(Layer):
         return self.branch.input_axes()
 
     def config(self) -> Config:
-        """The branch's configuration."""
-        return {**self.branch.config(), "type": "Residual"}
+        """The layers of the branch."""
+        return {"layers": list(self)}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from gilib.config import Config, spec_config
+from gilib.config import Config
 from gilib.convolution import Windows
 from gilib.convolution.windows import Pair
 from gilib.layers.weights import WeightLayer
@@ -108,12 +108,11 @@ class Conv2d(WeightLayer):
     def config(self) -> Config:
         """Channels, kernel and specifications."""
         return {
-            "type": "Conv2d",
             "in_channels": self.in_channels,
             "out_channels": self.outputs,
             "kernel_size": list(self.windows.kernel),
-            "posterior": spec_config(self.posterior),
-            "prior": spec_config(self.prior),
+            "posterior": self.posterior,
+            "prior": self.prior,
             "stride": list(self.windows.stride),
             "padding": list(self.windows.padding),
             "boundary": self.boundary,

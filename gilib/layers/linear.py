@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gilib.config import Config, spec_config
+from gilib.config import Config
 from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
@@ -79,11 +79,10 @@ class Linear(WeightLayer):
     def config(self) -> Config:
         """Widths and specifications."""
         return {
-            "type": "Linear",
             "in_features": self.in_features,
             "out_features": self.out_features,
-            "posterior": spec_config(self.posterior),
-            "prior": spec_config(self.prior),
+            "posterior": self.posterior,
+            "prior": self.prior,
             "bias": self.bias,
         }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config, module_config
+from gilib.config import Config, module_config, module_from_config
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
@@ -94,7 +94,12 @@ class Pointwise(Layer):
 
     def config(self) -> Config:
         """Name and arguments of the module."""
-        return {"type": "Pointwise", "module": module_config(self.module)}
+        return {"module": module_config(self.module)}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Pointwise:
+        """Build the module, then the layer."""
+        return cls(module_from_config(config["module"]))
 
 
 def _refuse_unsuitable(module: nn.Module) -> None:

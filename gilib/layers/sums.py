@@ -96,5 +96,5 @@ class Sum(Layer):
         return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
 
     def config(self) -> Config:
-        """The branches' configurations."""
-        return {"type": "Sum", "branches": [branch.config() for branch in self]}
+        """The branches."""
+        return {"branches": list(self)}

@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.config import Specification
 from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
 from gilib.randomness import Noise, NoiseSize, ReplicaGenerators, Source
@@ -114,7 +115,7 @@ class PosteriorModule(nn.Module, ABC):
 
 
 @dataclass(frozen=True)
-class Posterior(ABC):
+class Posterior(Specification, ABC):
     """A frozen specification of an approximate posterior.
 
     Attributes:

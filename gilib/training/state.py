@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gilib.config import describe
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
@@ -43,7 +44,7 @@ def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, sett
     """A hash of architecture, data and settings: what must agree for a resumption to make sense."""
     description = {
         "network": net.config(),
-        "likelihood": likelihood.config(),
+        "likelihood": describe(likelihood),
         "settings": settings,
         "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
         "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],

@@ -44,25 +44,28 @@ def test_a_draw_is_all_states_in_order(chains):
 
 
 def test_some_states_are_chosen_without_repetition(chains):
-    generator = torch.Generator().manual_seed(1)
-    values = chains.draw(24, generator)(GRID)[:, 0, 0]
     everything = functions(chains, GRID)[..., 0, 0].flatten()
-    assert not torch.equal(values, everything)
-    torch.testing.assert_close(values.sort().values, everything.sort().values, rtol=1e-14, atol=1e-14)
-    repeated = chains.draw(5, torch.Generator().manual_seed(1))(GRID)[:, 0, 0]
-    torch.testing.assert_close(repeated, values[:5], rtol=1e-14, atol=1e-14)
+    chosen = [chains.draw(5, generator=torch.Generator().manual_seed(seed))(GRID)[:, 0, 0] for seed in (1, 2)]
+    for values in chosen:
+        gaps, places = (values[:, None] - everything).abs().min(1)
+        assert gaps.max() < 1e-14 and len(set(places.tolist())) == 5 and places.tolist() == sorted(places)
+    assert not torch.equal(*chosen)
+    again = chains.draw(5, generator=torch.Generator().manual_seed(1))(GRID)[:, 0, 0]
+    assert torch.equal(again, chosen[0])
+    assert torch.equal(chains.draw(24)(GRID), chains.draw()(GRID))
 
 
-def test_log_pq_is_undefined_and_so_is_every_bound(chains):
-    draw = chains.draw(7)
-    assert draw.log_pq.shape == (7,) and draw.log_pq.isnan().all()
-    targets = torch.zeros(6, 2, dtype=torch.float64)
-    assert gilib.elbo(draw, gilib.Gaussian(0.25), GRID, targets, num_data=6).isnan()
-    assert gilib.iwbo(draw, gilib.Gaussian(0.25), GRID, targets).isnan()
+def test_there_is_no_density_and_so_no_bound(chains):
+    draw, targets = chains.draw(7), torch.zeros(6, 2, dtype=torch.float64)
+    assert draw.log_pq is None
+    with pytest.raises(TypeError, match="no density Q .*bound no evidence"):
+        gilib.elbo(draw, chains.likelihood, GRID, targets, num_data=6)
+    with pytest.raises(TypeError, match="no density Q .*bound no evidence"):
+        gilib.iwbo(draw, chains.likelihood, GRID, targets)
 
 
 def test_more_states_than_there_are_cannot_be_drawn(chains):
-    with pytest.raises(ValueError, match="keep 24 states, got num_samples=25"):
+    with pytest.raises(ValueError, match="there are 24 states, got num_samples=25"):
         chains.draw(25)
     with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):
         chains.draw(0)
@@ -75,7 +78,9 @@ def test_layer_variances_take_the_draw(chains):
 
 
 def test_predictions_are_mixtures_over_all_states(chains):
-    prediction, values = chains.predict(GRID), functions(chains, GRID).flatten(0, 1)
+    prediction = gilib.predict(chains, chains.likelihood, GRID, chains.num_draws, batch_size=4)
+    values = functions(chains, GRID).flatten(0, 1)
+    torch.testing.assert_close(prediction.means, values, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(prediction.mean, values.mean(0))
     torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + 0.25).sqrt())
 
@@ -84,11 +89,28 @@ def test_predictions_return_to_original_units(chains):
     normalisation = gilib.data.Normalisation.fit(
         toy().x_raw, toy().y_raw.repeat(1, 2) * torch.tensor([1.0, 5.0])
     )
-    prediction = chains.predict(normalisation.invert_x(GRID), normalisation)
+    x, settings = normalisation.invert_x(GRID), {"num_samples": 24, "normalisation": normalisation}
+    prediction = gilib.predict(chains, gilib.Gaussian(0.25), x, **settings)
     values = normalisation.invert_y(functions(chains, GRID).flatten(0, 1))
     torch.testing.assert_close(prediction.mean, values.mean(0))
     noise = 0.25 * normalisation.y_std.square()
     torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + noise).sqrt())
+
+
+def test_a_hundred_states_predict_unless_others_are_wanted(chains):
+    with pytest.raises(ValueError, match="there are 24 states, got num_samples=100: ask for fewer"):
+        gilib.predict(chains, chains.likelihood, GRID)
+    prediction = gilib.predict(chains, chains.likelihood, GRID, 5, generator=torch.Generator().manual_seed(1))
+    drawn = chains.draw(5, generator=torch.Generator().manual_seed(1))(GRID)
+    assert torch.equal(prediction.means, drawn)
+
+
+def test_chains_are_samples_of_a_network(chains):
+    net = chains.network()
+    assert isinstance(chains, gilib.Drawable) and isinstance(chains.samples, gilib.Samples)
+    assert (chains.input_shape, chains.output_shape, chains.replicas) == ((1,), (2,), ())
+    assert chains.samples.num_states == chains.num_draws == 24
+    assert [p.shape for p in net.parameters()] == [layer.shape[2:] for layer in chains.weights]
 
 
 def test_inputs_of_another_precision_are_refused(chains):
@@ -138,7 +160,7 @@ def test_other_files_are_refused(chains, tmp_path):
 def test_a_summary_is_plain_and_true(chains):
     pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
     summary = json.loads(json.dumps(chains.summary(GRID, quantiles=(0.1, 0.5), states=10), allow_nan=False))
-    prediction = chains.predict(GRID)
+    prediction = gilib.predict(chains, chains.likelihood, GRID, 24)
     for name, expected in (
         ("mean", prediction.mean),
         ("sd", prediction.sd),

@@ -1,0 +1,173 @@
+"""A reader's own layer, posterior, prior and likelihood, written against public names only.
+
+The tests train, save, load and predict with them; a script under `torchrun` imports them, too.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+import gilib
+from gilib.linalg import ScaledIdentity
+
+
+class Warp(gilib.Layer):
+    """x ↦ x + a sin(frequency x), feature by feature; P(a) = N(0, 1), Q(a) = N(m, s²)."""
+
+    def __init__(self, frequency=1.0):
+        super().__init__()
+        self.frequency = frequency
+
+    def build(self, shape, context):
+        self.replicas = context.replicas
+        self.mean = nn.Parameter(context.normal(*shape))
+        self.log_sd = nn.Parameter(context.full(shape, -2.0))
+        self.noise_size = math.prod(shape)
+        return shape
+
+    def draw_from_noise(self, inducing, noise):
+        size = self.mean + self.log_sd.exp() * noise  # [S, R, D]
+        log_pq = (0.5 * (noise.square() - size.square()) + self.log_sd).sum(-1)
+        return gilib.Draw(Warped(size, self.frequency), log_pq)
+
+    def config(self):
+        return {"frequency": self.frequency}
+
+
+class Warped:
+    """[..., N, D] to [S, R, ..., N, D]."""
+
+    def __init__(self, size, frequency):
+        self.size, self.frequency = size, frequency
+
+    def __call__(self, x):
+        return x + self.size[..., None, :] * (self.frequency * x).sin()
+
+
+@dataclass(frozen=True)
+class OneWidth(gilib.Posterior):
+    """Q(W) = Π N(W_io; M_io, s²), one s for all weights."""
+
+    short = "one"
+    initial_sd: float = 0.1
+
+    def build(self, site, context):
+        return OneWidthWeights(self.initial_sd, site.fan_in, site.outputs, context)
+
+
+class OneWidthWeights(gilib.PosteriorModule):
+    def __init__(self, initial_sd, fan_in, outputs, context):
+        super().__init__()
+        self.noise_size = fan_in * outputs
+        self.mean = nn.Parameter(context.normal(fan_in, outputs) / math.sqrt(fan_in))
+        self.log_sd = nn.Parameter(context.full((), math.log(initial_sd)))
+
+    def draw(self, features, prior_precision, noise):
+        noise = noise.unflatten(-1, self.mean.shape[-2:])  # [S, R, I, O]
+        weights = self.mean + self.log_sd.exp()[..., None, None] * noise
+        log_p = 0.5 * (weights.shape[-1] * prior_precision.log_det() - prior_precision.quadratic(weights))
+        log_q = -0.5 * noise.square().sum((-2, -1)) - self.noise_size * self.log_sd
+        return weights, log_p - log_q  # the constants cancel
+
+
+@dataclass(frozen=True)
+class LogNormalScale(gilib.Prior):
+    """Precision I · exp(spread · t), P(t) = N(0, 1), Q(t) = N(m, s²)."""
+
+    spread: float = 1.0
+
+    def build(self, site, like):
+        return LogNormalPrecision(self.spread, site.fan_in, like)
+
+
+class LogNormalPrecision(gilib.PriorModule):
+    noise_size = 1
+
+    def __init__(self, spread, size, like):
+        super().__init__()
+        self.spread, self.size = spread, size
+        self.mean = nn.Parameter(torch.zeros_like(like))  # [R]
+        self.log_sd = nn.Parameter(torch.full_like(like, -1.0))  # [R]
+
+    def draw(self, noise):
+        z = noise[..., 0]
+        t = self.mean + self.log_sd.exp() * z
+        log_pq = 0.5 * (z.square() - t.square()) + self.log_sd
+        return ScaledIdentity(self.size * (self.spread * t).exp(), self.size), log_pq
+
+
+class LaplaceNoise(gilib.Likelihood):
+    """y ~ Laplace(f, b), b learned, one for every replica."""
+
+    def __init__(self, scale=0.5, replicas=()):
+        super().__init__()
+        self.start, self.replicas = scale, tuple(replicas)
+        self.log_scale = nn.Parameter(torch.full(self.replicas, math.log(scale), dtype=torch.float64))
+
+    def log_prob(self, outputs, targets):
+        log_scale = self.log_scale[..., None, None]
+        return -((outputs - targets).abs() * (-log_scale).exp() + log_scale + math.log(2)).sum(-1)
+
+    def check_targets(self, targets, num_points, outputs):
+        if tuple(targets.shape[-2:]) != (num_points, outputs):
+            raise ValueError(f"targets must be [{num_points}, {outputs}], got {list(targets.shape)}")
+
+    def predictive(self, outputs, normalisation=None):
+        scale = self.log_scale.exp()[..., None, None].expand(1, *outputs.shape[1:])
+        if normalisation is None:
+            return LaplacePrediction(outputs, scale)
+        return LaplacePrediction(normalisation.invert_y(outputs), normalisation.scale_y(scale))
+
+    def config(self):
+        return {"scale": self.start, "replicas": self.replicas}
+
+
+@dataclass(frozen=True)
+class LaplacePrediction(gilib.Prediction):
+    """An equal mixture of S Laplace distributions."""
+
+    centres: torch.Tensor
+    scale: torch.Tensor
+
+    @property
+    def mean(self):
+        return self.centres.mean(0)
+
+    def log_prob(self, targets):
+        density = torch.distributions.Laplace(self.centres, self.scale.expand_as(self.centres))
+        return gilib.metrics.log_mean_exp(density.log_prob(targets).sum(-1), 0)
+
+
+def data():
+    """Forty points of a noisy wave, float64."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(40, 1, generator=generator, dtype=torch.float64)
+    return x, (2 * x[:, :1]).sin() + 0.1 * noise
+
+
+def network(replicas=(), seed=0, generator=None):
+    """All four kinds beside those of the library."""
+    x, y = data()
+    return gilib.Network(
+        x[:8],
+        [
+            Warp(1.5),
+            gilib.Linear(2, 6, OneWidth(0.05), LogNormalScale(0.5)),
+            nn.LeakyReLU(0.2),
+            gilib.Residual([gilib.Linear(6, 6, OneWidth()), Warp(0.5)]),
+            gilib.Linear(6, 1, gilib.GlobalInducing(), LogNormalScale()),
+        ],
+        pseudo_outputs=y[:8],
+        replicas=replicas,
+        generator=generator or torch.Generator().manual_seed(seed),
+    )
+
+
+def train(net, likelihood, **settings):
+    """Some steps on minibatches."""
+    x, y = data()
+    defaults = {"steps": 60, "batch_size": 20, "num_samples": 4, "progress": False}
+    return gilib.fit(net, likelihood, x, y, **(defaults | settings))

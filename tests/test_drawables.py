@@ -1,0 +1,244 @@
+"""Ensembles and stored states against members and states drawn one by one."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from tests.support import POSTERIORS, PRIORS, D, assert_equal, normals, seeded, shaken, small_net
+
+X, Y = normals(7, 2), normals(7, 2, seed=1)
+K = 3
+NOTHING_TO_STORE = [("rand", "neal"), ("rand", "standard")]
+
+
+def ensemble(posterior=None, prior=None, **settings):
+    net = small_net(posterior or gilib.GlobalInducing(), prior, **({"replicas": (K,)} | settings))
+    return gilib.Ensemble(net)
+
+
+class Scaled(gilib.Layer):
+    """x ↦ w x, a learned w and no noise: a point estimate."""
+
+    def build(self, shape, context):
+        self.replicas, self.w = context.replicas, nn.Parameter(context.normal(*shape))
+        return shape
+
+    def draw_from_noise(self, inducing, noise):
+        weights = self.w.expand(*noise.shape[:-1], *self.w.shape[-1:])[..., None, :]
+        return gilib.Draw(lambda x: weights * x, noise.new_zeros(noise.shape[:-1]))
+
+    def config(self):
+        return {}
+
+
+def points(replicas=(K,)):
+    return gilib.Network(None, [Scaled()], input_shape=(2,), replicas=replicas, dtype=D, generator=seeded())
+
+
+@pytest.mark.parametrize("drawn", [small_net(gilib.Factorised()), ensemble()])
+def test_what_is_drawable(drawn):
+    assert isinstance(drawn, gilib.Drawable)
+    assert (drawn.input_shape, drawn.output_shape, drawn.like().dtype) == ((2,), (2,), D)
+    assert not isinstance(nn.Linear(2, 2), gilib.Drawable)
+
+
+@pytest.mark.parametrize("replicas", [(K,), (K, 2)])
+def test_an_ensemble_reads_its_first_replica_axis_as_samples(replicas):
+    """Sample s·K + k is sample s of member k."""
+    drawable = ensemble(replicas=replicas)
+    assert (drawable.members, drawable.replicas) == ((K,), replicas[1:])
+    inner = drawable.net.draw(4, generator=seeded(1))(X)  # [S, K, ...]
+    values = drawable.draw(4, generator=seeded(1))(X)
+    assert values.shape == (4 * K, *replicas[1:], 7, 2)
+    for s in range(4):
+        for k in range(K):
+            assert torch.equal(values[s * K + k], inner[s, k])
+
+
+def test_further_replicas_may_have_their_own_inputs():
+    drawable, x = ensemble(replicas=(K, 2)), normals(2, 7, 2)
+    inner = drawable.net.draw(4, generator=seeded(1))(x)
+    assert torch.equal(drawable.draw(4, generator=seeded(1))(x), inner.flatten(0, 1))
+    for wrong in (normals(K, 7, 2), normals(K, 2, 7, 2), normals(2)):
+        with pytest.raises(ValueError, match=r"an ensemble takes x \[2, N, ...\] .*the same for all members"):
+            drawable.draw(4)(wrong)
+
+
+def test_an_ensemble_predicts_as_the_mixture_of_its_members():
+    """With a noise for every member; against one prediction per member, averaged."""
+    drawable, likelihood = ensemble(), gilib.Gaussian(0.3, replicas=(K,))
+    shaken(likelihood, 1.0)
+    prediction = gilib.predict(drawable, likelihood, X, 4, generator=seeded(1), batch_size=3)
+    members = gilib.predict(drawable.net, likelihood, X, 4, generator=seeded(1))
+    assert prediction.means.shape == prediction.component_sd.expand_as(prediction.means).shape == (12, 7, 2)
+    assert_equal(prediction.mean, members.mean.mean(0))
+    assert_equal(prediction.log_prob(Y), gilib.metrics.log_mean_exp(members.log_prob(Y), 0))
+    second = (members.sd.square() + members.mean.square()).mean(0)  # E y² of each, averaged
+    assert_equal(prediction.sd.square(), second - prediction.mean.square(), 1e-10)
+    noise = likelihood.noise_variance.detach()
+    assert len(set(noise.tolist())) == K
+    assert_equal(prediction.component_sd[:, 0, 0].square(), noise.repeat(4))
+
+
+def test_one_noise_serves_all_members_and_units_return():
+    normalisation = gilib.data.Normalisation.fit(5 + 2 * X, 3 * Y)
+    x, settings = normalisation.invert_x(X), {"normalisation": normalisation}
+    drawable, likelihood = ensemble(), gilib.Gaussian(0.3)
+    prediction = gilib.predict(drawable, likelihood, x, 4, generator=seeded(1), **settings)
+    members = gilib.predict(drawable.net, likelihood, x, 4, generator=seeded(1), **settings)
+    y = normalisation.invert_y(Y)
+    assert_equal(prediction.log_prob(y), gilib.metrics.log_mean_exp(members.log_prob(y), 0))
+
+
+@pytest.mark.parametrize("replicas", [(K + 1,), (1,), (K, 1)])
+def test_a_noise_for_other_members_is_refused(replicas):
+    with pytest.raises(ValueError, match="give both the same"):
+        gilib.predict(ensemble(), gilib.Gaussian(0.3, replicas=replicas), X, 4)
+
+
+def test_an_ensemble_of_classifiers():
+    drawable = ensemble()
+    prediction = gilib.predict(drawable, gilib.Categorical(), X, 4, generator=seeded(1))
+    members = gilib.predict(drawable.net, gilib.Categorical(), X, 4, generator=seeded(1))
+    assert_equal(prediction.mean, members.mean.mean(0))
+
+
+def test_members_that_take_no_noise_are_one_function_each():
+    net = points()
+    values = gilib.Ensemble(net).draw(100)(X)
+    assert_equal(values, net.layers.layers[0].w[:, None, :] * X)
+    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1, got 0"):
+        gilib.Ensemble(net).draw(0)
+    prediction = gilib.predict(gilib.Ensemble(net), gilib.Gaussian(0.3, replicas=(K,)), X)
+    assert prediction.means.shape == (K, 7, 2)
+
+
+def test_functions_that_no_parameter_moves_are_functions_of_every_member():
+    net = gilib.Network(None, [nn.Tanh()], input_shape=(2,), replicas=(K,), dtype=D)
+    assert_equal(gilib.Ensemble(net).draw()(X), X.tanh().expand(K, 7, 2))
+
+
+def test_an_ensemble_needs_members():
+    with pytest.raises(ValueError, match=r"reads the first replica axis .* build it with replicas=\(K,\)"):
+        gilib.Ensemble(small_net(gilib.Factorised()))
+    with pytest.raises(TypeError, match="net must be a Network"):
+        gilib.Ensemble(nn.Linear(2, 2))
+
+
+def states_of(nets):
+    """Parameters of several networks, stacked by name."""
+    parameters, _ = torch.func.stack_module_state(nets)
+    return {name: value.detach() for name, value in parameters.items()}
+
+
+@pytest.mark.parametrize("replicas", [(), (2,)])
+@pytest.mark.parametrize(
+    ("name", "prior"),
+    [(name, prior) for name in POSTERIORS for prior in PRIORS if (name, prior) not in NOTHING_TO_STORE],
+)
+def test_stored_states_are_the_functions_of_their_networks(name, prior, replicas):
+    nets = [
+        shaken(small_net(POSTERIORS[name], PRIORS[prior], replicas=replicas), 0.2, seed) for seed in range(4)
+    ]
+    samples = gilib.Samples(nets[0], states_of(nets))
+    noise = nets[0].base_noise(4, seeded(1))
+    draw = samples.draw(generator=seeded(1))
+    assert draw.log_pq is None and samples.num_states == 4
+    for k, net in enumerate(nets):
+        assert_equal(draw(X)[k].detach(), net.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
+
+
+def test_what_was_not_stored_is_as_it_is():
+    nets = [shaken(small_net(gilib.GlobalInducing()), 0.2, seed) for seed in range(4)]
+    name = "inducing_points"
+    samples = gilib.Samples(nets[0], {name: states_of(nets)[name]})
+    before = {key: value.clone() for key, value in nets[0].state_dict().items()}
+    values = samples.draw(generator=seeded(1))(X)
+    noise = nets[0].base_noise(4, seeded(1))
+    for k, net in enumerate(nets):
+        moved = small_net(gilib.GlobalInducing())
+        moved.load_state_dict(before | {name: net.state_dict()[name]})
+        assert_equal(values[k].detach(), moved.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
+    assert all(torch.equal(value, before[key]) for key, value in nets[0].state_dict().items())
+
+
+def test_buffers_may_be_states_too():
+    net = small_net(gilib.FromPrior(), gilib.NealPrior(1.3))
+    name = next(name for name, _ in net.named_buffers())
+    scales = torch.tensor([1.0, 4.0, 9.0], dtype=D)
+    noise = net.base_noise(3, seeded(1))
+    values = gilib.Samples(net, {name: scales}).draw(generator=seeded(1))(X)
+    scale = dict(net.named_buffers())[name]
+    for k, value in enumerate(scales):
+        scale.fill_(value)
+        assert_equal(values[k], net.draw(noise=noise[k : k + 1])(X)[0])
+
+
+def test_states_are_chosen_once_and_in_order():
+    net = points(())
+    stored = torch.arange(40.0, dtype=D).reshape(20, 2)
+    samples = gilib.Samples(net, {"layers.layers.0.w": stored})
+    one = torch.ones(1, 2, dtype=D)
+    assert torch.equal(samples.draw()(one)[:, 0], stored)
+    chosen = samples.draw(15, generator=seeded(1))(one)[:, 0, 0]
+    assert chosen.tolist() == sorted(set(chosen.tolist())) and len(chosen) == 15
+    assert torch.equal(samples.draw(15, generator=seeded(1))(one)[:, 0, 0], chosen)
+    assert not torch.equal(samples.draw(15, generator=seeded(2))(one)[:, 0, 0], chosen)
+
+
+def test_samples_predict_and_are_measured_like_draws_of_a_network():
+    nets = [shaken(small_net(gilib.Factorised()), 0.2, seed) for seed in range(4)]
+    samples = gilib.Samples(nets[0], states_of(nets))
+    prediction = gilib.predict(samples, gilib.Gaussian(0.3), X, 3, generator=seeded(1), batch_size=2)
+    assert torch.equal(prediction.means, samples.draw(3, generator=seeded(1))(X).detach())
+    assert len(gilib.metrics.layer_variances(samples.draw(), X)) == 2
+
+
+@pytest.mark.parametrize(
+    "drawn", [ensemble(), gilib.Samples(points(()), {"layers.layers.0.w": normals(3, 2)})]
+)
+def test_there_is_no_density_and_so_no_bound(drawn):
+    draw = drawn.draw(2)
+    with pytest.raises(TypeError, match=r"no density Q \(chains, an ensemble\): they predict, but bound no"):
+        gilib.elbo(draw, gilib.Gaussian(0.3), X, Y, num_data=7)
+    with pytest.raises(TypeError, match="no density Q"):
+        gilib.iwbo(draw, gilib.Gaussian(0.3), X, Y)
+
+
+STORED = {"layers.layers.0.w": normals(3, 2)}
+
+
+@pytest.mark.parametrize(
+    ("states", "message"),
+    [
+        ({}, "states must hold at least one tensor"),
+        ({"w": normals(3, 2)}, "the network has no state 'w': it has layers.layers.0.w"),
+        ({"layers.layers.0.w": normals(3)}, r"must have shape \[3, 2\], got \[3\]"),
+        ({"layers.layers.0.w": normals(0, 2)}, r"must have shape \['K', 2\], got \[0, 2\]"),
+        ({"layers.layers.0.w": torch.tensor(1.0)}, r"must have shape \['K', 2\], got \[\]"),
+    ],
+)
+def test_states_of_another_network(states, message):
+    with pytest.raises(ValueError, match=message):
+        gilib.Samples(points(()), states)
+
+
+def test_states_of_several_lengths_or_kinds():
+    net = small_net(gilib.Factorised())
+    names = [name for name, _ in net.named_parameters()][:2]
+    shapes = [dict(net.named_parameters())[name].shape for name in names]
+    with pytest.raises(ValueError, match=r"must have shape \[3, .*got \[4"):
+        gilib.Samples(net, {names[0]: normals(3, *shapes[0]), names[1]: normals(4, *shapes[1])})
+    with pytest.raises(TypeError, match="must be a torch.Tensor, got list"):
+        gilib.Samples(net, {names[0]: [1.0]})
+    with pytest.raises(TypeError, match="net must be a Network"):
+        gilib.Samples(nn.Linear(2, 2), STORED)
+
+
+def test_more_states_than_there_are_and_generators_for_replicas():
+    samples = gilib.Samples(points(()), STORED)
+    with pytest.raises(ValueError, match="there are 3 states, got num_samples=4: ask for fewer"):
+        samples.draw(4)
+    with pytest.raises(TypeError, match="chosen for all replicas together: give one torch.Generator"):
+        samples.draw(2, generator=gilib.ReplicaGenerators([0, 1]))

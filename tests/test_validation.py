@@ -1,0 +1,54 @@
+"""Numbers of numpy are numbers; truth values, halves and arithmetic without factorisations are not."""
+
+import numpy as np
+import pytest
+import torch
+
+import gilib
+from tests.support import normals, small_net
+
+X, Y = normals(6, 2), normals(6, 2, seed=1)
+
+
+def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
+    widths = np.int64(2), (np.int32(3),), np.int64(2)
+    posterior, prior = gilib.LocalInducing(np.int64(4)), gilib.NealPrior(np.float32(1.5))
+    net = gilib.models.mlp(*widths, posterior=posterior, prior=prior, dtype=torch.float64)
+    likelihood = gilib.Gaussian(np.float32(0.25), learn=True, scale=np.int64(2))
+    assert likelihood.noise_variance.item() == pytest.approx(0.25, rel=1e-12)
+    assert net.draw(np.int64(3))(X).shape == (3, 6, 2)
+    settings = {"steps": np.int64(2), "batch_size": np.int64(4), "num_samples": np.int64(3)}
+    assert gilib.fit(net, likelihood, X, Y, lr=np.float32(0.01), **settings, progress=False).elbo.shape == (
+        2,
+    )
+    assert gilib.predict(net, likelihood, X, np.int64(3), batch_size=np.int64(4)).mean.shape == (6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, np.float32("nan"), np.float64(-1.0), 1j])
+def test_what_is_no_positive_number(value):
+    with pytest.raises(ValueError, match="noise_variance must be a positive finite number"):
+        gilib.Gaussian(value)
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.float64(3.0), np.int64(0)])
+def test_what_is_no_count(value):
+    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):
+        small_net(gilib.GlobalInducing()).draw(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.complex64])
+def test_a_network_is_built_in_single_or_double_precision(dtype):
+    with pytest.raises(ValueError, match=rf"must be in torch.float32 or torch.float64, got {dtype}"):
+        gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised(), dtype=dtype)
+
+
+@pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.Factorised()])
+def test_a_network_made_half_as_precise_is_not_drawn(posterior):
+    net = small_net(posterior).half()
+    with pytest.raises(ValueError, match=r"torch.float32 or torch.float64, got torch.float16.*\.float\(\)"):
+        net.draw()
+    with pytest.raises(ValueError, match="got torch.float16"):
+        net.draw(noise=normals(3, net.noise_size).half())
+    assert net.float().draw()(X.float()).shape == (1, 6, 2)
