@@ -9,6 +9,8 @@ from functools import reduce
 
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
+
 Function = Callable[[Tensor], Tensor]
 
 
@@ -30,7 +32,8 @@ class Draw:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the drawn functions at `x`."""
-        return self.function(x)
+        with exact_products():
+            return self.function(x)
 
     def __iter__(self) -> Iterator[Function | Tensor]:
         """Unpack into function and log_pq."""
@@ -76,7 +79,8 @@ class LocalReparameterisation:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Sample the outputs at `x`."""
-        return self.function(x)
+        with exact_products():
+            return self.function(x)
 
 
 def total(values: Iterable[Tensor]) -> Tensor:

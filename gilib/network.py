@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gilib.arithmetic import exact_products
 from gilib.config import Config
 from gilib.draws import Draw, LocalReparameterisation
 from gilib.layers import Layer, Sequential, Shape
@@ -138,7 +139,8 @@ class Network(nn.Module):
         Raises:
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
-        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        with exact_products():
+            return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
     def base_noise(self, num_samples: int, generator: Source | None = None) -> Tensor:
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
@@ -148,7 +150,8 @@ class Network(nn.Module):
         self, num_samples: int = 1, *, generator: Source | None = None
     ) -> LocalReparameterisation:
         """The training estimator that samples outputs, not weights; all weights must be `Factorised`."""
-        return self.layers.local_reparameterisation(num_samples, generator)
+        with exact_products():
+            return self.layers.local_reparameterisation(num_samples, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Refuse: a posterior has no single output."""

@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 import gilib
-from gilib.training import DataParallel, parallel, run
+from gilib.training import Checkpoint, DataParallel, Speed, parallel, run
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 
 X = normals(20, 2, seed=1)
@@ -56,14 +56,19 @@ def single_precision(**settings):
 
 CASES = {
     "full batch": lambda **s: fit(mlp(gilib.GlobalInducing(precision="full")), **s),
-    "uneven shares": lambda **s: fit(mlp(gilib.LocalInducing(), "scale"), batch_size=7, lr=0.03, **s),
+    "uneven shares": lambda **s: fit(
+        mlp(gilib.LocalInducing(), "scale"), batch_size=7, rule=gilib.Adam(0.03), **s
+    ),
     "factorised": lambda **s: fit(mlp(gilib.Factorised(), "spatial"), batch_size=6, seed=5, **s),
     "tempered": lambda **s: fit(mlp(prior="scale"), batch_size=6, kl_weight=lambda step: 0.1 * step, **s),
     "lenet": lambda **s: lenet(augment=gilib.data.random_flip_and_crop, **s),
     "resnet": resnet,
-    "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, lr=RATES, batch_size=7, **s),
+    "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, rule=gilib.Adam(RATES), batch_size=7, **s),
     "frozen": lambda **s: fit(
-        mlp(gilib.Factorised(), replicas=(3,)), lr=[0.01, 1e4, 0.01], on_divergence="freeze", **s
+        mlp(gilib.Factorised(), replicas=(3,)),
+        rule=gilib.Adam([0.01, 1e4, 0.01]),
+        on_divergence="freeze",
+        **s,
     ),
     "two dtypes": single_precision,
 }
@@ -113,8 +118,7 @@ ERRORS = {
     "deadline": lambda rank, folder, s: fit(
         mlp(),
         steps=120,
-        checkpoint=folder / "paused.pt",
-        deadline=time.monotonic() + 3600.0 * rank,
+        checkpoint=Checkpoint(folder / "paused.pt", deadline=time.monotonic() + 3600.0 * rank),
         **s,
     ),
 }
@@ -123,14 +127,13 @@ ERRORS = {
 def interrupted(checkpoint, **settings):
     """Ten steps, of which the first attempt does seven and keeps four."""
 
-    def stop(step):
+    def stop(step, bound, net):
         if step == 7:
             raise KeyboardInterrupt
-        return 1.0
 
-    settings |= {"batch_size": 7, "checkpoint": checkpoint, "checkpoint_every": 4}
+    settings |= {"batch_size": 7, "checkpoint": Checkpoint(checkpoint, every=4)}
     with pytest.raises(KeyboardInterrupt):
-        fit(mlp(), kl_weight=stop, **settings)
+        fit(mlp(), callbacks=[stop], **settings)
     return fit(mlp(seed=9), **settings)
 
 
@@ -141,7 +144,7 @@ def work(rank, folder):
     distributed.init_process_group(
         "gloo", f"file://{folder}/store", timedelta(seconds=300), rank=rank, world_size=WORLD
     )
-    settings, found = {"parallel": DataParallel()}, {}
+    settings, found = {"speed": Speed(parallel=DataParallel())}, {}
     if rank == 0:
         fit(mlp(), steps=4, checkpoint=folder / "0.pt")
     for name, case in CASES.items():
@@ -255,11 +258,11 @@ def one(tmp_path):
 def test_another_backend(one, monkeypatch):
     monkeypatch.setattr(distributed, "get_backend_config", lambda group: "cuda:nccl")
     with pytest.raises(ValueError, match=r"on cpu, for which the process group has no backend .*cuda:nccl"):
-        fit(mlp(), parallel=one)
+        fit(mlp(), speed=Speed(parallel=one))
 
 
 def test_one_process_shares_with_itself(one):
-    together, alone = fit(mlp(), batch_size=6, parallel=one), fit(mlp(), batch_size=6)
+    together, alone = fit(mlp(), batch_size=6, speed=Speed(parallel=one)), fit(mlp(), batch_size=6)
     assert torch.equal(together["elbo"], alone["elbo"])
 
 
@@ -269,7 +272,7 @@ def test_one_process_shares_with_itself(one):
 )
 def test_something_else(value, message):
     with pytest.raises(TypeError, match=message):
-        fit(mlp(), parallel=value)
+        Speed(parallel=value)
 
 
 def test_the_script_of_the_docstring(tmp_path):

@@ -17,10 +17,10 @@ import torch
 
 from gilib.data.errors import DataError
 from gilib.experiments import RecordError, cifar10
-from gilib.experiments.experiment import Speed
 from gilib.experiments.records import results_directory
 from gilib.experiments.runner import Place, run_experiment
 from gilib.experiments.uci import SCALES
+from gilib.training import Speed
 from gilib.training.speed import PRECISIONS
 
 PARTS = ("uci", "depth", "images")

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gilib.experiments.records import Record
-from gilib.training.speed import PRECISIONS
-from gilib.validation import choice
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How steps are run on an accelerator; provenance tells what differs from this.
-
-    Attributes:
-        arithmetic: of the data's pass through the drawn functions, see `gilib.fit`.
-        cuda_graph: whether a step is recorded once and replayed.
-    """
-
-    arithmetic: str = "full"
-    cuda_graph: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise for an arithmetic that does not exist."""
-        choice(self.arithmetic, PRECISIONS, "arithmetic")
+from gilib.training import Checkpoint, Speed
 
 
 @dataclass(frozen=True)
@@ -56,14 +38,18 @@ class Job:
         """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
         return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
 
-    def fit_options(self, estimator: str = "draw") -> dict[str, Any]:
-        """What trainings take from the job, as arguments of `gilib.fit`; graphs are for draws alone."""
+    def fit_options(self, estimator: str = "draw", every: int = 1000) -> dict[str, Any]:
+        """What trainings take from the job, as arguments of `gilib.fit`; graphs are for draws alone.
+
+        Args:
+            estimator: of the bound.
+            every: steps between checkpoints.
+        """
+        graph = self.speed.cuda_graph and estimator == "draw"
         return {
-            "checkpoint": self.checkpoint,
-            "deadline": self.deadline,
+            "checkpoint": Checkpoint(self.checkpoint, every, self.deadline),
+            "speed": replace(self.speed, cuda_graph=graph),
             "progress": self.progress,
-            "arithmetic": self.speed.arithmetic,
-            "cuda_graph": self.speed.cuda_graph and estimator == "draw",
         }
 
 

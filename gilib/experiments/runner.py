@@ -14,12 +14,12 @@ from tqdm import tqdm
 
 from gilib.data.errors import DataError
 from gilib.experiments import cluster, local
-from gilib.experiments.experiment import Speed
 from gilib.experiments.groups import chosen, cut
 from gilib.experiments.records import SCALES, RecordError, diverged, identity, recorded
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.writing import append, check_writable
+from gilib.training import Speed
 from gilib.validation import choice, count, positive
 
 DEVICES = ("auto", "cpu", "cuda")

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from gilib.data.storage import user_cache
-from gilib.experiments.experiment import Job, Speed
+from gilib.experiments.experiment import Job
 from gilib.experiments.provenance import provenance, source_revision
 from gilib.experiments.records import Record, RecordError, identity
 from gilib.linalg import FactorisationError
 from gilib.persistence import CheckpointError
-from gilib.training import DivergenceError, Paused
+from gilib.training import DivergenceError, Paused, Speed
 
 Group = tuple[Any, ...]
 
