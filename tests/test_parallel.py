@@ -14,6 +14,7 @@ from torch import distributed
 
 import gilib
 from gilib.training import Checkpoint, DataParallel, Speed, parallel, run
+from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 
 X = normals(20, 2, seed=1)
@@ -28,6 +29,7 @@ def fit(net, x=X, y=Y, likelihood=None, *, steps=STEPS, **settings):
     history = gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
     parameters = {f"net.{name}": p.detach() for name, p in net.named_parameters()}
     parameters |= {f"likelihood.{name}": p.detach() for name, p in likelihood.named_parameters()}
+    parameters |= dict(net.named_buffers())
     return {"elbo": history.elbo, "diverged_at": history.diverged_at, **parameters}
 
 
@@ -71,6 +73,7 @@ CASES = {
         **s,
     ),
     "two dtypes": single_precision,
+    "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 
 
@@ -153,6 +156,8 @@ def work(rank, folder):
     if rank > 0:
         run.write_checkpoint = None  # it would be an error to call it
     found["resumed"] = interrupted(folder / "resumed.pt", **settings)
+    stop = [lambda step, bound, net: rank == 1 and step == 7]
+    found["ended"] = fit(mlp(), steps=150, callbacks=stop, **settings)
     for name, case in ERRORS.items():
         with pytest.raises(Exception) as caught:  # noqa: B017
             case(rank, folder, settings)
@@ -198,6 +203,11 @@ def test_two_processes_resume_what_process_0_wrote(found):
         for key, value in whole.items():
             if value is not None:
                 assert_equal(results["resumed"][key], value, 1e-10)
+
+
+def test_two_processes_end_together_if_a_callback_of_one_ends_the_training(found):
+    first, second = (results["ended"]["elbo"] for results in found)
+    assert len(first) == 100 and torch.equal(first, second)
 
 
 def test_one_process_goes_on_where_two_were(folder, found):

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import gilib
-from gilib.training import Speed, graph, optimiser
+from gilib.training import LinearDecay, Speed, graph, optimiser
 from gilib.training.graph import WARM_UP, Replay
 from gilib.training.parallel import OneProcess
 from gilib.training.run import Run
@@ -114,6 +114,7 @@ def in_tf32():
 
 CASES = {
     "tempered": lambda: mlp(kl_weight=lambda step: 0.1 * step),
+    "scheduled": lambda: mlp(rule=gilib.Adam(0.03, schedule=LinearDecay(0.2))),
     "lenet": lenet,
     "replicas": replicas,
     "tf32": in_tf32,

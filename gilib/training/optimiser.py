@@ -96,11 +96,17 @@ class NetworkAdam(Optimiser):
                     group["lr"] = factor * rate
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """One step down the gradients, come what may: there is no replica that could be left out."""
+        """One step down the gradients; no replica can be left out.
+
+        Where one kernel does it, that is on an accelerator, where failures are seen later, it is left out
+        altogether once a bound was not finite: so the parameters that made it so are still there to be seen.
+        """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient.stride() != parameter.stride():  # Adam's operations on lists want them alike
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient
+        if self.kernels["fused"]:
+            self.adam.found_inf = (~active.all()).float()  # type: ignore[attr-defined]
         self.adam.step()
 
     def state_dict(self) -> dict[str, Any]:
