@@ -4,7 +4,7 @@ A layer draws a function: `draw = net.draw(10)` is ten functions, `draw(x)` eval
 log P - log Q of what was drawn.
 """
 
-from gilib import data, distributions, metrics, models
+from gilib import data, distributions, metrics, models, training
 from gilib.convolution import autocorrelation
 from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, Estimate, record
@@ -38,11 +38,12 @@ from gilib.statistics import (
     per_output_statistics,
     shared_statistics,
 )
-from gilib.training import DivergenceError, History, Paused, fit
+from gilib.training import Adam, DivergenceError, History, Paused, fit
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adam",
     "BuildContext",
     "Categorical",
     "CategoricalPrediction",
@@ -109,4 +110,5 @@ __all__ = [
     "regress_dual",
     "save",
     "shared_statistics",
+    "training",
 ]

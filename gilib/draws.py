@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
+
 Function = Callable[[Tensor], Tensor]
 
 
@@ -34,7 +36,8 @@ class Drawn(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at `x`."""
-        return self.function(x)
+        with exact_products():
+            return self.function(x)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""

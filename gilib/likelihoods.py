@@ -21,7 +21,13 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Likelihood(nn.Module, Part, ABC):
-    """P(y | f), independent over points."""
+    """P(y | f), independent over points.
+
+    Attributes:
+        replicas: shape of the replica axes, if every replica has its own parameters; else `()`.
+    """
+
+    replicas: tuple[int, ...] = ()
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -87,8 +93,8 @@ class Gaussian(Likelihood):
         super().__init__()
         positive(noise_variance, "noise_variance")
         positive(scale, "scale")
-        self.learn, self.scale = learn, scale
-        start = torch.full(tuple(replicas), math.log(noise_variance) / scale, dtype=torch.float64)
+        self.learn, self.scale, self.replicas = learn, scale, tuple(replicas)
+        start = torch.full(self.replicas, math.log(noise_variance) / scale, dtype=torch.float64)
         self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
 
     @property

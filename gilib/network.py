@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gilib.arithmetic import exact_products
 from gilib.config import Config, plain
 from gilib.draws import Draw, Estimate
 from gilib.layers import Layer, Sequential
@@ -153,7 +154,8 @@ class Network(nn.Module):
         Raises:
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
-        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        with exact_products():
+            return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
     def like(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
@@ -182,9 +184,10 @@ class Network(nn.Module):
         Returns:
             An `Estimate`, which `elbo` takes like a draw.
         """
-        return self.layers.estimate(
-            self.inducing_points, num_samples, num_points, generator=generator, noise=noise
-        )
+        with exact_products():
+            return self.layers.estimate(
+                self.inducing_points, num_samples, num_points, generator=generator, noise=noise
+            )
 
     def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
         """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-BLOCK = (
-    64  # requests drawn at once on an accelerator, where R small kernels per step would be most of the time
-)
+BLOCK = 64  # requests drawn at once on an accelerator: R small kernels per step would be most of the time
+LARGEST = 1 << 21  # numbers of a block, for each replica
+
+
+@dataclass
+class _Ahead:
+    """Requests of one shape that are drawn already.
+
+    Attributes:
+        start: states of the generators before, `[R, bytes]`.
+        values: all requests of the block.
+        position: how many of them have been given.
+    """
+
+    start: Tensor
+    values: Sequence[Tensor]
+    position: int = 0
 
 
 class ReplicaGenerators:
     """R generators in place of one: replica r draws what a network of its own would draw from seed r.
 
     It goes wherever a generator is taken (`draw`, `estimate`, `predict`, `base_noise`) for networks with one
-    replica axis. On an accelerator noise is drawn in blocks.
+    replica axis. On an accelerator noise is drawn in blocks of up to 64 requests of one shape, whose numbers
+    are not those of 64 requests: there the network of its own is one with `replicas=(1,)` and
+    `ReplicaGenerators([seed])`. The state knows what was drawn ahead.
 
     Args:
         seeds: R integers.
@@ -36,7 +54,7 @@ class ReplicaGenerators:
         if not self.generators:
             raise ValueError("ReplicaGenerators needs at least one seed")
         self.block = 1 if self.generators[0].device.type == "cpu" else BLOCK
-        self._blocks: dict[tuple[tuple[int, ...], torch.dtype], list[Tensor]] = {}
+        self._ahead: dict[tuple[tuple[int, ...], torch.dtype], _Ahead] = {}
 
     def normal(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
         """Standard normals of shape `[S, R, ...]`, slice r from generator r."""
@@ -45,14 +63,21 @@ class ReplicaGenerators:
                 f"{len(self.generators)} generators serve a network with replicas=({len(self.generators)},), "
                 f"got a request of shape {list(shape)}"
             )
-        size = (shape[0], *shape[2:])
         if self.block == 1:
-            return torch.stack([self._draw(g, size, dtype, device) for g in self.generators], 1)
-        waiting = self._blocks.setdefault((tuple(shape), dtype), [])
-        if not waiting:
-            drawn = [self._draw(g, (self.block, *size), dtype, device) for g in self.generators]
-            waiting.extend(reversed(torch.stack(drawn, 2).unbind(0)))
-        return waiting.pop()
+            return torch.stack([self._draw(g, _own(shape), dtype, device) for g in self.generators], 1)
+        key = (tuple(shape), dtype)
+        ahead = self._ahead.get(key)
+        if ahead is None or ahead.position == len(ahead.values):
+            ahead = self._ahead[key] = self._drawn_ahead(shape, dtype, device)
+        ahead.position += 1
+        return ahead.values[ahead.position - 1]
+
+    def _drawn_ahead(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> _Ahead:
+        """A block of requests; its length does not depend on R."""
+        own, start = _own(shape), self._states()
+        length = max(1, min(self.block, LARGEST // max(1, math.prod(own))))
+        drawn = [self._draw(g, (length, *own), dtype, device) for g in self.generators]
+        return _Ahead(start, torch.stack(drawn, 2).unbind(0))
 
     @staticmethod
     def _draw(
@@ -60,16 +85,36 @@ class ReplicaGenerators:
     ) -> Tensor:
         return torch.randn(size, generator=generator, dtype=dtype, device=device)
 
-    def get_state(self) -> Tensor:
-        """The states of all generators, `[R, bytes]`; what was drawn ahead is given up."""
-        self._blocks.clear()
+    def _states(self) -> Tensor:
         return torch.stack([generator.get_state() for generator in self.generators])
 
-    def set_state(self, state: Tensor) -> None:
-        """Continue from `get_state`."""
-        self._blocks.clear()
-        for generator, own in zip(self.generators, state, strict=True):
+    def _set_states(self, states: Tensor) -> None:
+        for generator, own in zip(self.generators, states, strict=True):
             generator.set_state(own.clone())
+
+    def get_state(self) -> dict[str, Any]:
+        """The states of all generators, `[R, bytes]`, and what of their blocks is still to be given."""
+        ahead = [
+            {"shape": list(shape), "dtype": dtype, "start": block.start, "position": block.position}
+            for (shape, dtype), block in self._ahead.items()
+            if block.position < len(block.values)
+        ]
+        return {"generators": self._states(), "ahead": ahead}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state`: blocks are drawn again, from where they began."""
+        self._ahead.clear()
+        for block in state["ahead"]:
+            self._set_states(block["start"])
+            shape, dtype = tuple(block["shape"]), block["dtype"]
+            again = self._drawn_ahead(shape, dtype, self.generators[0].device)
+            self._ahead[shape, dtype] = replace(again, position=block["position"])
+        self._set_states(state["generators"])
+
+
+def _own(shape: Sequence[int]) -> tuple[int, ...]:
+    """What of a request `[S, R, ...]` is one replica's."""
+    return shape[0], *shape[2:]
 
 
 Source = torch.Generator | ReplicaGenerators

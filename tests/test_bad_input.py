@@ -207,15 +207,18 @@ TRAINING = {
     "steps": (lambda: fit(steps=0), "steps must be an integer of at least 1, got 0"),
     "samples": (lambda: fit(num_samples=0), "num_samples must be an integer of at least 1, got 0"),
     "batch": (lambda: fit(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
-    "rate": (lambda: fit(lr=0.0), "lr must be a positive finite number, got 0.0"),
-    "rate of a group": (lambda: fit(lr_groups={"layers": -1.0}), r"lr_groups\['layers'\] must be a positive"),
-    "unknown group": (
-        lambda: fit(lr_groups={"weights": 1.0}),
-        "no parameter's name begins with 'weights'; they are",
+    "rate": (lambda: fit(rule=gilib.Adam(0.0)), "lr must be a positive finite number, got 0.0"),
+    "rate of a group": (
+        lambda: gilib.Adam(groups={"layers": -1.0}),
+        r"groups\['layers'\] must be a positive",
     ),
-    "checkpoint_every": (
-        lambda: fit(checkpoint_every=0),
-        "checkpoint_every must be an integer of at least 1",
+    "unknown group": (
+        lambda: fit(rule=gilib.Adam(groups={"weights": 1.0})),
+        "groups: no parameter is, or belongs to, 'weights'; they are",
+    ),
+    "steps between checkpoints": (
+        lambda: gilib.training.Checkpoint("run.pt", every=0),
+        "every must be an integer of at least 1",
     ),
     "estimator": (lambda: fit(estimator="flipout"), "unknown estimator 'flipout': choose one of 'draw'"),
 }
@@ -274,7 +277,12 @@ def test_the_table_is_right_about_the_shapes():
 
 @pytest.mark.parametrize(
     "broken",
-    [{"x": NAN}, {"y": Y[:5]}, {"lr_groups": {"weights": 1.0}}, {"likelihood": CATEGORICAL, "y": LABELS + 1}],
+    [
+        {"x": NAN},
+        {"y": Y[:5]},
+        {"rule": gilib.Adam(groups={"weights": 1.0})},
+        {"likelihood": CATEGORICAL, "y": LABELS + 1},
+    ],
 )
 def test_refusals_come_before_any_work(broken, tmp_path):
     """No parameter moves and no file appears."""

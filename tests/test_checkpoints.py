@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import gilib
+from gilib.training import Checkpoint
 from tests.support import PRIORS, D, normals, small_net
 
 X = normals(20, 2, seed=1)
@@ -14,14 +15,20 @@ CASES = {
     "full batch": (gilib.GlobalInducing(), "neal", {}),
     "minibatch": (gilib.GlobalInducing(precision="per_output"), "scale", {"batch_size": 6}),
     "mixed": ((gilib.FromPrior(), gilib.GlobalInducing(precision="full")), "spatial", {"batch_size": 7}),
-    "local": (gilib.Factorised(), "scale", {"estimator": "local_reparameterisation", "batch_size": 6}),
-    "groups": (gilib.LocalInducing(), "neal", {"lr_groups": {"layers": 1e-3, "likelihood": 1e-2}}),
+    "local": (gilib.Factorised(), "scale", {"estimator": "pointwise", "batch_size": 6}),
+    "groups": (
+        gilib.LocalInducing(),
+        "neal",
+        {"rule": gilib.Adam(groups={"layers": 1e-3, "likelihood": 1e-2})},
+    ),
 }
 
 
 def fit(net, likelihood, path=None, *, steps=12, **settings):
-    settings = {"num_samples": 2, "seed": 3, "checkpoint_every": 4} | settings
-    return gilib.fit(net, likelihood, X, Y, steps=steps, checkpoint=path, progress=False, **settings)
+    settings = {"num_samples": 2, "seed": 3, "every": 4} | settings
+    every = settings.pop("every")
+    checkpoint = None if path is None else Checkpoint(path, every)
+    return gilib.fit(net, likelihood, X, Y, steps=steps, checkpoint=checkpoint, progress=False, **settings)
 
 
 def pair(posterior=None, prior="neal", **settings):
@@ -30,14 +37,13 @@ def pair(posterior=None, prior="neal", **settings):
 
 
 def stop_at(step):
-    """A schedule that stands for the power failing in the middle of a training."""
+    """Callbacks that stand for the power failing in the middle of a training."""
 
-    def schedule(now):
-        if now == step:
+    def fail(done, bound, net):
+        if done == step:
             raise KeyboardInterrupt
-        return 1.0
 
-    return schedule
+    return [fail]
 
 
 def assert_same(a, b):
@@ -52,7 +58,7 @@ def test_resuming_changes_nothing(name, tmp_path):
     straight, path = pair(posterior, prior), tmp_path / "run" / "checkpoint.pt"
     whole = fit(*straight, **settings)
     with pytest.raises(KeyboardInterrupt):
-        fit(*pair(posterior, prior), path, kl_weight=stop_at(10), **settings)
+        fit(*pair(posterior, prior), path, callbacks=stop_at(10), **settings)
     resumed = pair(posterior, prior, seed=9)  # other starting values: the file holds the ones that count
     history = fit(*resumed, path, **settings)
     assert history.resumed_at == 8 and whole.resumed_at == 0
@@ -81,7 +87,7 @@ def test_a_finished_training_is_not_repeated(tmp_path):
 def test_checkpoints_do_not_change_the_training(tmp_path):
     plain, kept = pair(), pair()
     fit(*plain)
-    fit(*kept, tmp_path / "checkpoint.pt", checkpoint_every=1)
+    fit(*kept, tmp_path / "checkpoint.pt", every=1)
     assert_same(plain, kept)
 
 
@@ -95,8 +101,8 @@ OTHERS = {
     "learned noise": lambda path: fit(pair()[0], gilib.Gaussian(0.1), path),
     "batch size": lambda path: fit(*pair(), path, batch_size=6),
     "samples": lambda path: fit(*pair(), path, num_samples=3),
-    "learning rate": lambda path: fit(*pair(), path, lr=0.02),
-    "groups": lambda path: fit(*pair(), path, lr_groups={"layers": 0.02}),
+    "learning rate": lambda path: fit(*pair(), path, rule=gilib.Adam(0.02)),
+    "groups": lambda path: fit(*pair(), path, rule=gilib.Adam(groups={"layers": 0.02})),
     "seed": lambda path: fit(*pair(), path, seed=4),
     "data": lambda path: gilib.fit(
         *pair(), X + 1, Y, steps=12, num_samples=2, seed=3, checkpoint=path, progress=False
@@ -188,9 +194,9 @@ def flipped(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (foreign, "holds 'something else', wanted 'gilib checkpoint 2'"),
-        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 2'"),
-        (bare_tensor, "holds None, wanted 'gilib checkpoint 2'"),
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 3'"),
+        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 3'"),
+        (bare_tensor, "holds None, wanted 'gilib checkpoint 3'"),
         *(
             (damage, "damaged or not a file of gilib.*restore or delete it")
             for damage in (text, empty, truncated)
@@ -213,11 +219,12 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
     path = tmp_path / "checkpoint.pt"
     net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=D)
 
-    def explode(step):
-        return float("nan") if step == 6 else 1.0
+    def explode(step, bound, net):
+        if step == 6:
+            next(net.parameters()).data.fill_(torch.nan)
 
     with pytest.raises(gilib.DivergenceError, match="step 6"):
-        fit(net, gilib.Gaussian(0.1), path, kl_weight=explode)
+        fit(net, gilib.Gaussian(0.1), path, callbacks=[explode])
     assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4
 
 

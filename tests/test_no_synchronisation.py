@@ -55,4 +55,6 @@ def test_the_optimiser_reads_nothing(monkeypatch):
 
     for name in ("__bool__", "__float__", "__int__", "item", "tolist"):
         monkeypatch.setattr(torch.Tensor, name, forbidden)
-    optimiser.minimise(values.square().sum(), torch.ones(R, dtype=torch.bool))
+    optimiser.advance()
+    gradients = torch.autograd.grad(values.square().sum(), [values])
+    optimiser.update(gradients, torch.ones(R, dtype=torch.bool))

@@ -13,7 +13,8 @@ import torch
 from torch import distributed
 
 import gilib
-from gilib.training import DataParallel, parallel, run
+from gilib.training import Checkpoint, DataParallel, Speed, parallel, run
+from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 
 X = normals(20, 2, seed=1)
@@ -28,6 +29,7 @@ def fit(net, x=X, y=Y, likelihood=None, *, steps=STEPS, **settings):
     history = gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
     parameters = {f"net.{name}": p.detach() for name, p in net.named_parameters()}
     parameters |= {f"likelihood.{name}": p.detach() for name, p in likelihood.named_parameters()}
+    parameters |= dict(net.named_buffers())
     return {"elbo": history.elbo, "diverged_at": history.diverged_at, **parameters}
 
 
@@ -56,16 +58,23 @@ def single_precision(**settings):
 
 CASES = {
     "full batch": lambda **s: fit(mlp(gilib.GlobalInducing(precision="full")), **s),
-    "uneven shares": lambda **s: fit(mlp(gilib.LocalInducing(), "scale"), batch_size=7, lr=0.03, **s),
+    "uneven shares": lambda **s: fit(
+        mlp(gilib.LocalInducing(), "scale"), batch_size=7, rule=gilib.Adam(0.03), **s
+    ),
+    "pointwise": lambda **s: fit(mlp(gilib.Factorised(), "scale"), batch_size=7, estimator="pointwise", **s),
     "factorised": lambda **s: fit(mlp(gilib.Factorised(), "spatial"), batch_size=6, seed=5, **s),
     "tempered": lambda **s: fit(mlp(prior="scale"), batch_size=6, kl_weight=lambda step: 0.1 * step, **s),
     "lenet": lambda **s: lenet(augment=gilib.data.random_flip_and_crop, **s),
     "resnet": resnet,
-    "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, lr=RATES, batch_size=7, **s),
+    "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, rule=gilib.Adam(RATES), batch_size=7, **s),
     "frozen": lambda **s: fit(
-        mlp(gilib.Factorised(), replicas=(3,)), lr=[0.01, 1e4, 0.01], on_divergence="freeze", **s
+        mlp(gilib.Factorised(), replicas=(3,)),
+        rule=gilib.Adam([0.01, 1e4, 0.01]),
+        on_divergence="freeze",
+        **s,
     ),
     "two dtypes": single_precision,
+    "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 
 
@@ -106,15 +115,11 @@ ERRORS = {
     "data": lambda rank, folder, s: fit(mlp(), X + rank, **s),
     "steps": lambda rank, folder, s: fit(mlp(), steps=3 + rank, **s),
     "small batch": lambda rank, folder, s: fit(mlp(), batch_size=1, **s),
-    "estimator": lambda rank, folder, s: fit(
-        mlp(gilib.Factorised()), estimator="local_reparameterisation", **s
-    ),
     "checkpoint": lambda rank, folder, s: fit(mlp(), steps=12, checkpoint=folder / f"{rank}.pt", **s),
     "deadline": lambda rank, folder, s: fit(
         mlp(),
         steps=120,
-        checkpoint=folder / "paused.pt",
-        deadline=time.monotonic() + 3600.0 * rank,
+        checkpoint=Checkpoint(folder / "paused.pt", deadline=time.monotonic() + 3600.0 * rank),
         **s,
     ),
 }
@@ -123,14 +128,13 @@ ERRORS = {
 def interrupted(checkpoint, **settings):
     """Ten steps, of which the first attempt does seven and keeps four."""
 
-    def stop(step):
+    def stop(step, bound, net):
         if step == 7:
             raise KeyboardInterrupt
-        return 1.0
 
-    settings |= {"batch_size": 7, "checkpoint": checkpoint, "checkpoint_every": 4}
+    settings |= {"batch_size": 7, "checkpoint": Checkpoint(checkpoint, every=4)}
     with pytest.raises(KeyboardInterrupt):
-        fit(mlp(), kl_weight=stop, **settings)
+        fit(mlp(), callbacks=[stop], **settings)
     return fit(mlp(seed=9), **settings)
 
 
@@ -141,7 +145,7 @@ def work(rank, folder):
     distributed.init_process_group(
         "gloo", f"file://{folder}/store", timedelta(seconds=300), rank=rank, world_size=WORLD
     )
-    settings, found = {"parallel": DataParallel()}, {}
+    settings, found = {"speed": Speed(parallel=DataParallel())}, {}
     if rank == 0:
         fit(mlp(), steps=4, checkpoint=folder / "0.pt")
     for name, case in CASES.items():
@@ -150,6 +154,8 @@ def work(rank, folder):
     if rank > 0:
         run.write_checkpoint = None  # it would be an error to call it
     found["resumed"] = interrupted(folder / "resumed.pt", **settings)
+    stop = [lambda step, bound, net: rank == 1 and step == 7]
+    found["ended"] = fit(mlp(), steps=150, callbacks=stop, **settings)
     for name, case in ERRORS.items():
         with pytest.raises(Exception) as caught:  # noqa: B017
             case(rank, folder, settings)
@@ -197,6 +203,11 @@ def test_two_processes_resume_what_process_0_wrote(found):
                 assert_equal(results["resumed"][key], value, 1e-10)
 
 
+def test_two_processes_end_together_if_a_callback_of_one_ends_the_training(found):
+    first, second = (results["ended"]["elbo"] for results in found)
+    assert len(first) == 100 and torch.equal(first, second)
+
+
 def test_one_process_goes_on_where_two_were(folder, found):
     again = fit(mlp(seed=9), batch_size=7, steps=15, checkpoint=folder / "resumed.pt")
     assert_equal(again["elbo"], fit(mlp(), batch_size=7, steps=15)["elbo"], 1e-10)
@@ -223,7 +234,6 @@ def test_one_process_goes_on_where_two_were(folder, found):
             for name in ("seed", "data", "steps")
         ),
         ("small batch", ["ValueError: a step of 1 points is too small for 2 processes"] * 2),
-        ("estimator", ["ValueError: estimator='local_reparameterisation' draws noise for every point"] * 2),
         ("checkpoint", ["ValueError: .* differ from process 0 in their checkpoint"] * 2),
         ("deadline", ["Paused: paused at step 100 of 120"] * 2),
     ],
@@ -255,11 +265,11 @@ def one(tmp_path):
 def test_another_backend(one, monkeypatch):
     monkeypatch.setattr(distributed, "get_backend_config", lambda group: "cuda:nccl")
     with pytest.raises(ValueError, match=r"on cpu, for which the process group has no backend .*cuda:nccl"):
-        fit(mlp(), parallel=one)
+        fit(mlp(), speed=Speed(parallel=one))
 
 
 def test_one_process_shares_with_itself(one):
-    together, alone = fit(mlp(), batch_size=6, parallel=one), fit(mlp(), batch_size=6)
+    together, alone = fit(mlp(), batch_size=6, speed=Speed(parallel=one)), fit(mlp(), batch_size=6)
     assert torch.equal(together["elbo"], alone["elbo"])
 
 
@@ -269,7 +279,7 @@ def test_one_process_shares_with_itself(one):
 )
 def test_something_else(value, message):
     with pytest.raises(TypeError, match=message):
-        fit(mlp(), parallel=value)
+        Speed(parallel=value)
 
 
 def test_the_script_of_the_docstring(tmp_path):

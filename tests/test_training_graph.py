@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import gilib
-from gilib.training import graph, optimiser
+from gilib.training import LinearDecay, Speed, graph, optimiser
 from gilib.training.graph import WARM_UP, Replay
 from gilib.training.parallel import OneProcess
 from gilib.training.run import Run
@@ -76,7 +76,7 @@ def record(monkeypatch):
 
 def train(net, likelihood, x, y, cuda_graph, **options):
     """Eight steps of fit's loop; what they leave."""
-    defaults = {"batch_size": None, "num_samples": 2, "lr": 0.03, "lr_groups": {}, "seed": 3}
+    defaults = {"batch_size": None, "num_samples": 2, "rule": gilib.Adam(0.03), "seed": 3}
     defaults |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
     settings = Settings(**(defaults | {"arithmetic": "full"} | options))
     run = Run(net, likelihood, x, y, STEPS, settings, OneProcess(), cuda_graph)
@@ -98,7 +98,12 @@ def lenet():
 
 def replicas():
     net = small_net(gilib.Factorised(), replicas=(R,))
-    options = {"seed": SEEDS, "lr": [0.01, 1e4, 0.03], "on_divergence": "freeze", "batch_size": 7}
+    options = {
+        "seed": SEEDS,
+        "rule": gilib.Adam([0.01, 1e4, 0.03]),
+        "on_divergence": "freeze",
+        "batch_size": 7,
+    }
     return lambda graphed: train(net, gilib.Gaussian(0.1, True, replicas=(R,)), X, Y, graphed, **options)
 
 
@@ -109,6 +114,7 @@ def in_tf32():
 
 CASES = {
     "tempered": lambda: mlp(kl_weight=lambda step: 0.1 * step),
+    "scheduled": lambda: mlp(rule=gilib.Adam(0.03, schedule=LinearDecay(0.2))),
     "lenet": lenet,
     "replicas": replicas,
     "tf32": in_tf32,
@@ -146,7 +152,8 @@ def test_arguments_are_copied_before_the_replay(record):
 
 def fit(**settings):
     net = small_net(gilib.Factorised() if "estimator" in settings else gilib.GlobalInducing())
-    return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=1, cuda_graph=True, progress=False, **settings)
+    speed = Speed(cuda_graph=True)
+    return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=1, speed=speed, progress=False, **settings)
 
 
 def test_off_cuda():
@@ -157,15 +164,15 @@ def test_off_cuda():
 
 
 @pytest.mark.parametrize(
-    ("estimator", "processes", "message"),
+    ("processes", "recordable", "message"),
     [
-        ("local_reparameterisation", 1, "needs estimator='draw', whose noise is an argument"),
-        ("draw", 2, "cuda_graph=True is for one process: leave out parallel or cuda_graph"),
+        (2, True, "cuda_graph=True is for one process: leave out parallel or cuda_graph"),
+        (1, False, "needs a rule that can be recorded: see RunningRule.recordable"),
     ],
 )
-def test_what_cannot_be_recorded(estimator, processes, message):
+def test_what_cannot_be_recorded(processes, recordable, message):
     with pytest.raises(ValueError, match=message):
-        graph.check_graph(torch.device("cuda"), estimator, processes)
+        graph.check_graph(torch.device("cuda"), processes, recordable)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -176,7 +183,8 @@ def test_on_a_gpu(shape):
     for cuda_graph in (False, True):
         net = small_net(gilib.GlobalInducing(precision="per_output"), replicas=shape).to("cuda")
         likelihood = gilib.Gaussian(0.1, learn=True, replicas=shape).to("cuda")
-        settings = {"batch_size": 6, "num_samples": 2, "progress": False, "cuda_graph": cuda_graph}
+        settings = {"batch_size": 6, "num_samples": 2, "progress": False}
+        settings["speed"] = Speed(cuda_graph=cuda_graph)
         history = gilib.fit(net, likelihood, X.cuda(), Y.cuda(), steps=20, **settings)
         results.append([history.elbo, *(p.detach().cpu() for p in net.parameters())])
     for plain, replayed in zip(*results, strict=True):

@@ -7,7 +7,7 @@ import torch
 
 import gilib
 from gilib.randomness import ReplicaGenerators
-from gilib.training import Paused, ReplicaAdam
+from gilib.training import Checkpoint, Paused, ReplicaAdam
 from tests.support import PRIORS, assert_equal, normals, small_net
 
 R, N, STEPS = 3, 12, 20
@@ -18,7 +18,7 @@ CASES = {
     "gi-full": (gilib.GlobalInducing(precision="full"), "spatial", "draw"),
     "li": (gilib.LocalInducing(num_inducing=4, precision="per_output"), "standard", "draw"),
     "fac→gi": ((gilib.Factorised(), gilib.GlobalInducing()), "neal", "draw"),
-    "fac": (gilib.Factorised(), "scale", "local_reparameterisation"),
+    "fac": (gilib.Factorised(), "scale", "pointwise"),
 }
 
 
@@ -46,10 +46,10 @@ def test_replicas_train_as_they_would_alone(name, batch_size):
     together, singles = model(name, (R,)), [model(name) for _ in range(R)]
     copy_replica(together, singles)
     settings = {"batch_size": batch_size, "estimator": CASES[name][2]}
-    history = fit(*together, lr=RATES, seed=SEEDS, on_divergence="freeze", **settings)
+    history = fit(*together, rule=gilib.Adam(RATES), seed=SEEDS, on_divergence="freeze", **settings)
     assert history.elbo.shape == (STEPS, R) and history.diverged_at.tolist() == [-1] * R
     for r, single in enumerate(singles):
-        alone = fit(*single, X[r], Y[r], lr=RATES[r], seed=SEEDS[r], **settings)
+        alone = fit(*single, X[r], Y[r], rule=gilib.Adam(RATES[r]), seed=SEEDS[r], **settings)
         assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
         for ours, theirs in zip(together, single, strict=True):
             for key, parameter in theirs.named_parameters():
@@ -75,8 +75,8 @@ def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
     else:
         next(iter(sick[0].layers)).weights.pseudo.scaled_log_precision.data[1] = 300.0
     before = {key: p.detach()[1].clone() for key, p in sick[0].named_parameters()}
-    expected = fit(*healthy, seed=SEEDS, lr=RATES, on_divergence="freeze")
-    history = fit(*sick, X, y, seed=SEEDS, lr=RATES, on_divergence="freeze")
+    expected = fit(*healthy, seed=SEEDS, rule=gilib.Adam(RATES), on_divergence="freeze")
+    history = fit(*sick, X, y, seed=SEEDS, rule=gilib.Adam(RATES), on_divergence="freeze")
     assert history.diverged_at.tolist() == [-1, 0, -1]
     for key, parameter in sick[0].named_parameters():
         assert torch.equal(parameter.detach()[1], before[key])
@@ -87,7 +87,7 @@ def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
 
 def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
     net, likelihood = model("fac", (R,))
-    history = fit(net, likelihood, lr=[0.01, 1e4, 0.01], seed=SEEDS, on_divergence="freeze")
+    history = fit(net, likelihood, rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS, on_divergence="freeze")
     assert history.diverged_at[1] > 0 and history.diverged_at[[0, 2]].tolist() == [-1, -1]
     assert all(bool(p.isfinite().all()) for p in net.parameters())
     assert bool(history.elbo[:, [0, 2]].isfinite().all())
@@ -95,19 +95,20 @@ def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
 
 def test_without_freezing_divergence_is_an_error():
     with pytest.raises(gilib.DivergenceError, match="not finite at step 1 "):
-        fit(*model("fac", (R,)), lr=[0.01, 1e4, 0.01], seed=SEEDS)
+        fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
 
 
 @pytest.mark.parametrize("name", ["gi", "fac"])
 def test_a_paused_training_ends_where_an_uninterrupted_one_does(name, tmp_path):
-    settings = {"seed": SEEDS, "lr": RATES, "batch_size": 5, "on_divergence": "freeze"}
+    settings = {"seed": SEEDS, "rule": gilib.Adam(RATES), "batch_size": 5, "on_divergence": "freeze"}
     settings["estimator"] = CASES[name][2]
     whole, parts = model(name, (R,)), model(name, (R,))
     expected = fit(*whole, **settings)
     path, pauses = tmp_path / "checkpoint", 0
     while True:
         try:
-            history = fit(*parts, checkpoint=path, deadline=time.monotonic() - 1.0, **settings)
+            late = Checkpoint(path, deadline=time.monotonic() - 1.0)
+            history = fit(*parts, checkpoint=late, **settings)
             break
         except Paused:
             pauses += 1
@@ -134,7 +135,9 @@ def test_replica_adam_is_adam():
         return (a.square().sum() - 1).square() + (a.sum() * b).cos() * (r + 1)
 
     for _ in range(STEPS):
-        optimiser.minimise(sum(loss(ours[0][r], ours[1][r], r) for r in range(R)), torch.ones(R).bool())
+        total = sum(loss(ours[0][r], ours[1][r], r) for r in range(R))
+        optimiser.advance()
+        optimiser.update(torch.autograd.grad(total, ours), torch.ones(R).bool())
         for r, (a, b) in enumerate(theirs):
             torches[r].zero_grad()
             loss(a, b, r).backward()
@@ -159,10 +162,8 @@ def test_predictions_with_a_generator_for_every_replica():
     [
         ({"seed": [1, 2]}, r"2 seeds need a network with replicas=\(2,\), this one has \(3,\)"),
         ({"seed": "0"}, "seed must be an integer, or a list of one for every replica"),
-        ({"lr": [0.1]}, "lr: wanted one number or 3, got 1 learning rates"),
-        ({"lr": [0.1, -1.0, 0.1]}, r"lr\[1\]"),
+        ({"rule": gilib.Adam([0.1])}, "lr: wanted one number or 3, got 1 learning rates"),
         ({"on_divergence": "ignore"}, "on_divergence"),
-        ({"deadline": 0.0}, "a deadline needs a checkpoint to pause at"),
     ],
 )
 def test_what_is_refused(settings, message):
@@ -170,15 +171,20 @@ def test_what_is_refused(settings, message):
         fit(*model("gi", (R,)), **settings)
 
 
+def test_a_rate_of_one_replica_that_is_not_positive():
+    with pytest.raises(ValueError, match=r"lr\[1\] must be a positive finite number, got -1.0"):
+        gilib.Adam([0.1, -1.0, 0.1])
+
+
 def test_freezing_and_rates_need_replicas():
     net, likelihood = model("gi")
     with pytest.raises(ValueError, match="networks with one replica axis"):
         fit(net, likelihood, X[0], Y[0], on_divergence="freeze")
     with pytest.raises(ValueError, match="not every parameter has replicas"):
-        fit(net, likelihood, X[0], Y[0], lr=[0.1, 0.1])
+        fit(net, likelihood, X[0], Y[0], rule=gilib.Adam([0.1, 0.1]))
     shared = gilib.Gaussian(0.3, learn=True)
     with pytest.raises(ValueError, match="not every parameter has replicas"):
-        fit(model("gi", (R,))[0], shared, lr=RATES)
+        fit(model("gi", (R,))[0], shared, rule=gilib.Adam(RATES))
 
 
 def test_generators_refuse_other_shapes():

@@ -20,9 +20,9 @@ from gilib.experiments import RecordError
 from gilib.experiments.ober2021 import cifar10
 from gilib.experiments.ober2021.uci import SCALES
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Speed
 from gilib.experiments.runner.records import results_directory
 from gilib.experiments.running import Place, run_experiment
+from gilib.training import Speed
 from gilib.training.speed import PRECISIONS
 
 PARTS = ("uci", "depth", "images")

@@ -10,9 +10,9 @@ from pathlib import Path
 from gilib.data.errors import DataError
 from gilib.experiments.merging import merge
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Speed
 from gilib.experiments.runner.records import SCALES, RecordError
 from gilib.experiments.running import DEVICES, PLACES, Place, run_experiment, status
+from gilib.training import Speed
 from gilib.training.speed import PRECISIONS
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C

@@ -15,12 +15,12 @@ from tqdm import tqdm
 from gilib.data.errors import DataError
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import cluster, local
-from gilib.experiments.runner.experiment import Speed
 from gilib.experiments.runner.groups import chosen, cut
 from gilib.experiments.runner.identity import identity, record_identity
 from gilib.experiments.runner.records import Record, RecordError, diverged, recorded
 from gilib.experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.runner.writing import append, check_writable
+from gilib.training import Speed
 from gilib.validation import choice, count, positive
 
 DEVICES = ("auto", "cpu", "cuda")

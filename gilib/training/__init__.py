@@ -1,9 +1,39 @@
-"""Training: one loop for one network or for many replicas of it at once."""
+"""Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
 
+from gilib.training.adam import Adam
 from gilib.training.checks import check_data
 from gilib.training.loop import fit
+from gilib.training.objective import Batch, Objective
 from gilib.training.optimiser import ReplicaAdam
 from gilib.training.parallel import DataParallel
+from gilib.training.rule import Problem, Rule, RunningRule
 from gilib.training.run import DivergenceError, History, Paused
+from gilib.training.schedules import ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
+from gilib.training.settings import Checkpoint
+from gilib.training.speed import Speed
+from gilib.training.stopping import Callback, FallingStrips, Plateau
 
-__all__ = ["DataParallel", "DivergenceError", "History", "Paused", "ReplicaAdam", "check_data", "fit"]
+__all__ = [
+    "Adam",
+    "Batch",
+    "Callback",
+    "Checkpoint",
+    "DataParallel",
+    "DivergenceError",
+    "ExponentialDecay",
+    "FallingStrips",
+    "History",
+    "LinearDecay",
+    "Objective",
+    "Paused",
+    "PiecewiseConstant",
+    "Plateau",
+    "Problem",
+    "ReplicaAdam",
+    "Rule",
+    "RunningRule",
+    "Schedule",
+    "Speed",
+    "check_data",
+    "fit",
+]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -80,13 +79,5 @@ def check_augment(augment: object) -> None:
         inspect.signature(augment).bind(torch.empty(0), generator=torch.Generator())
     except (TypeError, ValueError) as error:  # a function without a signature raises the latter
         raise TypeError(
-            f"{described(augment)} cannot be called as augment(x, generator=...): {error}"
+            f"augment={augment!r} cannot be called as augment(x, generator=...): {error}"
         ) from None
-
-
-def described(function: Any) -> str:
-    """The function in words that are the same in every process; for `functools.partial` with its settings."""
-    if isinstance(function, partial):
-        return f"{described(function.func)} with {function.args}, {sorted(function.keywords.items())}"
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"

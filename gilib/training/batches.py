@@ -27,7 +27,7 @@ class Minibatches:
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
         self.channels_last = x.dim() == -axis == 4 and x.stride(1) == 1
-        self.y_axis = -2 if y.is_floating_point() else -1  # labels have no axis of outputs
+        self.y_axis = points_axis(y)
         self.together = isinstance(seeds, int)
         each = [seeds] if isinstance(seeds, int) else seeds
         self.generators = [torch.Generator().manual_seed(int(seed)) for seed in each]
@@ -58,6 +58,11 @@ class Minibatches:
         for generator, own in zip(self.generators, state["shuffle"], strict=True):
             generator.set_state(own.clone())
         self.order, self.position = state["order"].to(self.x.device), state["position"]
+
+
+def points_axis(y: Tensor) -> int:
+    """The axis of the points in targets `[..., N, O]`, or in labels `[..., N]`, which are integers."""
+    return -2 if y.is_floating_point() else -1
 
 
 def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:

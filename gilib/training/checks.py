@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.augment import check_augment
-from gilib.training.settings import Schedule, Settings
-from gilib.training.speed import PRECISIONS
+from gilib.training.batches import points_axis
+from gilib.training.objective import ESTIMATORS
+from gilib.training.rule import Rule
+from gilib.training.settings import Checkpoint, Settings, identified
 from gilib.validation import choice, count, instance, instance_of_tensor, same_device, tensor
 
 
@@ -17,10 +22,10 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
     """Raise unless the settings of `fit` make sense for this network."""
     instance(net, Network, "net")
     instance(likelihood, Likelihood, "likelihood")
+    instance(settings.rule, Rule, "rule")
     count(settings.num_samples, "num_samples")
-    choice(settings.estimator, ("draw", "pointwise"), "estimator")
+    choice(settings.estimator, ESTIMATORS, "estimator")
     choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
-    choice(settings.arithmetic, PRECISIONS, "arithmetic")
     if settings.batch_size is not None:
         count(settings.batch_size, "batch_size")
     if settings.freeze and len(net.replicas) != 1:
@@ -31,14 +36,28 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
     if settings.augment is not None:
         check_augment(settings.augment)
     _check_seeds(settings.seed, net.replicas)
+    _check_noise(likelihood, net.replicas)
 
 
-def check_schedule(schedule: Schedule) -> None:
-    """Raise unless it is clear when training ends and where it is kept."""
-    count(schedule.steps, "steps")
-    count(schedule.checkpoint_every, "checkpoint_every")
-    if schedule.deadline is not None and schedule.path is None:
-        raise ValueError("a deadline needs a checkpoint to pause at: give checkpoint=PATH")
+def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
+    """The checkpoint, of which a path alone is short for the rest at its defaults.
+
+    Raises:
+        TypeError: if it could not be told from that of another training.
+    """
+    if given is None:
+        return None
+    path = isinstance(given, (str, os.PathLike))
+    checkpoint: Checkpoint = Checkpoint(given) if path else instance(given, Checkpoint, "checkpoint")
+    for name in ("kl_weight", "augment"):
+        value = getattr(settings, name)
+        if not identified(value):
+            raise TypeError(
+                f"a checkpoint cannot tell {name}={value!r} from another function: write it as a frozen "
+                "dataclass with __call__ (as gilib.SteppedTempering is), as a function of a module, or train "
+                "without a checkpoint"
+            )
+    return checkpoint
 
 
 def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
@@ -53,19 +72,35 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
         )
 
 
+def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
+    """Raise unless the likelihood is shared, or every replica has its own."""
+    if likelihood.replicas not in ((), replicas):
+        raise ValueError(
+            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
+            "both the same, or the likelihood none"
+        )
+
+
 def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> None:
     """Raise unless inputs and targets fit the network and the likelihood."""
-    tensor(x, "x", next(net.parameters(), None))
-    if tuple(x.shape[-len(net.input_shape) :]) != net.input_shape:
+    tensor(x, "x", net.layers.like())
+    rank = len(net.input_shape)
+    if tuple(x.shape[-rank:]) != net.input_shape:
         raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")
-    lead = tuple(x.shape[: -1 - len(net.input_shape)])
-    if lead not in ((), net.replicas):
-        wanted = [*net.replicas, "N", *net.input_shape]
-        raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
+    _check_lead(x, "x", -1 - rank, net.replicas)
     same_device(instance_of_tensor(y, "y"), "y", x)
-    likelihood.check_targets(y, x.shape[-1 - len(net.input_shape)], net.output_shape[-1])
+    likelihood.check_targets(y, x.shape[-1 - rank], net.output_shape[-1])
     if y.is_floating_point():
         tensor(y, "y", x)
+    _check_lead(y, "y", points_axis(y), net.replicas)
+
+
+def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...]) -> None:
+    """Raise unless the axes before that of the points are none, or those of the replicas."""
+    if tuple(values.shape[:axis]) not in ((), replicas) or values.dim() < -axis:
+        wanted = [*replicas, "N", *values.shape[values.dim() + axis + 1 :]]
+        hint = " (or without replicas)" if replicas else ": axes in front are for networks with replicas"
+        raise ValueError(f"{name} must have shape {wanted}{hint}, got {list(values.shape)}")
 
 
 def check_arithmetic(arithmetic: str, x: Tensor) -> None:

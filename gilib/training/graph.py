@@ -71,9 +71,11 @@ def record(run: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-def check_graph(device: torch.device, processes: int) -> None:
+def check_graph(device: torch.device, processes: int, recordable: bool) -> None:
     """Raise unless a step can be recorded."""
     if device.type != "cuda":
         raise ValueError(f"cuda_graph=True needs data and network on a CUDA device, they are on {device}")
     if processes > 1:
         raise ValueError("cuda_graph=True is for one process: leave out parallel or cuda_graph")
+    if not recordable:
+        raise ValueError("cuda_graph=True needs a rule that can be recorded: see RunningRule.recordable")

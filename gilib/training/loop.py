@@ -1,9 +1,9 @@
-"""One training loop: Adam on the ELBO, with a progress bar, checkpoints and resumption."""
+"""One training loop for every rule, with a progress bar, checkpoints and resumption."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -11,20 +11,24 @@ from tqdm import tqdm
 
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
+from gilib.training.adam import Adam
 from gilib.training.augment import Augmentation
 from gilib.training.checks import (
+    as_checkpoint,
     check_arithmetic,
     check_data,
-    check_schedule,
     check_settings,
 )
 from gilib.training.graph import check_graph
-from gilib.training.optimiser import Rate
-from gilib.training.parallel import DataParallel, OneProcess, digest
+from gilib.training.objective import preferred_estimator
+from gilib.training.parallel import OneProcess, digest
+from gilib.training.rule import Rule
 from gilib.training.run import READ_EVERY, History, Paused, Run
-from gilib.training.settings import Schedule, Settings
+from gilib.training.settings import Checkpoint, Settings
+from gilib.training.speed import Speed
 from gilib.training.state import fingerprint
-from gilib.validation import instance
+from gilib.training.stopping import Callback, CallbackFunction, as_callbacks
+from gilib.validation import count, instance
 
 
 def fit(
@@ -34,28 +38,25 @@ def fit(
     y: Tensor,
     *,
     steps: int,
-    batch_size: int | None = None,
+    rule: Rule = Adam(),  # noqa: B008 (frozen)
     num_samples: int = 10,
-    lr: Rate = 1e-2,
-    lr_groups: Mapping[str, Rate] | None = None,
-    seed: int | Sequence[int] = 0,
-    estimator: str = "draw",
+    estimator: str | None = None,
     kl_weight: Callable[[int], float] | None = None,
+    batch_size: int | None = None,
+    seed: int | Sequence[int] = 0,
     augment: Augmentation | None = None,
     on_divergence: str = "raise",
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    deadline: float | None = None,
-    arithmetic: str = "full",
-    cuda_graph: bool = False,
-    parallel: DataParallel | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    speed: Speed = Speed(),  # noqa: B008
+    callbacks: Sequence[Callback | CallbackFunction] = (),
     progress: bool = True,
 ) -> History:
-    """Maximise the ELBO with Adam, for one network or for R replicas in one program.
+    """Train by a rule, by default Adam on the ELBO, one network or R replicas in one program.
 
     A network with replicas trains all of them at once. Given R seeds, replica r sees the noise, minibatches
-    and augmentation that a network of its own would see with `seed=seeds[r]`, and ends where that one would;
-    under `PerReplica` priors of several kinds the noise is that of a network with all of these kinds.
+    and augmentation that a network of its own would see with `seed=seeds[r]` (on an accelerator: one with
+    `replicas=(1,)` and `seed=[seeds[r]]`), and ends where that one would; under `PerReplica` priors of
+    several kinds the noise is that of a network with all of these kinds.
 
     Args:
         net: trained in place.
@@ -63,30 +64,26 @@ def fit(
         x: training inputs, `[N, D]` or `[R, N, D]`, normalised. At one draw a step, images are faster with
             their channels last in memory (`torch.channels_last`); minibatches keep that.
         y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`.
-        steps: gradient steps in all; a resumed run does the rest of them.
-        batch_size: points a step, drawn without replacement in each epoch; None: all.
+        steps: in all; a resumed run does the rest of them.
+        rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
         num_samples: S, draws a step.
-        lr: learning rate, or R of them.
-        lr_groups: learning rates for parameters whose name begins with a key, for example `{"likelihood":
-            1e-3}` or `{"inducing_points": 1e-3}`; names as in `net.named_parameters()`, the likelihood's with
-            the prefix "likelihood.".
-        seed: of draws and minibatches, or R of them.
-        estimator: "draw", or "pointwise", which integrates out what it can and samples every point anew (see
-            `Network.estimate`; for factorised weights: local reparameterisation).
+        estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
+            anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
+            prefer, which is to be drawn unless they say otherwise.
         kl_weight: tempering as a function of the step, for example `gilib.SteppedTempering`; None: 1.
+        batch_size: points a step, drawn without replacement in each epoch; None: all.
+        seed: of draws and minibatches, or R of them.
         augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
             `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R
             seeds, one stream for each replica).
         on_divergence: "raise", or "freeze": a replica whose bound or gradient is not finite, or whose
             factorisation fails, keeps its last parameters, and the others go on.
-        checkpoint: a file to resume from if it exists, and to keep up to date; None: neither.
-        checkpoint_every: steps between writes.
-        deadline: value of `time.monotonic()` after which training is saved and `Paused` raised; None: never.
-        arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
-            or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
-        cuda_graph: whether to record a step and replay it, on CUDA: faster where the GPU waits for the host.
-        parallel: `gilib.training.DataParallel()` in a script started by torchrun: the processes share every
-            minibatch, and end where one process would; they look at the deadline every hundred steps.
+        checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file to
+            resume from if it exists, and to keep up to date; None: neither.
+        speed: `gilib.training.Speed`: arithmetic, CUDA graphs, several processes.
+        callbacks: functions of step, bound and net, called after every step, that may end the training by
+            returning True; `gilib.training.Callback` says more. Several processes end at the next hundredth
+            step.
         progress: whether to show a bar.
 
     Returns:
@@ -105,60 +102,70 @@ def fit(
     >>> history.elbo.shape
     torch.Size([3])
     """
+    instance(net, Network, "net")
     settings = Settings(
-        batch_size=batch_size,
+        rule=rule,
         num_samples=num_samples,
-        lr=lr,
-        lr_groups=lr_groups or {},
-        seed=seed,
-        estimator=estimator,
+        estimator=preferred_estimator(net) if estimator is None else estimator,
         kl_weight=kl_weight,
-        on_divergence=on_divergence,
+        batch_size=batch_size,
+        seed=seed,
         augment=augment,
-        arithmetic=arithmetic,
+        on_divergence=on_divergence,
+        arithmetic=instance(speed, Speed, "speed").arithmetic,
     )
-    path = None if checkpoint is None else Path(checkpoint)
-    schedule = Schedule(steps, path, checkpoint_every, deadline)
-    processes = OneProcess() if parallel is None else instance(parallel, DataParallel, "parallel")
     check_settings(net, likelihood, settings)
     check_data(net, likelihood, x, y)
-    check_arithmetic(arithmetic, x)
-    check_schedule(schedule)
-    if cuda_graph:
-        check_graph(x.device, processes.size)
-    named = path is not None or parallel is not None
+    check_arithmetic(speed.arithmetic, x)
+    count(steps, "steps")
+    kept = as_checkpoint(checkpoint, settings)
+    processes = OneProcess() if speed.parallel is None else speed.parallel
+    run = Run(net, likelihood, x, y, steps, settings, processes, speed.cuda_graph, as_callbacks(callbacks))
+    if speed.cuda_graph:
+        check_graph(x.device, processes.size, run.rule.recordable)
+    named = kept is not None or speed.parallel is not None
     identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
-    run = Run(net, likelihood, x, y, steps, settings, processes, cuda_graph)
-    start = run.restore(path, identity) if path is not None and path.exists() else 0
-    if parallel is not None:
-        _agree(parallel, run, schedule, identity, start)
-    _train(run, schedule, identity, start, progress)
+    start = _restored(run, kept, speed, identity)
+    _train(run, kept, identity, start, progress)
     return run.history(start)
 
 
-def _agree(parallel: DataParallel, run: Run, schedule: Schedule, identity: str, start: int) -> None:
-    """Raise unless the processes can share this training, and all are about to do the same."""
-    device, settings = run.trace.device, run.settings
-    parallel.check(device, run.batches.size)
-    same = (identity, schedule.outline(), settings.on_divergence, settings.kl_weight is None)
-    described = {"settings or data": f"{same}", "checkpoint": f"{start}", "parameters": digest(run.modules)}
-    parallel.check_same(described, device)
+def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: str) -> int:
+    """The step to start from, once all processes agree upon it."""
+    for callback in run.callbacks:
+        callback.begin()
+    path = None if checkpoint is None else Path(checkpoint.path)
+    start = run.restore(path, identity) if path is not None and path.exists() else 0
+    if speed.parallel is not None:
+        device, settings = run.trace.device, run.settings
+        speed.parallel.check(device, run.batches.size)
+        stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
+        same = (identity, run.steps, stops, settings.on_divergence, len(run.callbacks))
+        described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
+        speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
+    return start
 
 
-def _train(run: Run, schedule: Schedule, identity: str, start: int, progress: bool) -> None:
+def _train(run: Run, checkpoint: Checkpoint | None, identity: str, start: int, progress: bool) -> None:
     """Do the steps from `start` on, with a bar and checkpoints."""
-    steps, path = schedule.steps, schedule.path
     quiet = not progress or run.processes.rank > 0
-    with tqdm(total=steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
-        for done in range(start + 1, steps + 1):
-            run.step(done - 1)
-            look = done % READ_EVERY == 0 or done == steps
-            if look:
-                bar.set_postfix(elbo=f"{run.latest(done):.3f}", refresh=False)
-                bar.update(done - bar.n)
-            late = done < steps and run.is_late(schedule.deadline, look)
-            if path is not None and (late or done % schedule.checkpoint_every == 0 or done == steps):
-                run.latest(done)
-                run.save(path, identity, done)
-            if late:
-                raise Paused(f"paused at step {done} of {steps}: {path} holds what was done")
+    with tqdm(total=run.steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
+        while run.done < run.steps and not run.ended:
+            run.step(run.done)
+            look = run.done % READ_EVERY == 0 or run.done == run.steps
+            end = run.end(look)
+            if look or end:
+                bar.set_postfix(elbo=f"{run.latest():.3f}", refresh=False)
+                bar.update(run.done - bar.n)
+            if checkpoint is not None:
+                _keep(run, checkpoint, identity, look, end)
+
+
+def _keep(run: Run, checkpoint: Checkpoint, identity: str, look: bool, end: bool) -> None:
+    """Write the checkpoint if it is time to."""
+    late = not end and run.is_late(checkpoint.deadline, look)
+    if late or end or run.done % checkpoint.every == 0:
+        run.latest()
+        run.save(Path(checkpoint.path), identity)
+    if late:
+        raise Paused(f"paused at step {run.done} of {run.steps}: {checkpoint.path} holds what was done")

@@ -1,66 +1,17 @@
-"""Adam: torch's for one network, and a batched one for many replicas with learning rates of their own."""
+"""Adam's two steps: torch's for one network, and a batched one for many replicas with rates of their own."""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gilib.validation import positive
-
 Rate = float | Sequence[float]
-
-
-def learning_rates(
-    modules: nn.Module, lr: Rate, groups: Mapping[str, Rate], replicas: int | None
-) -> dict[str, tuple[nn.Parameter, Rate]]:
-    """The learned parameters by name, each with its learning rate: a number, or one for every replica.
-
-    Raises:
-        ValueError: for rates that are not positive or not R many, prefixes that match nothing, or nothing to
-            train.
-    """
-    named = {name.removeprefix("net."): p for name, p in modules.named_parameters() if p.requires_grad}
-    if not named:
-        raise ValueError("nothing to train: network and likelihood have no learned parameters")
-    rates: dict[str, Rate] = dict.fromkeys(named, _checked(lr, "lr", replicas))
-    for prefix, rate in groups.items():
-        _checked(rate, f"lr_groups[{prefix!r}]", replicas)
-        matching = [name for name in named if name.startswith(prefix)]
-        if not matching:
-            raise ValueError(
-                f"lr_groups: no parameter's name begins with {prefix!r}; they are {', '.join(named)}"
-            )
-        rates.update(dict.fromkeys(matching, rate))
-    return {name: (parameter, rates[name]) for name, parameter in named.items()}
-
-
-def optimiser(
-    modules: nn.Module,
-    replicas: tuple[int, ...],
-    lr: Rate,
-    groups: Mapping[str, Rate],
-    device: torch.device,
-) -> NetworkAdam | ReplicaAdam:
-    """`ReplicaAdam` where every learned parameter has the one replica axis, else `NetworkAdam`."""
-    learned = [p for p in modules.parameters() if p.requires_grad]
-    together = len(replicas) == 1 and all(p.shape[:1] == replicas for p in learned)
-    rates = learning_rates(modules, lr, groups, replicas[0] if together else None)
-    return ReplicaAdam(rates, replicas[0]) if together else NetworkAdam(rates, device)
-
-
-def _checked(rate: Rate, what: str, replicas: int | None) -> Rate:
-    if not isinstance(rate, Sequence):
-        positive(rate, what)
-        return rate
-    if replicas is None or len(rate) != replicas:
-        wanted = f"one number or {replicas}" if replicas else "one number (not every parameter has replicas)"
-        raise ValueError(f"{what}: wanted {wanted}, got {len(rate)} learning rates")
-    for r, value in enumerate(rate):
-        positive(value, f"{what}[{r}]")
-    return tuple(rate)
+Rates = Mapping[str, tuple[nn.Parameter, Rate]]
 
 
 def kernels(device: torch.device) -> dict[str, Any]:
@@ -69,43 +20,107 @@ def kernels(device: torch.device) -> dict[str, Any]:
     return {"foreach": not cuda, "fused": cuda, "capturable": cuda}
 
 
-class NetworkAdam(torch.optim.Adam):
+class Optimiser(ABC):
+    """Takes steps down given gradients.
+
+    Attributes:
+        parameters: that it moves, in the order in which it takes their gradients.
+        per_replica: whether it moves every replica by itself, and so can leave one out.
+    """
+
+    parameters: list[nn.Parameter]
+    per_replica: bool = False
+
+    @abstractmethod
+    def advance(self, factor: float = 1.0) -> None:
+        """Count a step and set the factor of the learning rates: all that the host does."""
+
+    @abstractmethod
+    def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
+        """One step down the gradients, after `advance`.
+
+        Args:
+            gradients: one for each parameter, of the same shape.
+            active: `[R]`, set to False, in place, for replicas whose gradient is not finite.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Moments and step."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`, also from one of another device."""
+
+
+class NetworkAdam(Optimiser):
     """torch's Adam, one group for each learning rate.
 
     Args:
         rates: parameters by name, each with its learning rate.
+        betas: decay of the first and second moments.
+        eps: added to the root of the second moment.
         device: of the parameters.
+        scheduled: whether `advance` will be given factors.
     """
 
-    def __init__(self, rates: Mapping[str, tuple[nn.Parameter, Rate]], device: torch.device):
+    def __init__(
+        self,
+        rates: Rates,
+        device: torch.device,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        scheduled: bool = False,
+    ):
         """Group the parameters."""
+        self.kernels, self.scheduled = kernels(device), scheduled
+        self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
         groups: list[dict[str, Any]] = [
-            {"params": [p for p, own in rates.values() if own == rate], "lr": rate}
-            for rate in sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
+            {"params": [p for p, own in rates.values() if own == rate], "lr": self._held(rate, device)}
+            for rate in self.rates
         ]
-        self.kernels = kernels(device)
-        super().__init__(groups, **self.kernels)
+        self.adam = torch.optim.Adam(groups, betas=betas, eps=eps, **self.kernels)
+        self.parameters = [p for group in self.adam.param_groups for p in group["params"]]
+
+    def _held(self, rate: float, device: torch.device) -> float | Tensor:
+        """A rate that changes is a tensor where steps may be recorded."""
+        return torch.tensor(rate, device=device) if self.scheduled and self.kernels["fused"] else rate
+
+    def advance(self, factor: float = 1.0) -> None:
+        """Set the learning rates; torch counts the step in `update`."""
+        if self.scheduled:
+            for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
+                if self.kernels["fused"]:
+                    group["lr"].fill_(factor * rate)
+                else:
+                    group["lr"] = factor * rate
+
+    def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
+        """One step down the gradients; no replica can be left out.
+
+        Where one kernel does it, that is on an accelerator, where failures are seen later, it is left out
+        altogether once a bound was not finite: so the parameters that made it so are still there to be seen.
+        """
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient.stride() != parameter.stride():  # Adam's operations on lists want them alike
+                gradient = torch.empty_like(parameter).copy_(gradient)
+            parameter.grad = gradient
+        if self.kernels["fused"]:
+            self.adam.found_inf = (~active.all()).float()  # type: ignore[attr-defined]
+        self.adam.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Torch's own."""
+        return self.adam.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`, also from one of another device."""
-        groups = [{**group, **self.kernels} for group in state["param_groups"]]
-        super().load_state_dict({**state, "param_groups": groups})
-
-    def differentiate(self, loss: Tensor) -> list[Tensor]:
-        """The gradients of a scalar, to be changed in place before `update`."""
-        self.zero_grad()
-        loss.backward()
-        return [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
-
-    def advance(self) -> None:
-        """Count a step; torch does so in `update`."""
-
-    def update(self, healthy: Tensor) -> None:
-        """One step down the gradients, come what may: `healthy` is for replicas, which can be left out."""
-        self.step()
+        """Continue with the kernels of this device and the rates as they are held here."""
+        own = [self.kernels | {"lr": group["lr"]} for group in self.adam.param_groups]
+        groups = [group | here for group, here in zip(state["param_groups"], own, strict=True)]
+        self.adam.load_state_dict({**state, "param_groups": groups})
 
 
-class ReplicaAdam:
+class ReplicaAdam(Optimiser):
     """Adam (Kingma & Ba, 2015) for R networks at once, each with its learning rate, frozen where it diverged.
 
     The parameters `[R, ...]` become views of one matrix `[R, P]` for each dtype, so a step is ten operations
@@ -116,14 +131,13 @@ class ReplicaAdam:
         replicas: R.
         betas: decay of the first and second moments.
         eps: added to the root of the second moment.
-
-    Attributes:
-        active: `[R]`, whether a replica still trains.
     """
+
+    per_replica = True
 
     def __init__(
         self,
-        rates: Mapping[str, tuple[nn.Parameter, Rate]],
+        rates: Rates,
         replicas: int,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -134,56 +148,33 @@ class ReplicaAdam:
         for parameter, rate in rates.values():
             by_dtype.setdefault(parameter.dtype, []).append((parameter, rate))
         self.blocks = [_Block(members, replicas) for members in by_dtype.values()]
-        device = self.blocks[0].values.device
-        self.active = torch.ones(replicas, dtype=torch.bool, device=device)
-        self.corrections = torch.zeros(2, dtype=torch.float64, device=device)
+        self.parameters = [parameter for block in self.blocks for parameter in block.parameters]
+        self.corrections = torch.zeros(2, dtype=torch.float64, device=self.blocks[0].values.device)
 
-    def minimise(self, loss: Tensor, healthy: Tensor) -> None:
-        """One step down the gradient of `loss`.
-
-        Args:
-            loss: a scalar, the sum over the replicas.
-            healthy: `[R]`; a replica takes part if it is healthy, always was, and its gradient is finite.
-        """
-        self.advance()
-        self.differentiate(loss)
-        self.update(healthy)
-
-    def advance(self) -> None:
-        """Count a step: all of it that the host does, so that the rest can be recorded."""
+    def advance(self, factor: float = 1.0) -> None:
+        """Count a step; the factor is divided out of the first moment's correction."""
         self.steps += 1
-        for correction, beta in zip(self.corrections, self.betas, strict=True):
-            correction.fill_(1.0 - beta**self.steps)
+        first, second = (1.0 - beta**self.steps for beta in self.betas)
+        self.corrections[0].fill_(first / factor if factor else math.inf)
+        self.corrections[1].fill_(second)
 
-    def differentiate(self, loss: Tensor) -> list[Tensor]:
-        """The gradients of a scalar, `[R, P]` for each dtype, to be changed in place before `update`."""
-        parameters = [parameter for block in self.blocks for parameter in block.parameters]
-        gradients = list(torch.autograd.grad(loss, parameters, materialize_grads=True))
+    def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
+        """One step down the gradients of the replicas that are active; after `advance`."""
+        rest = list(gradients)
         for block in self.blocks:
-            own = [
-                gradients.pop(0).flatten(1) if p.dim() > 1 else gradients.pop(0)[:, None]
-                for p in block.parameters
-            ]
-            block.gradient = torch.cat(own, 1)
-        return [block.gradient for block in self.blocks]
-
-    def update(self, healthy: Tensor) -> None:
-        """One step down the gradients of the replicas that are `healthy`; after `advance`."""
+            own, rest = rest[: len(block.parameters)], rest[len(block.parameters) :]
+            block.gradient = torch.cat([g.flatten(1) if g.dim() > 1 else g[:, None] for g in own], 1)
+            active &= block.gradient.sum(1).isfinite()
         for block in self.blocks:
-            healthy = healthy & block.gradient.sum(1).isfinite()
-        self.active &= healthy
-        for block in self.blocks:
-            block.step(self.corrections, self.betas, self.eps, self.active)
+            block.step(self.corrections, self.betas, self.eps, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments, step and which replicas are active."""
-        moments = [[block.first, block.second] for block in self.blocks]
-        return {"steps": self.steps, "active": self.active, "moments": moments}
+        """Moments and step."""
+        return {"steps": self.steps, "moments": [[block.first, block.second] for block in self.blocks]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.steps = state["steps"]
-        self.active.copy_(state["active"])
         for block, (first, second) in zip(self.blocks, state["moments"], strict=True):
             block.first.copy_(first)
             block.second.copy_(second)

@@ -22,8 +22,9 @@ class OneProcess:
         """This process's part of `values` along `axis`."""
         return values
 
-    def total(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their sums over the processes."""
+    def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of tensors over the processes."""
+        return list(tensors)
 
     @contextmanager
     def together(self, device: torch.device) -> Iterator[None]:
@@ -75,8 +76,8 @@ class DataParallel(OneProcess):
         generator = torch.Generator().manual_seed(0)  # the same data and parameters everywhere
         x = torch.randn(100, 1, generator=generator)
         net = gilib.models.mlp(1, (20,), 1, inducing_points=x[:10], generator=generator)
-        together = gilib.training.DataParallel()
-        gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=20, batch_size=50, parallel=together)
+        speed = gilib.training.Speed(parallel=gilib.training.DataParallel())
+        gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=20, batch_size=50, speed=speed)
         torch.distributed.destroy_process_group()
 
     On GPUs each process first chooses its own, the one whose number is in the environment variable
@@ -136,16 +137,16 @@ class DataParallel(OneProcess):
         """One of K consecutive parts whose sizes differ by one point at most."""
         return values.tensor_split(self.size, axis)[self.rank]
 
-    def total(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their sums over the processes, in one message for each dtype."""
-        by_dtype: dict[torch.dtype, list[Tensor]] = {}
-        for tensor in tensors:
-            by_dtype.setdefault(tensor.dtype, []).append(tensor)
-        for alike in by_dtype.values():
-            bucket = torch.cat([tensor.reshape(-1) for tensor in alike])
+    def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of tensors over the processes, in one message for each dtype."""
+        sums = list(tensors)
+        for dtype in dict.fromkeys(tensor.dtype for tensor in sums):
+            places = [k for k, tensor in enumerate(sums) if tensor.dtype == dtype]
+            bucket = torch.cat([sums[k].reshape(-1) for k in places])
             distributed.all_reduce(bucket, group=self.group)
-            for tensor, part in zip(alike, bucket.split([t.numel() for t in alike]), strict=True):
-                tensor.copy_(part.view_as(tensor))
+            for k, part in zip(places, bucket.split([sums[k].numel() for k in places]), strict=True):
+                sums[k] = part.view(sums[k].shape)
+        return sums
 
     @contextmanager
     def together(self, device: torch.device) -> Iterator[None]:

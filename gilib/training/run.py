@@ -1,29 +1,32 @@
-"""The moving parts of one training: batches, draws, optimiser, trace."""
+"""The engine: batches, noise, trace, divergence, what a checkpoint holds. What a step does is the rule's."""
 
 from __future__ import annotations
 
+import copy
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gilib.arithmetic import exact_products, flushed_denormals, switchable_products
 from gilib.likelihoods import Likelihood
-from gilib.linalg import failures_as_nan
 from gilib.network import Network
-from gilib.objectives import elbo
+from gilib.persistence import CheckpointError
 from gilib.randomness import Noise, ReplicaGenerators, Source
 from gilib.training.augment import Augmenter
 from gilib.training.batches import Minibatches
 from gilib.training.graph import Replay
-from gilib.training.optimiser import ReplicaAdam, optimiser
+from gilib.training.objective import Batch, Objective
 from gilib.training.parallel import OneProcess
-from gilib.training.settings import Settings
-from gilib.training.speed import evaluated_in, products
+from gilib.training.rule import Problem
+from gilib.training.settings import Settings, name_of
 from gilib.training.state import read_checkpoint, write_checkpoint
+from gilib.training.stopping import Callback
 
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
 
@@ -42,7 +45,7 @@ class History:
 
     Attributes:
         elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or
-            `[steps, R]`, nats.
+            `[steps, R]`, nats; shorter if a callback ended the training.
         resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
         diverged_at: the step at which each replica was frozen, `[R]`; -1 for those that were not; None
             without on_divergence="freeze".
@@ -66,12 +69,12 @@ class Run:
         settings: Settings,
         processes: OneProcess,
         cuda_graph: bool = False,
+        callbacks: Sequence[Callback] = (),
     ):
         """Set everything up for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
-        self.net, self.likelihood, self.steps, self.settings = net, likelihood, steps, settings
-        self.processes = processes
-        self.replay = Replay(self._minimise) if cuda_graph else None
+        self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
+        self.callbacks, self.done, self.stopped, self.ended = callbacks, 0, False, False
         rank = 1 + len(net.input_shape)
         self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
         self.augmenter = (
@@ -79,82 +82,93 @@ class Run:
             if settings.augment is None
             else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
         )
-        self.noise: Source = (
-            torch.Generator(x.device).manual_seed(settings.seed)
-            if isinstance(settings.seed, int)
-            else ReplicaGenerators(settings.seed, x.device)
-        )
-        self.optimiser = optimiser(self.modules, net.replicas, settings.lr, settings.lr_groups, x.device)
+        self.noise = _source(settings.seed, x.device)
+        self.problem = self._problem(likelihood, x.device)
+        self.rule = settings.rule.begin(self.problem)
+        if settings.freeze:
+            self.rule.check_freeze()
+        self.replay = Replay(self._recorded) if cuda_graph else None
         self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
         self.diverged_at = torch.full(net.replicas, -1, device=x.device)
 
+    def _problem(self, likelihood: Likelihood, device: torch.device) -> Problem:
+        settings = self.settings
+        objective = Objective(
+            self.net,
+            likelihood,
+            self.batches.num_data,
+            settings.num_samples,
+            settings.estimator,
+            settings.arithmetic,
+            device,
+            settings.freeze,
+        )
+        named = self.modules.named_parameters()
+        parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
+        source = _source(settings.seeds(3), device)
+        return Problem(
+            self.net, likelihood, parameters, objective, self.steps, source, self.processes, device
+        )
+
     def step(self, step: int) -> None:
-        """One gradient step."""
+        """One step of the rule, and what the callbacks say to it."""
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
-        schedule, samples = self.settings.kl_weight, self.settings.num_samples
+        schedule = self.settings.kl_weight
         weight = 1.0 if schedule is None else float(schedule(step))
-        if self.settings.estimator == "draw":
-            noise = Noise(self.net.base_noise(samples, self.noise), torch.empty(0))
-        else:
-            noise = self.net.estimate_noise(samples, self.batches.size, self.noise)
-        self.optimiser.advance()
-        if self.replay is not None:
-            bound = self.replay(x, y, *noise, torch.full((), weight, dtype=x.dtype, device=x.device))
-        else:
-            bound = self._minimise(x, y, *noise, weight)
-        self.trace[step] = bound
-        if isinstance(self.optimiser, ReplicaAdam):
-            self.diverged_at.masked_fill_(~self.optimiser.active & (self.diverged_at < 0), step)
-
-    def _minimise(self, x: Tensor, y: Tensor, base: Tensor, points: Tensor, kl_weight: Any) -> Tensor:
-        """Draw, differentiate and update, together with the other processes; return the bound, `[R]`."""
-        with products("ieee"), self.processes.together(x.device):
-            share = self._bound_of_share(x, y, Noise(base, points), kl_weight)
-            gradients = self.optimiser.differentiate(-share.sum())
-        bound = share.detach()
-        self.processes.total([bound, *gradients])
-        self.optimiser.update(bound.isfinite())
-        return bound
-
-    def _bound_of_share(self, x: Tensor, y: Tensor, noise: Noise, kl_weight: Any) -> Tensor:
-        """What this process's points add to the bound per data point, `[R]`."""
-        settings, axis = self.settings, self.batches.axis
-        own = self.processes.share(x, axis)
-        part = own.shape[axis] / x.shape[axis]
-        with failures_as_nan() if settings.freeze else nullcontext():
-            if settings.estimator == "draw":
-                drawn: Any = self.net.draw(noise=noise.draw)
+        noise = self.problem.objective.noise(self.batches.size, self.noise)
+        self.rule.prepare(step)
+        with self._products(), flushed_denormals():
+            if self.replay is None:
+                bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
             else:
-                points = self.processes.share(noise.points, -2)
-                drawn = self.net.estimate(noise=Noise(noise.draw, points))
-            bound = elbo(
-                evaluated_in(drawn, settings.arithmetic, x.device),
-                self.likelihood,
-                own,
-                self.processes.share(y, self.batches.y_axis),
-                num_data=self.batches.num_data,
-                per_point=True,
-                kl_weight=kl_weight,
-            )
-        return bound if part == 1.0 else part * bound
+                scale = torch.full((), weight, dtype=x.dtype, device=x.device)
+                bound = self.replay(x, y, scale, *noise)
+        self.trace[step] = bound
+        self.diverged_at.masked_fill_(~self.rule.active & (self.diverged_at < 0), step)
+        self.done = step + 1
+        for callback in self.callbacks:
+            self.stopped |= bool(callback(self.done, self.trace[step], self.net))
 
-    def latest(self, done: int) -> float:
+    def _products(self) -> AbstractContextManager[None]:
+        """A step that rounds products keeps other threads from drawing meanwhile."""
+        return switchable_products() if self.settings.arithmetic == "tf32" else exact_products()
+
+    def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
+        """What a graph replays: the host's numbers in it, such as the step, are those of the recording."""
+        return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
+
+    def _share(self, batch: Batch) -> Batch:
+        """What of a minibatch is this process's."""
+        x = self.processes.share(batch.x, self.batches.axis)
+        y = self.processes.share(batch.y, self.batches.y_axis)
+        fraction = x.shape[self.batches.axis] / batch.x.shape[self.batches.axis]
+        noise = Noise(batch.noise.draw, self.processes.share(batch.noise.points, -2))
+        return replace(batch, x=x, y=y, noise=noise, fraction=fraction)
+
+    def latest(self) -> float:
         """The mean of the last bounds, or an error that says when they stopped being numbers."""
-        seen = self.trace[:done].reshape(done, -1)
+        seen = self.trace[: self.done].reshape(self.done, -1)
         if self.settings.freeze:
             return float(seen[-READ_EVERY:].nanmean())
-        stopped = isinstance(self.optimiser, ReplicaAdam) and not bool(self.optimiser.active.all())
-        if stopped or not bool(seen[-READ_EVERY:].isfinite().all()):
-            bad = (~seen.isfinite().all(1)).nonzero()
-            first = int(bad[0]) if len(bad) else int(self.diverged_at.max())
-            self.net.draw(1, generator=self.noise)  # names the layer if a factorisation is to blame
-            raise DivergenceError(
-                f"the ELBO or its gradient was not finite at step {first} (seen at {done}): "
-                "lower lr, or factorise in float64 (factor_dtype='float64')"
-            )
-        return float(seen[-READ_EVERY:].mean())
+        if bool(self.rule.active.all()) and bool(seen[-READ_EVERY:].isfinite().all()):
+            return float(seen[-READ_EVERY:].mean())
+        bad = (~seen.isfinite().all(1)).nonzero()
+        first = int(bad[0]) if len(bad) else int(self.diverged_at.max())
+        name_the_layer(self.net)
+        raise DivergenceError(
+            f"the ELBO or its gradient was not finite at step {first} (seen at {self.done}): "
+            "lower lr, or factorise in float64 (factor_dtype='float64')"
+        )
+
+    def end(self, look: bool) -> bool:
+        """Whether this was the last step: by number, or by a callback, about which several ask at looks."""
+        if self.processes.size > 1 and self.callbacks:
+            self.ended = look and self.processes.any(self.stopped, self.trace.device)
+        else:
+            self.ended = self.stopped
+        return self.ended or self.done == self.steps
 
     def is_late(self, deadline: float | None, look: bool) -> bool:
         """Whether the deadline is over for one of the processes; several ask only where they wait anyway."""
@@ -164,22 +178,25 @@ class Run:
 
     def history(self, start: int) -> History:
         """What was recorded by the end."""
-        return History(self.trace.cpu(), start, self.diverged_at.cpu() if self.settings.freeze else None)
+        diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
+        return History(self.trace[: self.done].cpu(), start, diverged_at)
 
-    def save(self, path: Path, fingerprint: str, step: int) -> None:
+    def save(self, path: Path, fingerprint: str) -> None:
         """Write everything that the next step depends on; one process does, all wait for it."""
         content = {
             "fingerprint": fingerprint,
-            "step": step,
+            "step": self.done,
+            "stopped": [self.stopped, self.ended],
             "modules": {name: value.clone() for name, value in self.modules.state_dict().items()},
-            "optimiser": self.optimiser.state_dict(),
-            "noise": self.noise.get_state(),
+            "rule": self.rule.state_dict(),
+            "active": self.rule.active,
+            "noise": [source.get_state() for source in (self.noise, self.problem.source)],
             "batches": self.batches.state(),
-            "trace": self.trace[:step].cpu(),
+            "augmentation": None if self.augmenter is None else self.augmenter.state(),
+            "callbacks": self._callback_states(),
+            "trace": self.trace[: self.done].cpu(),
             "diverged_at": self.diverged_at,
         }
-        if self.augmenter is not None:
-            content["augmentation"] = self.augmenter.state()
         if self.processes.rank == 0:
             write_checkpoint(path, content)
         self.processes.wait(self.trace.device)
@@ -187,12 +204,51 @@ class Run:
     def restore(self, path: Path, fingerprint: str) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read_checkpoint(path, fingerprint, self.steps)
+        self._restore_callbacks(content["callbacks"], path)
+        self.rule.load_state_dict(content["rule"])
+        self.rule.active.copy_(content["active"])
         self.modules.load_state_dict(content["modules"])
-        self.optimiser.load_state_dict(content["optimiser"])
-        self.noise.set_state(content["noise"])
+        for source, state in zip((self.noise, self.problem.source), content["noise"], strict=True):
+            source.set_state(state)
         self.batches.restore(content["batches"])
         if self.augmenter is not None:
             self.augmenter.restore(content["augmentation"])
-        self.trace[: content["step"]] = content["trace"].to(self.trace)
+        self.done, (self.stopped, self.ended) = int(content["step"]), content["stopped"]
+        self.trace[: self.done] = content["trace"].to(self.trace)
         self.diverged_at.copy_(content["diverged_at"])
-        return int(content["step"])
+        return self.done
+
+    def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
+        """The states of the callbacks that have one, in order."""
+        states = [(name_of(type(callback)), callback.state_dict()) for callback in self.callbacks]
+        return [(name, state) for name, state in states if state]
+
+    def _restore_callbacks(self, states: Sequence[tuple[str, dict[str, Any]]], path: Path) -> None:
+        stateful = [callback for callback in self.callbacks if callback.state_dict()]
+        given, kept = [name_of(type(callback)) for callback in stateful], [name for name, _ in states]
+        if given != kept:
+            raise CheckpointError(
+                f"{path} holds the state of callbacks {kept}, and {given} are given: give the same ones"
+            )
+        for callback, (_, state) in zip(stateful, states, strict=True):
+            callback.load_state_dict(state)
+
+
+def _source(seed: int | Sequence[int], device: torch.device) -> Source:
+    """One generator, or one for every replica."""
+    if isinstance(seed, int):
+        return torch.Generator(device).manual_seed(seed)
+    return ReplicaGenerators(seed, device)
+
+
+def name_the_layer(net: Network) -> None:
+    """Raise the error that names layer and matrix if a factorisation is to blame for NaN.
+
+    On the CPU, whatever the device of the network: only there are failures raised, elsewhere they are NaN.
+
+    Raises:
+        FactorisationError: if one of ten draws fails.
+    """
+    twin = copy.deepcopy(net).cpu()
+    with torch.no_grad():
+        twin.draw(10, generator=torch.Generator().manual_seed(0))

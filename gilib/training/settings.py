@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gilib.training.augment import Augmentation, described
-from gilib.training.optimiser import Rate
+from gilib.training.augment import Augmentation
+from gilib.training.rule import Rule
+from gilib.validation import count
 
 
 @dataclass(frozen=True)
 class Settings:
     """The arguments of `gilib.fit` on which its steps depend; their meaning is explained there."""
 
-    batch_size: int | None
+    rule: Rule
     num_samples: int
-    lr: Rate
-    lr_groups: Mapping[str, Rate]
-    seed: int | Sequence[int]
     estimator: str
     kl_weight: Callable[[int], float] | None
-    on_divergence: str
+    batch_size: int | None
+    seed: int | Sequence[int]
     augment: Augmentation | None
+    on_divergence: str
     arithmetic: str
 
     @property
@@ -36,27 +40,73 @@ class Settings:
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with; options not used leave no trace, so that older files serve."""
-        names = ("batch_size", "num_samples", "lr", "seed", "estimator")
-        identity = {name: getattr(self, name) for name in names} | {"lr_groups": dict(self.lr_groups)}
-        if self.augment is not None:
-            identity["augment"] = described(self.augment)
-        if is_dataclass(self.kl_weight):  # other functions do not tell what they compute
-            identity["kl_weight"] = repr(self.kl_weight)
-        if self.arithmetic != "full":
-            identity["arithmetic"] = self.arithmetic
-        return identity
+        """What a checkpoint must agree with, as plain data."""
+        names = [field.name for field in dataclasses.fields(self) if field.name != "on_divergence"]
+        return {name: described(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How many steps a training has, when it is interrupted, and where it is kept."""
+class Checkpoint:
+    """Where a training is kept, how often, and when it pauses.
 
-    steps: int
-    path: Path | None
-    checkpoint_every: int
-    deadline: float | None
+    Args:
+        path: a file to resume from if it exists, and to keep up to date.
+        every: steps between writes; the last step is written in any case.
+        deadline: value of `time.monotonic()` after which training is saved and `gilib.Paused` raised; None:
+            never.
 
-    def outline(self) -> tuple[int, int, bool, bool]:
-        """What processes must agree upon to stop and to write at the same steps."""
-        return self.steps, self.checkpoint_every, self.path is None, self.deadline is None
+    >>> Checkpoint("run.pt", every=500).every
+    500
+    """
+
+    path: str | os.PathLike[str]
+    every: int = 1000
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of steps."""
+        object.__setattr__(self, "path", Path(self.path))
+        count(self.every, "every")
+
+
+def described(value: Any) -> Any:
+    """A setting as plain data that are the same in every process; what they do not tell, `identified` does.
+
+    >>> from functools import partial
+    >>> described(partial(max, 3)), described((1, "a"))
+    ({'function': 'builtins.max', 'arguments': [3], 'keywords': {}}, [1, 'a'])
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": name_of(type(value)), **fields}
+    if isinstance(value, partial):
+        parts = {"arguments": list(value.args), "keywords": dict(value.keywords)}
+        return {"function": described(value.func), **{key: described(part) for key, part in parts.items()}}
+    if isinstance(value, Mapping):
+        return {str(key): described(part) for key, part in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [described(part) for part in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else name_of(value)
+
+
+def identified(value: Any) -> bool:
+    """Whether `described` tells what a function computes.
+
+    It does of dataclasses, of functions of a module, of objects without state, and of `functools.partial` of
+    them; not of a lambda, of a function within a function, or of a method.
+
+    >>> from gilib import SteppedTempering
+    >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
+    (True, True, False)
+    """
+    if value is None or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return True
+    if isinstance(value, partial):
+        return identified(value.func)
+    return "<" not in name_of(value) and not inspect.ismethod(value) and not getattr(value, "__dict__", None)
+
+
+def name_of(value: Any) -> str:
+    """The name of a function or a class, or of the class of anything else."""
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -7,49 +7,48 @@ ever rounded; the functions that are drawn, and how probable they are, stay what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from gilib.draws import Draw, Estimate
+from gilib.arithmetic import rounded_products, set_product_precisions
+from gilib.draws import Drawn
+from gilib.training.parallel import DataParallel
+from gilib.validation import choice, instance
 
 PRECISIONS = ("full", "tf32", "bfloat16")
-CUDNN: Any = torch.backends.cudnn
-Drawn = TypeVar("Drawn", Draw, Estimate)
+Face = TypeVar("Face", bound=Drawn)
 
 
-@contextmanager
-def products(precision: str) -> Iterator[None]:
-    """Within it CUDA multiplies matrices and convolves in "ieee" float32, or in "tf32"; then as before.
+@dataclass(frozen=True)
+class Speed:
+    """How the steps of a training are run.
 
-    torch's own default is TF32 for convolutions. The setting is the process's, and does nothing on a CPU.
+    Args:
+        arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
+            or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
+        cuda_graph: whether to record a step and replay it, on CUDA: faster where the GPU waits for the host.
+        parallel: `DataParallel()` in a script started by torchrun: the processes share every minibatch, and
+            end where one process would.
 
-    >>> with products("tf32"):
-    ...     torch.backends.cuda.matmul.fp32_precision
-    'tf32'
+    >>> Speed(arithmetic="bfloat16").cuda_graph
+    False
     """
-    before = _get()
-    try:
-        _set(precision, precision)
-        yield
-    finally:
-        _set(*before)
+
+    arithmetic: str = "full"
+    cuda_graph: bool = False
+    parallel: DataParallel | None = None
+
+    def __post_init__(self) -> None:
+        """Raise for an arithmetic that does not exist."""
+        choice(self.arithmetic, PRECISIONS, "arithmetic")
+        if self.parallel is not None:
+            instance(self.parallel, DataParallel, "parallel")
 
 
-def _get() -> tuple[str, str]:
-    return torch.backends.cuda.matmul.fp32_precision, CUDNN.conv.fp32_precision
-
-
-def _set(matrices: str, convolutions: str) -> None:
-    torch.backends.cuda.matmul.fp32_precision = matrices
-    CUDNN.conv.fp32_precision = convolutions
-
-
-def evaluated_in(drawn: Drawn, precision: str, device: torch.device) -> Drawn:
+def evaluated_in(drawn: Face, precision: str, device: torch.device) -> Face:
     """The same functions, rounded: forward and backward at the points, and nowhere else.
 
     Args:
@@ -64,7 +63,7 @@ def evaluated_in(drawn: Drawn, precision: str, device: torch.device) -> Drawn:
     if precision == "tf32":
 
         def evaluate(x: Tensor) -> Tensor:
-            with products("tf32"):
+            with rounded_products():
                 return _then(function(x), "tf32")
 
         # Backward, nodes run in the reverse order of their making: the points' pass, this, then the draw.
@@ -91,5 +90,5 @@ class _Switch(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        _set(ctx.precision, ctx.precision)
+        set_product_precisions(ctx.precision, ctx.precision)
         return gradient, None

@@ -14,7 +14,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
 
-CHECKPOINT_FORMAT = "gilib checkpoint 2"
+CHECKPOINT_FORMAT = "gilib checkpoint 3"
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,11 +10,11 @@ import torch
 from gilib.data.errors import DataError
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job, Speed
+from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.work import checkpoints
 from gilib.experiments.running import Place, Ran, pending, run_experiment, status
-from gilib.training import DivergenceError
+from gilib.training import DivergenceError, Speed
 from tests.experiments import tiny
 from tests.experiments.runner.test_writing import disk_that_fills_up
 from tests.experiments.tiny import TINY, run
@@ -118,8 +119,8 @@ def test_the_way_of_running_reaches_trainings_and_provenance(results, monkeypatc
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     run_experiment("tiny", "smoke", Place(speed=Speed("bfloat16")))
     assert {record["provenance"]["arithmetic"] for record in load_records("tiny")} == {"bfloat16"}
-    options = Job(torch.device("cpu"), None, speed=Speed(cuda_graph=True)).fit_options
-    assert options()["cuda_graph"] and not options("local_reparameterisation")["cuda_graph"]
+    options = Job(torch.device("cpu"), Path("checkpoint"), speed=Speed(cuda_graph=True)).fit_options
+    assert options()["speed"].cuda_graph
     with pytest.raises(ValueError, match="unknown arithmetic 'fast'"):
         Speed("fast")
 

@@ -53,8 +53,7 @@ def run(configs: list[TinyConfig], job: Job) -> list[Record]:
         steps=STEPS[configs[0].scale],
         num_samples=2,
         seed=[config.seed for config in configs],
-        checkpoint_every=5,
-        **job.fit_options(),
+        **job.fit_options(every=5),
     )
     weights = [parameter.detach().sum().item() for parameter in net.parameters()]
     curves = history.elbo.T.tolist()

@@ -173,13 +173,12 @@ def _fit(
         steps=steps,
         batch_size=config.batch_size,
         num_samples=config.num_samples,
-        lr=config.lr,
+        rule=gilib.Adam(config.lr),
         seed=config.seed,
         estimator=estimator,
         kl_weight=SteppedTempering(config.tempered_steps, last=kl_weight),
         augment=augment,
-        checkpoint_every=config.steps,
-        **job.fit_options(),
+        **job.fit_options(every=config.steps),
     )
 
 

@@ -166,7 +166,7 @@ def run(configs: Sequence[DepthConfig], job: Job) -> list[Record]:
         y,
         steps=config.steps,
         num_samples=config.num_samples,
-        lr=config.lr,
+        rule=gilib.Adam(config.lr),
         seed=seeds,
         on_divergence="freeze",
         **job.fit_options(),

@@ -110,7 +110,7 @@ def run(config: ToyConfig, job: Job) -> Record:
         y,
         steps=config.steps,
         num_samples=config.num_samples,
-        lr=config.lr,
+        rule=gilib.Adam(config.lr),
         seed=config.seed,
         **job.fit_options(),
     )

@@ -115,7 +115,7 @@ def train(
         steps=config.steps,
         batch_size=config.batch_size,
         num_samples=config.num_samples,
-        lr=list(rates),
+        rule=gilib.Adam(list(rates)),
         seed=list(seeds),
         estimator=estimator,
         on_divergence="freeze",

@@ -11,25 +11,7 @@ from typing import Any
 import torch
 
 from gilib.experiments.runner.records import Record
-from gilib.training.speed import PRECISIONS
-from gilib.validation import choice
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How steps are run on an accelerator; provenance tells what differs from this.
-
-    Attributes:
-        arithmetic: of the data's pass through the drawn functions, see `gilib.fit`.
-        cuda_graph: whether a step is recorded once and replayed.
-    """
-
-    arithmetic: str = "full"
-    cuda_graph: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise for an arithmetic that does not exist."""
-        choice(self.arithmetic, PRECISIONS, "arithmetic")
+from gilib.training import Checkpoint, Speed
 
 
 @dataclass(frozen=True)
@@ -56,14 +38,16 @@ class Job:
         """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
         return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
 
-    def fit_options(self) -> dict[str, Any]:
-        """What trainings take from the job, as arguments of `gilib.fit`."""
+    def fit_options(self, every: int = 1000) -> dict[str, Any]:
+        """What trainings take from the job, as arguments of `gilib.fit`.
+
+        Args:
+            every: steps between checkpoints.
+        """
         return {
-            "checkpoint": self.checkpoint,
-            "deadline": self.deadline,
+            "checkpoint": Checkpoint(self.checkpoint, every, self.deadline),
+            "speed": self.speed,
             "progress": self.progress,
-            "arithmetic": self.speed.arithmetic,
-            "cuda_graph": self.speed.cuda_graph,
         }
 
 

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 
 from gilib.data.storage import user_cache
-from gilib.experiments.runner.experiment import Job, Speed
+from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.legacy import FIELDS, legacy_group_identity
 from gilib.experiments.runner.provenance import provenance, source_revision
 from gilib.experiments.runner.records import Record, RecordError
 from gilib.linalg import FactorisationError
 from gilib.persistence import CheckpointError
-from gilib.training import DivergenceError, Paused
+from gilib.training import DivergenceError, Paused, Speed
 
 Group = tuple[Any, ...]
 

@@ -203,7 +203,7 @@ def test_the_reference_codes_variance_is_the_fan_in_too_large(variant):
     net, _ = uci_scale_prior.build([config], data)
     first = next(iter(net.layers))
     source = ReplicaGenerators([0])
-    sampled = first.local_reparameterisation(20_000, source)(data.x[:, :3]).var(0)
+    sampled = first.estimate(None, 20_000, 3, generator=source)(data.x[:, :3]).var(0)
     drawn = first.draw(num_samples=20_000, generator=source)(data.x[:, :3]).var(0)
     factor = 7.0 if variant == "reference" else 1.0  # six inputs and the bias
     assert torch.allclose(sampled.detach(), factor * drawn.detach(), rtol=0.08)

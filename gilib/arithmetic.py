@@ -1,0 +1,177 @@
+"""How numbers are computed, where torch makes it a setting and not an argument.
+
+Products of float32 numbers on CUDA are exact ("ieee") or rounded to ten bits ("tf32"), for the whole process;
+torch's own default is TF32 for convolutions. Whatever draws or evaluates functions does so within
+`exact_products`, in training and outside of it: a bound that is measured is the bound that was trained.
+Denormal numbers, flushed to zero or not, are a setting of each thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+GRAIN = 1 << 16  # numbers of a thread's share for which torch starts a worker: twice its least
+CUDNN: Any = torch.backends.cudnn
+Precisions = tuple[str, str]
+
+
+def product_precisions() -> Precisions:
+    """How CUDA multiplies matrices and how it convolves: "none" is torch's default."""
+    return torch.backends.cuda.matmul.fp32_precision, CUDNN.conv.fp32_precision
+
+
+def set_product_precisions(matrices: str, convolutions: str) -> None:
+    """For the whole process; to be called by the thread for which `switchable_products` holds."""
+    torch.backends.cuda.matmul.fp32_precision = matrices
+    CUDNN.conv.fp32_precision = convolutions
+
+
+class _Threads:
+    """The threads that rely on the setting: many that want it exact, or one that may switch it."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.inside: Counter[int] = Counter()  # how often each thread has entered
+        self.alone: int | None = None
+        self.before: Precisions = ("none", "none")
+
+    def enter(self, thread: int, alone: bool) -> None:
+        """Wait for those that are in the way; the first one to come sets the precision."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.admits(thread, alone))
+            if not self.inside:
+                self.before = product_precisions()
+                set_product_precisions("ieee", "ieee")
+            self.inside[thread] += 1
+            self.alone = thread if alone else self.alone
+
+    def admits(self, thread: int, alone: bool) -> bool:
+        return self.alone in (None, thread) and not (alone and self.inside.keys() - {thread})
+
+    def leave(self, thread: int) -> None:
+        """The last one to go restores what it found."""
+        with self.changed:
+            self.inside[thread] -= 1
+            if not self.inside[thread]:
+                del self.inside[thread]
+                self.alone = None if self.alone == thread else self.alone
+            if not self.inside:
+                set_product_precisions(*self.before)
+            self.changed.notify_all()
+
+
+_threads = _Threads()
+
+
+def exact_products() -> AbstractContextManager[None]:
+    """Within it CUDA computes with float32 numbers as IEEE has them; threads share this, and nest it.
+
+    The setting is as before when the last thread has left. Compiled code keeps the setting under which it
+    runs.
+
+    >>> with exact_products():
+    ...     torch.backends.cuda.matmul.fp32_precision
+    'ieee'
+    """
+    return nullcontext() if torch.compiler.is_compiling() else _exact()
+
+
+@contextmanager
+def _exact() -> Iterator[None]:
+    thread = threading.get_ident()
+    _threads.enter(thread, alone=False)
+    try:
+        if _threads.alone != thread:
+            yield
+        else:
+            with _switched("ieee"):
+                yield
+    finally:
+        _threads.leave(thread)
+
+
+@contextmanager
+def switchable_products() -> Iterator[None]:
+    """As `exact_products`, for one thread at a time, which may then round for a while.
+
+    Other threads wait before they draw, until it has left: seconds are never spent within, a step is.
+    """
+    thread = threading.get_ident()
+    _threads.enter(thread, alone=True)
+    try:
+        yield
+    finally:
+        _threads.leave(thread)
+
+
+@contextmanager
+def rounded_products() -> Iterator[None]:
+    """Within it CUDA computes in TF32; then as before.
+
+    Raises:
+        RuntimeError: outside of `switchable_products`: other threads would be rounded with it.
+    """
+    if _threads.alone != threading.get_ident():
+        raise RuntimeError("rounded_products is for the thread that is within switchable_products")
+    with _switched("tf32"):
+        yield
+
+
+@contextmanager
+def _switched(precision: str) -> Iterator[None]:
+    before = product_precisions()
+    set_product_precisions(precision, precision)
+    try:
+        yield
+    finally:
+        set_product_precisions(*before)
+
+
+def denormals_flushed() -> bool:
+    """Whether this thread takes numbers too small to be normal for zero; torch can set that, not tell it.
+
+    >>> denormals_flushed()
+    False
+    """
+    return sys.float_info.min * 0.5 == 0.0
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Within it this thread takes numbers below the least normal one (1e-38 in float32) for zero.
+
+    Processors compute with them many times more slowly, and far tails of kernels make them by the million.
+    It is the calling thread's setting, which autograd's pass through tensors of the CPU shares. Workers that
+    torch keeps for several threads hold on to what they started with; they are started before, so that they
+    do not keep this one. Where the processor cannot flush, nothing happens.
+
+    >>> with flushed_denormals():
+    ...     small = 0.5 * torch.tensor(1e-38)
+    >>> float(small) in (0.0, float(0.5 * torch.tensor(1e-38)))
+    True
+    """
+    before = denormals_flushed()
+    _start_workers()
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+_workers = threading.local()
+
+
+def _start_workers() -> None:
+    """Start this thread's workers, that inherit its settings, if they have not been."""
+    threads = torch.get_num_threads()
+    if threads > getattr(_workers, "started", 1):
+        _workers.started = threads
+        torch.ones(threads * GRAIN).mul_(2.0)

@@ -1,0 +1,113 @@
+"""Schedules of the learning rate: a factor for every step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from gilib.validation import count, positive
+
+
+class Schedule(ABC):
+    """A frozen dataclass that gives the factor of the learning rate at a step.
+
+    Attributes:
+        needs_total: whether it depends on how many steps there are in all. Such a training is not resumed
+            with more of them.
+    """
+
+    needs_total = True
+
+    @abstractmethod
+    def __call__(self, step: int, steps: int) -> float:
+        """The factor at `step` (counted from 0) of `steps`."""
+
+
+@dataclass(frozen=True)
+class LinearDecay(Schedule):
+    """1 at first, then in a straight line towards 0 at the end.
+
+    Args:
+        start: the part of the training after which it begins to fall, from 0 to below 1.
+
+    >>> decay = LinearDecay(start=0.5)
+    >>> [decay(step, 8) for step in range(8)]
+    [1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
+    """
+
+    start: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part of a training."""
+        if not 0.0 <= self.start < 1.0:
+            raise ValueError(f"start must be at least 0 and below 1, got {self.start!r}")
+
+    def __call__(self, step: int, steps: int) -> float:
+        """The part that is left, of what is left after `start`."""
+        return min(1.0, (1.0 - step / steps) / (1.0 - self.start))
+
+
+@dataclass(frozen=True)
+class PiecewiseConstant(Schedule):
+    """Constant factors between given steps.
+
+    Args:
+        boundaries: K steps at which the factor changes, rising.
+        factors: K + 1 of them.
+
+    >>> schedule = PiecewiseConstant(boundaries=(800, 1600), factors=(1.0, 0.4, 0.1))
+    >>> schedule(799, 2000), schedule(800, 2000), schedule(1999, 2000)
+    (1.0, 0.4, 0.1)
+    """
+
+    boundaries: tuple[int, ...]
+    factors: tuple[float, ...]
+
+    needs_total = False
+
+    def __post_init__(self) -> None:
+        """Refuse other numbers."""
+        object.__setattr__(self, "boundaries", tuple(self.boundaries))
+        object.__setattr__(self, "factors", tuple(self.factors))
+        for k, boundary in enumerate(self.boundaries):
+            count(boundary, f"boundaries[{k}]")
+        for k, factor in enumerate(self.factors):
+            positive(factor, f"factors[{k}]")
+        if list(self.boundaries) != sorted(set(self.boundaries)):
+            raise ValueError(f"boundaries must rise, got {self.boundaries}")
+        if len(self.factors) != len(self.boundaries) + 1:
+            raise ValueError(
+                f"{len(self.boundaries)} boundaries need {len(self.boundaries) + 1} factors, "
+                f"got {len(self.factors)}"
+            )
+
+    def __call__(self, step: int, steps: int) -> float:
+        """The factor after the boundaries that the step has reached."""
+        return self.factors[sum(step >= boundary for boundary in self.boundaries)]
+
+
+@dataclass(frozen=True)
+class ExponentialDecay(Schedule):
+    """The factor `rate ** (step / every)`.
+
+    Args:
+        rate: what is left of the learning rate after `every` steps.
+        every: steps.
+
+    >>> ExponentialDecay(rate=0.5, every=100)(200, 1000)
+    0.25
+    """
+
+    rate: float
+    every: int
+
+    needs_total = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no decay."""
+        positive(self.rate, "rate")
+        count(self.every, "every")
+
+    def __call__(self, step: int, steps: int) -> float:
+        """The factor."""
+        return float(self.rate ** (step / self.every))

@@ -1,0 +1,234 @@
+"""Products are exact wherever functions are drawn or evaluated; process and threads stay as they were."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import gilib
+from gilib.arithmetic import (
+    denormals_flushed,
+    exact_products,
+    flushed_denormals,
+    product_precisions,
+    rounded_products,
+    set_product_precisions,
+    switchable_products,
+)
+from gilib.training import Speed
+from tests.support import normals, seeded, small_net
+
+X, Y = normals(20, 2, seed=1).float(), normals(20, 2, seed=2).float()
+IEEE, TF32 = ("ieee", "ieee"), ("tf32", "tf32")
+
+
+@pytest.fixture(autouse=True)
+def rounding():
+    """The process has asked for TF32, and finds it again."""
+    before = product_precisions()
+    set_product_precisions(*TF32)
+    yield
+    assert product_precisions() == TF32
+    set_product_precisions(*before)
+
+
+def test_they_are_set_back_after_an_error():
+    with pytest.raises(KeyError), exact_products():
+        assert product_precisions() == IEEE
+        raise KeyError
+    assert product_precisions() == TF32
+
+
+def test_the_last_thread_sets_them_back():
+    """Entering and leaving in turn, which once left the process with what the other had set."""
+    first, second = exact_products(), exact_products()
+    events = [threading.Event() for _ in range(3)]
+    seen = []
+
+    def other():
+        events[0].wait()
+        with second:
+            events[1].set()
+            events[2].wait()
+            seen.append(product_precisions())
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    with first:
+        events[0].set()
+        events[1].wait()
+    seen.append(product_precisions())
+    events[2].set()
+    thread.join()
+    assert seen == [IEEE, IEEE]
+
+
+def test_one_thread_may_round_and_the_others_wait():
+    seen, inside = [], threading.Event()
+
+    def other():
+        with exact_products():
+            seen.append(product_precisions())
+
+    with switchable_products():
+        thread = threading.Thread(target=other)
+        thread.start()
+        with rounded_products():
+            assert product_precisions() == TF32
+            with exact_products():
+                assert product_precisions() == IEEE
+            assert product_precisions() == TF32
+            assert not inside.wait(0.05) and not seen
+        assert product_precisions() == IEEE
+    thread.join()
+    assert seen == [IEEE]
+
+
+def test_who_wants_to_round_waits_for_the_others():
+    seen, entered, leave = [], threading.Event(), threading.Event()
+
+    def exact():
+        with exact_products():
+            entered.set()
+            leave.wait()
+            seen.append(product_precisions())
+
+    def rounds():
+        with switchable_products(), rounded_products():
+            seen.append(product_precisions())
+
+    threads = [threading.Thread(target=work) for work in (exact, rounds)]
+    threads[0].start()
+    entered.wait()
+    threads[1].start()
+    leave.set()
+    for thread in threads:
+        thread.join()
+    assert seen == [IEEE, TF32]
+
+
+def test_rounding_alone_is_refused():
+    with pytest.raises(RuntimeError, match="for the thread that is within switchable_products"):
+        rounded_products().__enter__()
+    with pytest.raises(RuntimeError, match="for the thread"), exact_products(), rounded_products():
+        pass
+
+
+class Watch(torch.nn.Module):
+    """The identity; notes, forward and backward, what a function of no arguments says."""
+
+    def __init__(self, note):
+        super().__init__()
+        self.note, self.seen = note, []
+
+    def forward(self, x):
+        self.seen.append(self.note())
+        if x.requires_grad:
+            x.register_hook(lambda gradient: self.seen.append(self.note()))
+        return x + 0.0
+
+
+def watched(note, posterior=None):
+    watch, posterior = Watch(note), posterior or gilib.GlobalInducing()
+    layers = [gilib.Linear(2, 3, posterior), watch, gilib.Linear(3, 2, posterior)]
+    net = gilib.Network(X[:5], layers, input_shape=(2,), generator=seeded())
+    watch.seen.clear()
+    return net, watch.seen
+
+
+def test_functions_are_drawn_and_evaluated_exactly_outside_of_training():
+    net, seen = watched(product_precisions)
+    draw = net.draw(2, generator=seeded())
+    assert seen == [IEEE]
+    draw(X)
+    gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=20)
+    gilib.predict(net, gilib.Gaussian(0.1), X, 2, generator=seeded())
+    assert set(seen) == {IEEE} and len(seen) >= 5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_bound_measured_on_a_gpu_is_the_one_that_is_trained():
+    """TF32 would be off by 1e-3; the same noise on the CPU says what is right."""
+    x, labels = torch.randn(8, 3, 16, 16, generator=seeded()), torch.arange(8) % 3
+    net = gilib.models.lenet((3, 16, 16), 3, inducing_points=x[:4], generator=seeded())
+    noise, bounds = net.base_noise(4, seeded(1)), {}
+    for device in ("cpu", "cuda"):
+        draw = net.to(device).draw(noise=noise.to(device))
+        bounds[device] = gilib.elbo(
+            draw, gilib.Categorical(), x.to(device), labels.to(device), num_data=8
+        ).item()
+    assert bounds["cuda"] == pytest.approx(bounds["cpu"], rel=1e-5)
+
+
+@pytest.mark.parametrize("arithmetic", ["full", "tf32"])
+def test_trainings_in_threads_end_as_alone_and_leave_no_trace(arithmetic):
+    def train(seed, found):
+        net = small_net(gilib.GlobalInducing(), seed=seed).float()
+        settings = {"num_samples": 2, "speed": Speed(arithmetic), "progress": False, "seed": seed}
+        found[seed] = gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=30, **settings).elbo
+
+    alone, together = {}, {}
+    for seed in range(3):
+        train(seed, alone)
+    threads = [threading.Thread(target=train, args=(seed, together)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert product_precisions() == TF32
+    assert all(torch.equal(alone[seed], together[seed]) for seed in range(3))
+
+
+def test_a_drawn_function_compiles():
+    draw = small_net(gilib.Factorised()).float().draw(2, generator=seeded())
+    compiled = torch.compile(lambda x: draw(x), fullgraph=True, backend="eager")
+    assert torch.equal(compiled(X), draw(X))
+
+
+WORKERS = """
+import torch
+from gilib.arithmetic import flushed_denormals
+torch.set_num_threads(2)
+with flushed_denormals():
+    torch.ones(1 << 20).mul_(2.0)
+values = torch.full((1 << 20,), 1e-40)
+print(int((values * 1.0).count_nonzero()))
+"""
+
+
+def flushes():
+    """Whether the processor can do it."""
+    with flushed_denormals():
+        return denormals_flushed()
+
+
+@pytest.mark.skipif(not flushes(), reason="this processor cannot flush denormal numbers")
+class TestDenormals:
+    """They are flushed while a step is computed, in the thread that computes it."""
+
+    def test_training_flushes_both_ways_and_callbacks_do_not(self):
+        net, seen = watched(denormals_flushed)
+        outside = []
+        settings = {"num_samples": 2, "progress": False}
+        settings["callbacks"] = [lambda *_: outside.append(denormals_flushed())]
+        gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, **settings)
+        assert seen == [True] * 8 and outside == [False] * 2
+        assert not denormals_flushed()
+
+    @pytest.mark.parametrize("flushed", [True, False])
+    def test_the_thread_is_left_as_it_was(self, flushed):
+        torch.set_flush_denormal(flushed)
+        try:
+            with pytest.raises(KeyError), flushed_denormals():
+                assert denormals_flushed() and float(torch.tensor(1e-38) * 0.1) == 0.0
+                raise KeyError
+            assert denormals_flushed() == flushed
+        finally:
+            torch.set_flush_denormal(False)
+
+    def test_workers_that_are_started_within_are_left_as_they_were(self):
+        """Two threads: a worker that had been started while flushing would flush to the end."""
+        done = subprocess.run([sys.executable, "-c", WORKERS], capture_output=True, text=True, check=True)
+        assert int(done.stdout) == 1 << 20

@@ -1,0 +1,200 @@
+"""Callbacks see every step and may end a training; what they remember is kept in the checkpoint."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import Callback, Checkpoint, FallingStrips, Plateau
+from tests.support import normals, small_net
+
+R, N = 3, 12
+X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
+HELD_X, HELD_Y = normals(6, 2, seed=3), normals(6, 2, seed=4)
+
+
+def fit(net, x=X[0], y=Y[0], *, steps=40, **settings):
+    settings = {"num_samples": 2, "progress": False} | settings
+    return gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=steps, **settings)
+
+
+def model(replicas=()):
+    return small_net(gilib.GlobalInducing(), replicas=replicas)
+
+
+def score(net):
+    """The mean log-likelihood of points held out, with the same noise at every call."""
+    draw = net.draw(5, generator=torch.Generator().manual_seed(0))
+    return gilib.Gaussian(0.1).log_prob(draw(HELD_X), HELD_Y).mean((0, -1))
+
+
+@pytest.mark.parametrize("replicas", [(), (R,)])
+def test_they_see_every_step(replicas):
+    net, seen = model(replicas), []
+    history = fit(net, steps=5, callbacks=[lambda *arguments: seen.append(arguments)])
+    assert [step for step, _, _ in seen] == [1, 2, 3, 4, 5]
+    assert torch.equal(torch.stack([bound for _, bound, _ in seen]), history.elbo)
+    assert all(given is net for _, _, given in seen)
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_one_of_them_ends_the_training(every, tmp_path):
+    stop, path = (lambda step, bound, net: step == 7), tmp_path / "run"
+    net, shorter, again = model(), model(), model()
+    history = fit(net, callbacks=[lambda *_: False, stop], checkpoint=Checkpoint(path, every))
+    assert torch.equal(history.elbo, fit(shorter, steps=7).elbo)
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), shorter.parameters(), strict=True))
+    resumed = fit(again, callbacks=[stop], checkpoint=path)
+    assert resumed.resumed_at == 7 and torch.equal(resumed.elbo, history.elbo)
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), again.parameters(), strict=True))
+
+
+def test_the_bar_shows_where_it_ended(capsys):
+    fit(model(), callbacks=[lambda step, bound, net: step == 7], progress=True)
+    assert "7/40" in capsys.readouterr().err
+
+
+def bounds(callback, values):
+    """After how many bounds a callback ends; None: it does not."""
+    callback.begin()
+    return next((k for k, v in enumerate(values, 1) if callback(k, torch.as_tensor(v), None)), None)
+
+
+def test_a_plateau():
+    rising = [float(k) for k in range(30)]
+    assert bounds(Plateau(every=2, patience=3), rising) is None
+    flat = [0.0, 1.0, 2.0, 3.0, *[2.5] * 20]  # windows of two: 0.5, 2.5, 2.5, 2.5, ...
+    assert bounds(Plateau(every=2, patience=3), flat) == 10
+    late = [0.0, 0.0, 5.0, 5.0, 4.0, 4.0, 6.0, 6.0, 5.0, 5.0, 6.0, 6.0]  # a gain makes it wait anew
+    assert bounds(Plateau(every=2, patience=2), late) == 12
+    slow = [0.05 * k for k in range(30)]  # windows of two rise by 0.1, and by 0.3 in three
+    assert bounds(Plateau(every=2, patience=3, least=0.35), slow) == 8
+
+
+def test_a_plateau_with_least_waits_for_the_best_and_not_for_the_last():
+    """Every third window is more than the least gain above the best before it: the training goes on."""
+    assert bounds(Plateau(every=1, patience=3, least=0.3), [0.11 * k for k in range(30)]) is None
+
+
+def test_replicas_end_when_all_have_come_to_a_plateau():
+    first, second = [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0]
+    together = torch.tensor([first, second]).T
+    assert bounds(Plateau(every=1, patience=2), together) == 6
+    broken = together.clone()
+    broken[3:, 1] = torch.nan  # a replica that is frozen does not hold up the others
+    assert bounds(Plateau(every=1, patience=2), broken) == 5
+
+
+def strips(values, **settings):
+    """After how many scores the training ends, if it does."""
+    scores = iter(values)
+    callback = FallingStrips(lambda net: next(scores), every=1, **settings)
+    return bounds(callback, [0.0] * len(values))
+
+
+def test_falling_strips():
+    """Successive falls, by Prechelt's criterion UP: one rise, and they are counted from the start."""
+    assert strips([0.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0, -1.0]) == 7
+    assert strips([5.0, 4.0, 3.0, 2.0, 1.0, 1.5, 1.0, 0.0, -1.0, -2.0]) is None
+    assert strips([3.0, 2.0, 2.0, 1.0, 0.0], strips=2) == 5  # staying where it is is no fall
+    assert strips([1.0, 0.0], strips=1) == 2
+
+
+def test_replicas_end_when_all_have_fallen():
+    first, second = [2.0, 1.0, 0.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 4.0, 3.0]
+    assert strips(torch.tensor([first, second]).T, strips=2) == 6
+
+
+def test_strips_are_measured_at_their_ends_alone():
+    steps = []
+    callback = FallingStrips(lambda net: steps.append(net) or 0.0, every=4)
+    fit(model(), steps=10, callbacks=[callback])
+    assert len(steps) == 2
+
+
+LIBRARY = {
+    "plateau": lambda: Plateau(every=3, patience=4),
+    "falling strips": lambda: FallingStrips(score, every=3, strips=2),
+}
+
+
+@pytest.mark.parametrize("replicas", [(), (R,)])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_training_that_was_interrupted_ends_at_the_same_step(name, replicas, tmp_path):
+    def fail(step, bound, net):
+        if step == 11:
+            raise KeyboardInterrupt
+
+    settings = {"steps": 400, "rule": gilib.Adam(0.1)}
+    whole = fit(model(replicas), callbacks=[LIBRARY[name]()], **settings)
+    assert 12 < len(whole.elbo) < 400
+    checkpoint = Checkpoint(tmp_path / "run", every=5)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model(replicas), callbacks=[LIBRARY[name](), fail], checkpoint=checkpoint, **settings)
+    history = fit(model(replicas), callbacks=[LIBRARY[name]()], checkpoint=checkpoint, **settings)
+    assert history.resumed_at == 10 and torch.equal(history.elbo, whole.elbo)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_a_second_training_begins_without_memories(name):
+    callback, settings = LIBRARY[name](), {"steps": 400, "rule": gilib.Adam(0.1)}
+    first, second = (fit(model(), callbacks=[callback], **settings).elbo for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_a_checkpoint_of_other_callbacks_is_refused(tmp_path):
+    path = tmp_path / "run"
+    fit(model(), steps=5, callbacks=[Plateau(), lambda *_: None], checkpoint=path)
+    for others in ([], [FallingStrips(score)], [Plateau(), Plateau()]):
+        with pytest.raises(gilib.CheckpointError, match=r"callbacks \['gilib.training.stopping.Plateau'"):
+            fit(model(), steps=10, callbacks=others, checkpoint=path)
+    assert fit(model(), steps=10, callbacks=[lambda *_: None, Plateau()], checkpoint=path).resumed_at == 5
+
+
+class Forgetful(Callback):
+    """Has a state, and cannot take it back."""
+
+    def __call__(self, step, bound, net):
+        return False
+
+    def state_dict(self):
+        return {"seen": 1}
+
+
+def test_a_state_that_cannot_be_taken_back_is_an_error(tmp_path):
+    fit(model(), steps=2, callbacks=[Forgetful()], checkpoint=tmp_path / "run")
+    with pytest.raises(NotImplementedError, match="Forgetful has a state_dict and no load_state_dict"):
+        fit(model(), steps=4, callbacks=[Forgetful()], checkpoint=tmp_path / "run")
+
+
+def test_a_training_that_ends_while_it_diverges_says_so():
+    with pytest.raises(gilib.DivergenceError, match=r"not finite at step 1 \(seen at 3\)"):
+        net = small_net(gilib.Factorised())
+        fit(net, rule=gilib.Adam(1e4), callbacks=[lambda step, bound, net: step == 3])
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (print, r"callbacks must be a list of functions, got <built-in function print>: write \["),
+        (Plateau(), "callbacks must be a list of functions"),
+        ([1], "a callback is a function of step, bound and net, got 1"),
+        (3, "callbacks must be a list of functions, got 3"),
+    ],
+)
+def test_what_is_refused(callbacks, message):
+    with pytest.raises(TypeError, match=message):
+        fit(model(), callbacks=callbacks)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Plateau(every=0), "every must be an integer of at least 1"),
+        (lambda: Plateau(patience=0), "patience must be an integer of at least 1"),
+        (lambda: FallingStrips(score, every=0), "every must be"),
+        (lambda: FallingStrips(score, strips=0), "strips must be"),
+    ],
+)
+def test_numbers_that_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
