@@ -4,8 +4,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,15 +17,16 @@ def run(program: str, folder: Path) -> dict[str, object]:
     return runpy.run_path(str(path))
 
 
-def test_readme_holds_one_program_of_about_ten_lines() -> None:
+def test_readme_holds_one_program_of_about_ten_lines_and_the_landing_page_the_same() -> None:
     (program,) = programs("README.md")
     assert 8 <= len([line for line in program.splitlines() if line.strip()]) <= 14
+    assert programs("book/intro.md")[-1] == program
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/intro.md"])
-def test_quickstart_predicts_better_than_the_mean(page: str, tmp_path: Path) -> None:
-    program = programs(page)[-1]
+def test_quickstart_leaves_little_unexplained(tmp_path: Path) -> None:
+    """A linear model leaves more than a third of the variance; an undertrained network, a tenth."""
+    (program,) = programs("README.md")
     found = run(program, tmp_path)
     split, prediction = found["split"], found["prediction"]
-    error = (prediction.mean - split.test_y_raw).square().mean().sqrt()  # type: ignore[attr-defined]
-    assert error < 0.5 * split.test_y_raw.std()  # type: ignore[attr-defined]
+    error = (prediction.mean - split.test_y_raw).square().mean()  # type: ignore[attr-defined]
+    assert error < 0.01 * split.test_y_raw.var()  # type: ignore[attr-defined]

@@ -24,8 +24,7 @@ TAGS = {
 
 def chapters(root: Path = ROOT) -> list[Path]:
     """Every page of the book that holds code cells."""
-    pages = sorted([*(root / "book" / "chapters").glob("*.md"), *(root / "book" / "appendices").glob("*.md")])
-    return [page for page in pages if "{code-cell}" in page.read_text()]
+    return [page for page in sorted((root / "book").rglob("*.md")) if "{code-cell}" in page.read_text()]
 
 
 def read(chapter: Path) -> NotebookNode:

@@ -62,8 +62,8 @@ def environment() -> dict[str, str]:
 def run(name: str, stage: Stage) -> bool:
     """Whether every command of the stage succeeded; all of them run."""
     print(f"\n=== {name}", flush=True)
-    if stage.needs_browser and (problem := browser.ensure()):
-        print(problem, file=sys.stderr, flush=True)
+    if stage.needs_browser and (missing := browser.problem()):
+        print(missing, file=sys.stderr, flush=True)
         return False
     if name == "book":
         for folder in (SITE, READ):

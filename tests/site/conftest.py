@@ -56,10 +56,9 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    path = browsers.find()
-    if path is None:
-        pytest.fail(f"no browser on PATH (wanted one of {', '.join(browsers.NAMES)}); `make test` says more")
+    if missing := browsers.problem():
+        pytest.fail(missing)
     with sync_playwright() as play:
-        instance = play.chromium.launch(executable_path=path, args=ARGUMENTS)
+        instance = play.chromium.launch(executable_path=browsers.find(), args=ARGUMENTS)
         yield instance
         instance.close()

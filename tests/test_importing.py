@@ -1,0 +1,51 @@
+"""`import gilib` opens little beside torch, and nothing that only the book or the experiments need.
+
+Modules are counted, in a fresh interpreter, and nothing is timed: seconds are a property of the machine.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, sys
+before = set(sys.modules)
+import numpy, torch, tqdm
+needed = set(sys.modules)
+import gilib
+print(json.dumps({"torch": sorted(needed - before), "gilib": sorted(set(sys.modules) - needed)}))
+"""
+ON_REQUEST = ("baselines", "experiments", "plots", "tables")  # rooms that are imported by their own name
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """Names of the modules that the declared dependencies open, and of those that gilib adds."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).resolve().parent.parent,
+    )
+    assert done.stderr == "", "importing must print nothing"
+    return json.loads(done.stdout)
+
+
+def test_no_package_is_opened_beside_the_declared_dependencies(opened):
+    added = {name.split(".")[0] for name in opened["gilib"]}
+    assert added - set(sys.stdlib_module_names) == {"gilib"}
+
+
+def test_rooms_that_need_more_stay_closed(opened):
+    assert not [name for name in opened["gilib"] if name.startswith(tuple(f"gilib.{n}" for n in ON_REQUEST))]
+
+
+def test_importing_opens_few_modules_beside_its_own(opened):
+    """`torch._dynamo`, for example, would add more modules than torch itself has opened."""
+    foreign = [name for name in opened["gilib"] if name.split(".")[0] != "gilib"]
+    assert len(foreign) < len(opened["torch"]) / 20
+    assert len(opened["gilib"]) < len(opened["torch"]) / 4
