@@ -1,0 +1,175 @@
+"""Point estimates and dropout: posteriors of other noise than one number for each weight."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.convolution import Windows
+from gilib.linalg import KroneckerIdentity, ScaledIdentity
+from gilib.posteriors import BuildContext, Dropout, PointEstimate
+from gilib.randomness import Noise
+from gilib.sites import ConvolutionWeights, DenseWeights
+from tests.helpers import assert_mean_within, normal, positive_definite
+from tests.support import D, assert_equal, normals, seeded
+
+pytestmark = pytest.mark.usefixtures("float64")
+CHANNELS, PIXELS, OUTPUTS, RATE = 3, 4, 2, 0.3
+DENSE = DenseWeights(CHANNELS + 1, OUTPUTS, bias=True)
+KERNELS = ConvolutionWeights(CHANNELS, OUTPUTS, windows=Windows.of(2, padding=0), image_size=(4, 3))
+SITES = pytest.mark.parametrize("site", [DENSE, KERNELS], ids=["dense", "convolution"])
+
+
+def context(generator, replicas=()):
+    return BuildContext(replicas=replicas, generator=generator, dtype=torch.float64)
+
+
+def prior_of(site, generator):
+    """A precision in which the weights of one channel are dependent, those of several are not."""
+    if site.kernel_pixels == 1:
+        return ScaledIdentity(torch.tensor(1.7), site.fan_in)
+    return KroneckerIdentity(positive_definite(generator, PIXELS, PIXELS), CHANNELS)
+
+
+def log_prior(weights, prior):
+    """Σ_o log N(w_o; 0, P⁻¹) by torch, `[S]`."""
+    law = torch.distributions.MultivariateNormal(torch.zeros(prior.size), precision_matrix=prior.dense())
+    return law.log_prob(weights.mT).sum(-1)
+
+
+# Point estimates
+
+
+@SITES
+def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
+    module, prior = PointEstimate().build(site, context(generator)), prior_of(site, generator)
+    assert module.noise_size == 0 and not module.needs_inducing
+    weights, log_pq = module.draw(None, prior, torch.empty(5, 0))
+    assert weights.shape == (5, site.fan_in, OUTPUTS) and log_pq.shape == (5,)
+    point = module.scaled_weights / site.fan_in**0.5
+    torch.testing.assert_close(weights, point.expand(5, -1, -1))
+    torch.testing.assert_close(log_pq, log_prior(point, prior).expand(5))
+
+
+def test_the_best_point_is_ridge_regression():
+    """One layer, fixed noise: the posterior mean, to which Adam goes."""
+    x, y, noise = normals(30, 2), normals(30, 1, seed=1), 0.5
+    net = gilib.models.mlp(2, (), 1, posterior=PointEstimate(), generator=seeded(), dtype=D)
+    rule = gilib.Adam(0.05, schedule=gilib.training.LinearDecay(start=0.3))
+    gilib.fit(net, gilib.Gaussian(noise), x, y, steps=600, num_samples=1, rule=rule, progress=False)
+    features = torch.cat([x, torch.ones(30, 1, dtype=D)], -1)
+    ridge = torch.linalg.solve(features.mT @ features / noise + 3 * torch.eye(3), features.mT @ y / noise)
+    assert_equal(net.draw().function.functions[0].weights[0].detach(), ridge, 1e-4)
+
+
+def test_replicas_are_an_ensemble_of_points():
+    net = gilib.models.mlp(2, (4,), 1, posterior=PointEstimate(), replicas=(3,), dtype=D, generator=seeded())
+    x = normals(5, 2)
+    members = net.draw(1)(x)[0]
+    ensemble = gilib.Ensemble(net).draw(10)
+    assert ensemble.log_pq is None and torch.equal(ensemble(x), members)
+    assert members.var(0).min() > 0
+
+
+# Dropout
+
+
+@SITES
+def test_coins_fall_with_their_rate_for_whole_channels(site, generator):
+    module = Dropout(RATE).build(site, context(generator))
+    assert module.noise_size == CHANNELS
+    weights, _ = module.draw(None, prior_of(site, generator), normal(generator, 20_000, CHANNELS))
+    kept = (weights / module.mean_if_kept).detach()
+    assert bool(((kept == 0) | (kept == 1)).all())
+    rows = kept[..., 0].mT  # [I, S]
+    if site.bias:
+        assert bool((rows[-1] == 1).all())
+        rows = rows[:-1]
+    by_channel = rows.reshape(CHANNELS, -1, 20_000)
+    assert torch.equal(by_channel, by_channel[:, :1].expand_as(by_channel))
+    assert_mean_within(by_channel[:, 0].mT, 1.0 - RATE)
+    assert_mean_within(by_channel[0, 0] * by_channel[1, 0], (1.0 - RATE) ** 2)
+
+
+@SITES
+def test_the_divergence_is_the_mean_log_prior_of_draws(site, generator):
+    module, prior = Dropout(RATE).build(site, context(generator)), prior_of(site, generator)
+    weights, log_pq = module.draw(None, prior, normal(generator, 20_000, CHANNELS))
+    _, estimated = module.estimate(
+        None, prior, Noise(torch.empty(7, 0), normal(generator, 7, 2, CHANNELS)), lambda w: w
+    )
+    assert torch.equal(log_pq[:7], estimated) and bool((log_pq == log_pq[0]).all())
+    assert_mean_within(log_prior(weights, prior).detach(), log_pq[0].detach())
+
+
+def layer_at(site):
+    if site.kernel_pixels == 1:
+        return gilib.Linear(CHANNELS, OUTPUTS, Dropout(RATE)), (CHANNELS,)
+    return gilib.Conv2d(CHANNELS, OUTPUTS, 2, Dropout(RATE), padding=0), (CHANNELS, 4, 3)
+
+
+@SITES
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_an_estimate_is_a_draw_for_every_point(site, replicas, generator):
+    """The same coins for a point and for a function: the same output at that point."""
+    layer, shape = layer_at(site)
+    layer.build(shape, context(generator, replicas))
+    x, noise = normal(generator, 6, *shape), layer.estimate_noise(5, 6, generator)
+    assert noise.draw.shape == (5, *replicas, 0) and noise.points.shape == (5, *replicas, 6, CHANNELS)
+    outputs = layer.estimate(noise=noise)(x)
+    for n in range(6):
+        drawn = layer.draw(noise=noise.points[..., n, :])
+        point_axes = len(outputs.shape) - 2 - len(replicas)
+        wanted = drawn(x[n : n + 1])
+        found = outputs.narrow(-1 - point_axes, n, 1)
+        assert_equal(found.detach(), wanted.detach(), 1e-12)
+
+
+def test_the_estimate_of_a_network_with_dropout_is_torchs():
+    """One hidden layer: inverted dropout with the same masks, weights scaled by what is kept."""
+    net = gilib.models.mlp(
+        3,
+        (5,),
+        1,
+        posterior=(PointEstimate(), Dropout(RATE)),
+        activation=nn.Tanh,
+        generator=seeded(),
+        dtype=D,
+    )
+    x, noise = normals(7, 3), net.estimate_noise(4, 7, seeded(1))
+    first, _, last = net.layers
+    hidden = (torch.cat([x, torch.ones(7, 1, dtype=D)], -1) @ first.weights.scaled_weights / 2).tanh()
+    threshold = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(RATE))
+    masked = hidden * (noise.points > threshold)
+    weights = last.weights.scaled_weights / math.sqrt(6)
+    assert_equal(net.estimate(noise=noise)(x).detach(), (masked @ weights[:-1] + weights[-1]).detach(), 1e-12)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 2.0, math.nan])
+def test_rates_are_probabilities(rate):
+    with pytest.raises(ValueError, match="rate must be a probability below 1, got"):
+        Dropout(rate)
+
+
+def test_nothing_is_dropped_at_rate_zero(generator):
+    module = Dropout(0.0).build(DENSE, context(generator))
+    weights, log_pq = module.draw(None, prior_of(DENSE, generator), normal(generator, 50, CHANNELS))
+    torch.testing.assert_close(weights, module.mean_if_kept.expand(50, -1, -1))
+    torch.testing.assert_close(log_pq, log_prior(module.mean_if_kept, prior_of(DENSE, generator)).expand(50))
+
+
+@pytest.mark.parametrize("posterior", [PointEstimate(), Dropout(RATE)], ids=["point", "dropout"])
+@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
+def test_they_train_in_replicas_and_are_saved(posterior, estimator, tmp_path):
+    x, y = normals(20, 2), normals(20, 2, seed=1).tanh()
+    net = gilib.models.mlp(2, (8,), 2, posterior=posterior, replicas=(2,), generator=seeded(), dtype=D)
+    likelihood = gilib.Gaussian(0.1)
+    settings = {"steps": 80, "rule": gilib.Adam(0.03), "estimator": estimator, "progress": False}
+    history = gilib.fit(net, likelihood, x, y, **settings)
+    assert bool((history.elbo[-10:].mean(0) > history.elbo[:10].mean(0) + 0.5).all())
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, _, _, _ = gilib.load(tmp_path / "model.pt")
+    drawn = (model.draw(3, generator=seeded(2))(x) for model in (net, again))
+    assert torch.equal(*drawn)

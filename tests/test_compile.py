@@ -1,0 +1,69 @@
+"""A draw and an estimate are captured whole by torch.compile: no graph break, the same numbers."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.layers import Sum
+from tests.support import PRIORS, assert_equal, normals, seeded, small_net
+
+X = normals(4, 2, seed=1)
+
+
+def nested():
+    branches = [gilib.Sequential([gilib.Linear(2, 2), nn.Tanh()]), nn.Identity()]
+    layers = [gilib.Residual([gilib.Linear(2, 2), nn.Tanh()]), Sum(branches), gilib.Linear(2, 2)]
+    return gilib.Network(normals(5, 2), layers, generator=seeded())
+
+
+NETWORKS = {
+    "factorised": lambda: small_net(gilib.Factorised()),
+    "global": lambda: small_net(gilib.GlobalInducing()),
+    "full precision": lambda: small_net(gilib.GlobalInducing(precision="full")),
+    "few inducing points": lambda: small_net(gilib.GlobalInducing(), points=1),
+    "local": lambda: small_net(gilib.LocalInducing()),
+    "below": lambda: small_net((gilib.Factorised(), gilib.GlobalInducing())),
+    "replicas": lambda: small_net(gilib.GlobalInducing(), replicas=(2,)),
+    "point": lambda: small_net(gilib.PointEstimate()),
+    "dropout": lambda: small_net(gilib.Dropout(0.3)),
+    "nested": nested,
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_draw_is_one_graph(name):
+    net = NETWORKS[name]()
+    noise = net.base_noise(3, seeded(1))
+    wanted = net.draw(noise=noise)
+    torch.compiler.reset()
+    draw = torch.compile(net.draw, fullgraph=True, backend="eager")
+    found = draw(noise=noise)
+    assert_equal(found(X).detach(), wanted(X).detach(), 1e-12)
+    assert_equal(found.log_pq.detach(), wanted.log_pq.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["factorised", "global", "below", "dropout"])
+def test_a_bound_and_its_gradient_are_one_graph(name):
+    net, y = NETWORKS[name](), normals(4, 2, seed=2)
+    likelihood = gilib.Gaussian(0.3)
+    noise = net.estimate_noise(3, 4, seeded(1))
+
+    def bound(noise):
+        return gilib.elbo(net.estimate(noise=noise), likelihood, X, y, num_data=9)
+
+    wanted = torch.autograd.grad(bound(noise), list(net.parameters()))
+    torch.compiler.reset()
+    compiled = torch.compile(bound, fullgraph=True, backend="eager")
+    found = torch.autograd.grad(compiled(noise), list(net.parameters()))
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert_equal(ours, theirs, 1e-12)
+
+
+def test_priors_with_a_normal_for_a_scale_are_captured_too():
+    net = small_net(gilib.Factorised(), PRIORS["scale"])
+    noise = net.base_noise(3, seeded(1))
+    wanted = net.draw(noise=noise)
+    torch.compiler.reset()
+    found = torch.compile(net.draw, backend="eager")(noise=noise)
+    assert_equal(found.log_pq.detach(), wanted.log_pq.detach(), 1e-12)
