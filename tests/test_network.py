@@ -230,3 +230,33 @@ def test_layers_belong_to_one_network():
     with pytest.raises(ValueError, match=r"layer 0: Linear\(2 → 3\) is used twice.*construct one"):
         gilib.Network(normals(7, 2), layers)
     assert all(torch.equal(p, before[name]) for name, p in net.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [gilib.Linear(2, 2, gilib.Factorised())],
+        lambda: [gilib.Linear(2, 2), gilib.Linear(2, 2, gilib.LocalInducing())],
+        lambda: [gilib.layers.Sum([gilib.Linear(2, 2), gilib.Linear(2, 2)])],
+        lambda: [gilib.Linear(2, 2), gilib.Residual([gilib.Linear(2, 2)])],
+    ],
+    ids=["factorised", "local", "sum", "residual"],
+)
+def test_targets_that_nothing_would_start_at_are_refused(make):
+    x, y = normals(5, 2), normals(5, 2, seed=1)
+    gilib.Network(x, make())
+    with pytest.raises(ValueError, match="pseudo_outputs are given, but nothing starts at them: the last layer"):
+        gilib.Network(x, make(), pseudo_outputs=y)
+
+
+@pytest.mark.parametrize("replicas", [(), (5,), (6,)])
+def test_inducing_images_are_no_replicas(replicas):
+    """As many images as replicas: the first layer knows how many axes a point has."""
+    x = normals(5, 1, 28, 28).float()
+    net = gilib.models.lenet(channels=2, replicas=replicas, inducing_points=x)
+    assert net.inducing_points.shape == (*replicas, 5, 1, 28, 28)
+    own = x.expand(6, *x.shape)
+    net = gilib.models.lenet(channels=2, replicas=(6,), inducing_points=own)
+    assert net.inducing_points.shape == (6, 5, 1, 28, 28)
+    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, ...\] or \[2, 'M', '...'\]"):
+        gilib.models.lenet(channels=2, replicas=(2,), inducing_points=own)
