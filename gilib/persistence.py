@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from gilib.config import Config, module_from_config, spec_from_config
 from gilib.data import Normalisation
+from gilib.files import replacing
 from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Likelihood, likelihood_from_config
 from gilib.network import Network
@@ -34,18 +34,8 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     Raises:
         OSError: if they cannot be written, for example because the disk is full.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            _save(content, stream, target)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as stream:
+        _save(content, stream, Path(path))
 
 
 def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
