@@ -13,6 +13,8 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 
+__all__ = ["Composition", "Draw", "Drawn", "Estimate", "Evaluated", "FixedFunction", "Recording", "record"]
+
 Function = Callable[[Tensor], Tensor]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from gilib.config import Config, describe, rebuild
 from gilib.data import Normalisation
+from gilib.files import replacing
 from gilib.layers import Layer
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
@@ -30,18 +30,8 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     Raises:
         OSError: if they cannot be written, for example because the disk is full.
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            _save(content, stream, target)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as stream:
+        _save(content, stream, Path(path))
 
 
 def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:

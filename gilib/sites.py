@@ -25,6 +25,8 @@ from gilib.statistics import (
     shared_statistics,
 )
 
+__all__ = ["ConvolutionWeights", "DenseWeights", "Observations", "Site"]
+
 Shape = tuple[int, ...]
 PRECISIONS = ("shared", "per_output", "full")
 

@@ -20,6 +20,7 @@ from gilib.experiments import RecordError
 from gilib.experiments.ober2021 import cifar10
 from gilib.experiments.ober2021.uci import SCALES
 from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import results_directory
 from gilib.experiments.running import Place, run_experiment
 from gilib.training import Speed
@@ -69,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("error: no CUDA device was found")
+    keep_memory()
     options.out.mkdir(parents=True, exist_ok=True)
     for file in results_directory().glob("*.jsonl"):
         if not (options.out / file.name).exists():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 from gilib.data.errors import DataError, DownloadError
+from gilib.files import replacing
 
 __all__ = ["data_directory", "fetch", "find_file", "user_cache"]
 
@@ -80,22 +81,17 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
         DataError: the folder of ``target`` cannot be written to.
         DownloadError: the address cannot be reached, answers with an error, or ends early.
     """
-    part = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sink = part.open("xb")
-    except OSError as error:
-        raise DataError(
-            f"cannot write to {target.parent} ({error}): set the environment variable GILIB_DATA to a folder "
-            "that you may write to"
-        ) from error
-    try:
-        with sink:
-            _download(url, sink, target)
-        check(part.read_bytes())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        try:
+            sink = stack.enter_context(replacing(target))
+        except OSError as error:
+            raise DataError(
+                f"cannot write to {target.parent} ({error}): set the environment variable GILIB_DATA to a "
+                "folder that you may write to"
+            ) from error
+        _download(url, sink, target)
+        sink.seek(0)
+        check(sink.read())
 
 
 def _download(url: str, sink: IO[bytes], target: Path) -> None:

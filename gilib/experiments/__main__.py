@@ -10,6 +10,7 @@ from pathlib import Path
 from gilib.data.errors import DataError
 from gilib.experiments.merging import merge
 from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import SCALES, RecordError
 from gilib.experiments.running import DEVICES, PLACES, Place, run_experiment, status
 from gilib.training import Speed
@@ -21,6 +22,7 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = _parser().parse_args(arguments)
+    keep_memory()
     try:
         options.command(options)
         sys.stdout.flush()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ from torch.nn.functional import one_hot
 import gilib
 from gilib.data import ImageTensors
 from gilib.experiments.common.measuring import significant
-from gilib.experiments.common.methods import PRIORS, Posteriors, posteriors
+from gilib.experiments.common.methods import PRIORS, Posteriors, posterior_of
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.records import Record
+from gilib.files import replace_file
 from gilib.objectives import SteppedTempering
 from gilib.persistence import CheckpointError
 from gilib.training.augment import Augmentation
@@ -34,7 +35,7 @@ class ImageConfig:
     """One training of one network on images.
 
     Attributes:
-        method: key of `posteriors`.
+        method: one of `posterior_of`.
         prior: key of `PRIORS`, of all layers; "(reference)" has the reference code's scaling.
         seed: of start, minibatches and noise.
         images: training images, the first of the set.
@@ -73,10 +74,10 @@ class ImageConfig:
     scale: str = "paper"
 
 
-def posterior_of(config: ImageConfig) -> Posteriors:
+def images_posterior(config: ImageConfig) -> Posteriors:
     """The posterior of a method; of global inducing points, one precision for each image."""
-    local = gilib.LocalInducing(), gilib.LocalInducing(num_inducing=config.num_inducing)
-    return posteriors(local=local)[config.method]
+    last_local = functools.partial(gilib.LocalInducing, num_inducing=config.num_inducing)
+    return posterior_of(config.method, local=lambda: (gilib.LocalInducing(), last_local()))
 
 
 def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageTensors) -> gilib.Network:
@@ -94,7 +95,7 @@ def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageT
         points["pseudo_outputs"] = one_hot(labels, 10).to(data.train_x.dtype)
     net = model(
         tuple(data.train_x.shape[1:]),
-        posterior=posterior_of(config),
+        posterior=images_posterior(config),
         prior=PRIORS[config.prior],
         generator=torch.Generator().manual_seed(1000 + config.seed),
         dtype=data.train_x.dtype,
@@ -150,7 +151,7 @@ def train(
         steps += end - history.resumed_at
         if look < config.looks:
             looks = _look(net, config, data, looks, end)
-            _write(notes, looks)
+            replace_file(notes, json.dumps(looks).encode())
     return Trained(elbo, looks, seconds / steps if steps else None)
 
 
@@ -206,12 +207,6 @@ def _read(notes: Path) -> dict[str, list[float]]:
     except ValueError as error:
         raise CheckpointError(f"{notes} is damaged: {error}") from error
     return content
-
-
-def _write(notes: Path, looks: dict[str, list[float]]) -> None:
-    partial = notes.with_suffix(".partial")
-    partial.write_text(json.dumps(looks))
-    os.replace(partial, notes)
 
 
 @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gilib
 from gilib.posteriors import FromPrior
 from gilib.priors import Prior
@@ -18,21 +20,27 @@ PRIORS: dict[str, Prior] = {
 }
 
 
-def posteriors(last: gilib.Posterior | None = None, local: Posteriors | None = None) -> dict[str, Posteriors]:
-    """The posterior of every method; a pair is that of the hidden layers and that of the last one.
+def posterior_of(
+    method: str,
+    last: Callable[[], gilib.Posterior] = gilib.GlobalInducing,
+    local: Callable[[], Posteriors] = gilib.LocalInducing,
+) -> Posteriors:
+    """The posterior of a method; a pair is that of the hidden layers and that of the last one.
 
     Args:
-        last: global inducing points; None: as the library has them.
-        local: local inducing points; None: as the library has them.
+        method: "fac", "li", "gi", "fac_gi", "li_gi" or "rand_gi".
+        last: makes global inducing points.
+        local: makes local inducing points.
 
-    >>> list(posteriors())
-    ['fac', 'li', 'gi', 'fac_gi', 'rand_gi']
+    >>> posterior_of("rand_gi")[0]
+    FromPrior()
     """
-    last = last or gilib.GlobalInducing()
-    return {
-        "fac": gilib.Factorised(),
-        "li": local or gilib.LocalInducing(),
+    makers: dict[str, Callable[[], Posteriors]] = {
+        "fac": gilib.Factorised,
+        "li": local,
         "gi": last,
-        "fac_gi": (gilib.Factorised(), last),
-        "rand_gi": (FromPrior(), last),
+        "fac_gi": lambda: (gilib.Factorised(), last()),
+        "li_gi": lambda: (gilib.LocalInducing(), last()),
+        "rand_gi": lambda: (FromPrior(), last()),
     }
+    return makers[method]()

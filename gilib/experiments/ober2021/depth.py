@@ -17,7 +17,7 @@ from torch import Tensor
 
 import gilib
 from gilib.data import sha256_of
-from gilib.experiments.common.methods import posteriors
+from gilib.experiments.common.methods import posterior_of
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.records import Record
 from gilib.likelihoods import LOG_2PI
@@ -30,7 +30,7 @@ NOISE_VARIANCE = 0.1
 CURVE = 50  # points that are kept of a training curve
 DRAWN_AT_ONCE = 2**24  # weights: bounds the memory of the measurements
 
-METHODS = posteriors() | {"li_gi": (gilib.LocalInducing(), gilib.GlobalInducing())}
+METHODS = {name: posterior_of(name) for name in ("fac", "li", "gi", "fac_gi", "li_gi", "rand_gi")}
 
 
 @dataclass(frozen=True)

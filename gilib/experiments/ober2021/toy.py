@@ -16,13 +16,13 @@ from torch import Tensor
 import gilib
 from gilib.data import ToyProblem, toy
 from gilib.experiments.common.measuring import rounded
-from gilib.experiments.common.methods import posteriors
+from gilib.experiments.common.methods import posterior_of
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
 from gilib.metrics import layer_variances
 
 GRID = torch.linspace(-2.0, 2.0, 81)[:, None]  # normalised inputs at which predictions are recorded
-METHODS = posteriors()
+METHODS = {name: posterior_of(name) for name in ("fac", "li", "gi", "fac_gi", "rand_gi")}
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 from torch import Tensor
 
 import gilib
-from gilib.experiments.common.methods import PRIORS, Posteriors, posteriors
+from gilib.experiments.common.methods import PRIORS, Posteriors, posterior_of
 from gilib.experiments.common.uci_splits import Data, drawn, load, measure, records
 from gilib.experiments.ober2021 import uci
 from gilib.experiments.ober2021.uci import UciConfig
@@ -72,7 +73,7 @@ def build(
         data.x.shape[-1],
         (50, 50),
         1,
-        posterior=posterior or posterior_of(config.method, inducing),
+        posterior=posterior or uci_posterior(config.method, inducing),
         prior=prior or prior_of(configs),
         inducing_points=data.x[:, :inducing].cpu() if is_global else None,
         pseudo_outputs=data.y[:, :inducing].cpu() if is_global else None,
@@ -90,10 +91,11 @@ def prior_of(configs: Sequence[UciConfig]) -> Prior:
     return priors[0] if len(set(priors)) == 1 else PerReplica(tuple(priors))
 
 
-def posterior_of(method: str, inducing: int) -> Posteriors:
+def uci_posterior(method: str, inducing: int) -> Posteriors:
     """The posterior of a method, with one diagonal precision for each output channel."""
-    local = gilib.LocalInducing(num_inducing=inducing, precision="per_output")
-    return posteriors(gilib.GlobalInducing(precision="per_output"), local)[method]
+    last = functools.partial(gilib.GlobalInducing, precision="per_output")
+    local = functools.partial(gilib.LocalInducing, num_inducing=inducing, precision="per_output")
+    return posterior_of(method, last, local)
 
 
 def train(

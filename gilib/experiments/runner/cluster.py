@@ -7,6 +7,7 @@ import os
 from collections.abc import Generator, Iterator, Sequence
 from types import ModuleType
 
+from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Group, Outcome, Work
 
@@ -63,7 +64,12 @@ def on_ray(work: Work, groups: Sequence[Group], gpus: float) -> Generator[Outcom
         RecordError: if a task was lost again and again.
     """
     ray = import_ray()
-    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(lambda group: work(group))
+
+    def do(group: Group) -> Outcome:
+        keep_memory()
+        return work(group)
+
+    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(do)
     running = [task.remote(group) for group in groups]
     try:
         while running:

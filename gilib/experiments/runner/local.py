@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 
+from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Group, Outcome, Work
 
@@ -50,7 +51,8 @@ def in_processes(work: Work, groups: Sequence[Group], jobs: int) -> Generator[Ou
 
 
 def prepare(parent: int, stop: Event) -> None:
-    """Set a worker up: it exits when its parent is gone or says so, and leaves interrupts to the parent."""
+    """Set a worker up: it keeps memory, leaves interrupts to its parent, and exits with it or when told."""
+    keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(parent, stop), daemon=True).start()
 

@@ -22,6 +22,7 @@ from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.legacy import FIELDS, legacy_group_identity
 from gilib.experiments.runner.provenance import provenance, source_revision
 from gilib.experiments.runner.records import Record, RecordError
+from gilib.files import replace_file
 from gilib.linalg import FactorisationError
 from gilib.persistence import CheckpointError
 from gilib.training import DivergenceError, Paused, Speed
@@ -157,10 +158,7 @@ def _stopwatch(path: Path) -> Iterator[Callable[[], float]]:
     try:
         yield seconds
     except Paused:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(f"{seconds():.3f}")
-        new.replace(path)  # a kill leaves the old number or the new one
+        replace_file(path, f"{seconds():.3f}".encode())
         raise
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from filelock import FileLock
 
 from gilib.experiments.runner.identity import record_identity
 from gilib.experiments.runner.records import (
@@ -19,6 +19,7 @@ from gilib.experiments.runner.records import (
     refuse_foreign,
     results_file,
 )
+from gilib.files import replace_file, sweep, write_all
 
 PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 
@@ -26,7 +27,8 @@ PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 def append(name: str, records: Sequence[Record], kind: type | None = None) -> list[Record]:
     """Append records to `results/<name>.jsonl`, all of them or none; what is recorded already is left out.
 
-    The file is read and replaced under an advisory lock: two runners that did the same work record it once.
+    The file is read and replaced under a lock, the hidden file beside it: two runners that did the same work
+    record it once. The lock of a process that is killed is free again.
     It is replaced, not extended, because a killed process may leave a write of several pages half done.
 
     Args:
@@ -44,8 +46,9 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
     path = results_file(name).resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
-            content = path.read_bytes()
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            sweep(path)
+            content = path.read_bytes() if path.exists() else b""
             kept = parse_records(path, content)
             known = {_known_by(record, kind) for record in kept}
             new = [record for record in records if _known_by(record, kind) not in known]
@@ -53,7 +56,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
                 content += gap + b"".join(_line(record) for record in new)
                 refuse_foreign(path, parse_records(path, content), name)
-                _replace(path, content)
+                replace_file(path, content)
             return new
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error}") from error
@@ -77,73 +80,12 @@ def _probe(folder: Path, variable: str, held: int = 0) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder, buffering=0) as stream:
-            _write(stream.fileno(), bytes(held + PROBE_BYTES))
+            write_all(stream.fileno(), bytes(held + PROBE_BYTES))
+            os.fsync(stream.fileno())
     except OSError as error:
         raise RecordError(
             f"cannot write to {folder} ({error}): make room, or set {variable} to another folder"
         ) from error
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, created if there is none; a file that stays empty is removed again."""
-    descriptor = _open_locked(path)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if path.stat().st_size == 0:
-                path.unlink()
-        os.close(descriptor)
-
-
-def _open_locked(path: Path) -> int:
-    """A descriptor that holds the lock of the file that has this name now, not of one that it replaced."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Give a locked file new content, on the disk when this returns."""
-    temporary = path.with_name(f".{path.name}.new")  # one name: what a killed process left is overwritten
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            os.fchmod(descriptor, path.stat().st_mode)
-            _write(descriptor, content)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    """Write all of the content, and wait until it is on the disk."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _known_by(record: Record, kind: type | None) -> str:

@@ -1,0 +1,86 @@
+"""The runner keeps its memory: a step that repeats touches no new pages."""
+
+import platform
+import subprocess
+import sys
+from multiprocessing import get_context
+from unittest.mock import Mock
+
+import pytest
+
+from gilib.experiments import __main__ as program
+from gilib.experiments.runner import local, memory
+from gilib.experiments.runner.memory import keep_memory
+
+GLIBC = platform.libc_ver()[0] == "glibc"
+PAGE_FAULTS = """
+import resource, sys
+import torch
+from gilib.experiments.runner.memory import keep_memory
+
+def step():
+    return sum(float(block[0]) for block in [torch.ones(2**21) for _ in range(6)])
+
+if sys.argv[1] == "keep":
+    assert keep_memory()
+for _ in range(3):
+    step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def page_faults(what):
+    command = [sys.executable, "-c", PAGE_FAULTS, what]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not GLIBC, reason="there is no glibc to ask")
+def test_a_step_that_repeats_has_no_page_faults_where_memory_is_kept():
+    given_back, kept = page_faults("give back"), page_faults("keep")
+    assert kept < 100 and 20 * kept < given_back, (kept, given_back)
+
+
+@pytest.mark.skipif(not GLIBC, reason="there is no glibc to ask")
+def test_glibc_is_asked():
+    assert keep_memory()
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_other_systems_are_left_alone(monkeypatch, system):
+    monkeypatch.setattr(memory.sys, "platform", system)
+    monkeypatch.setattr(memory.ctypes, "CDLL", None)
+    assert not keep_memory()
+
+
+def test_a_library_without_mallopt_is_left_alone(monkeypatch):
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
+    assert not keep_memory()
+
+
+def test_an_older_glibc_that_refuses_large_blocks_is_asked_for_smaller_ones(monkeypatch):
+    asked = []
+
+    class Library:
+        def mallopt(self, parameter, value):
+            asked.append((parameter, value))
+            return int(parameter != memory.MMAP_THRESHOLD or value <= 2**25)
+
+    monkeypatch.setattr(memory.sys, "platform", "linux")
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: Library())
+    assert keep_memory()
+    assert asked[-2:] == [(memory.MMAP_THRESHOLD, 2**30), (memory.MMAP_THRESHOLD, 2**25)]
+
+
+def test_program_and_workers_ask(monkeypatch, capsys):
+    asked = []
+    for module in (program, local):
+        monkeypatch.setattr(module, "keep_memory", lambda module=module: asked.append(module))
+    program.main(["list"])
+    monkeypatch.setattr(local, "signal", Mock())
+    monkeypatch.setattr(local, "threading", Mock())
+    local.prepare(0, get_context("spawn").Event())
+    assert asked == [program, local]
