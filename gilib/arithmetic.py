@@ -67,7 +67,13 @@ class _Threads:
             self.changed.notify_all()
 
 
-_threads = _Threads()
+class _Here(threading.local):
+    """Whether the thread that asks is within, and may not switch: then there is nothing to do."""
+
+    exact = False
+
+
+_threads, _here, _nothing = _Threads(), _Here(), nullcontext()
 
 
 def exact_products() -> AbstractContextManager[None]:
@@ -80,20 +86,22 @@ def exact_products() -> AbstractContextManager[None]:
     ...     torch.backends.cuda.matmul.fp32_precision
     'ieee'
     """
-    return nullcontext() if torch.compiler.is_compiling() else _exact()
+    return _nothing if torch.compiler.is_compiling() or _here.exact else _exact()
 
 
 @contextmanager
 def _exact() -> Iterator[None]:
     thread = threading.get_ident()
-    _threads.enter(thread, alone=False)
-    try:
-        if _threads.alone != thread:
+    if _threads.alone == thread:
+        with _switched("ieee"):
             yield
-        else:
-            with _switched("ieee"):
-                yield
+        return
+    _threads.enter(thread, alone=False)
+    _here.exact = True
+    try:
+        yield
     finally:
+        _here.exact = False
         _threads.leave(thread)
 
 
@@ -101,13 +109,16 @@ def _exact() -> Iterator[None]:
 def switchable_products() -> Iterator[None]:
     """As `exact_products`, for one thread at a time, which may then round for a while.
 
-    Other threads wait before they draw, until it has left: seconds are never spent within, a step is.
+    Other threads wait before they draw, until it has left: a step is spent within, and no more. Within, it must
+    not wait for another thread that draws, as autograd's of a GPU would if it drew again in its backward pass.
     """
-    thread = threading.get_ident()
+    thread, exact = threading.get_ident(), _here.exact
     _threads.enter(thread, alone=True)
+    _here.exact = False
     try:
         yield
     finally:
+        _here.exact = exact
         _threads.leave(thread)
 
 

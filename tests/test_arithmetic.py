@@ -34,6 +34,14 @@ def rounding():
     set_product_precisions(*before)
 
 
+def test_they_are_nested():
+    with exact_products():
+        with exact_products():
+            assert product_precisions() == IEEE
+        assert product_precisions() == IEEE
+    assert product_precisions() == TF32
+
+
 def test_they_are_set_back_after_an_error():
     with pytest.raises(KeyError), exact_products():
         assert product_precisions() == IEEE
@@ -72,7 +80,7 @@ def test_one_thread_may_round_and_the_others_wait():
         with exact_products():
             seen.append(product_precisions())
 
-    with switchable_products():
+    with exact_products(), switchable_products():
         thread = threading.Thread(target=other)
         thread.start()
         with rounded_products():
