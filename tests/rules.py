@@ -31,7 +31,7 @@ class Averaged(Layer):
         return gilib.Draw(lambda x: x @ weights, weights.new_zeros(weights.shape[:-2]))
 
     def config(self):
-        return {"type": "Averaged", "shape": list(self.shape)}
+        return dict(zip(("inputs", "outputs"), self.shape, strict=True))
 
 
 @dataclass(frozen=True)

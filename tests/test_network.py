@@ -245,7 +245,9 @@ def test_layers_belong_to_one_network():
 def test_targets_that_nothing_would_start_at_are_refused(make):
     x, y = normals(5, 2), normals(5, 2, seed=1)
     gilib.Network(x, make())
-    with pytest.raises(ValueError, match="pseudo_outputs are given, but nothing starts at them: the last layer"):
+    with pytest.raises(
+        ValueError, match="pseudo_outputs are given, but nothing starts at them: the last layer"
+    ):
         gilib.Network(x, make(), pseudo_outputs=y)
 
 

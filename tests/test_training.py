@@ -122,7 +122,7 @@ def test_learning_rates_by_name():
     net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
     names = {name: p for name, p in net.named_parameters()} | {"likelihood": likelihood.scaled_log_variance}
     before = {name: p.detach().clone() for name, p in names.items()}
-    group = next(name for name in names if name.endswith("pseudo_outputs"))
+    group = next(name for name in names if name.endswith("pseudo.outputs"))
     rates = {"inducing_points": 1e-3, group: 2e-4, "likelihood": 5e-5}
     fit(net, likelihood, steps=1, rule=gilib.Adam(1e-2, groups=rates))
     for name, parameter in names.items():

@@ -87,7 +87,7 @@ def test_groups_are_whole_words():
 
 def test_a_later_group_counts():
     net = model()
-    name = next(name for name, _ in net.named_parameters() if name.endswith("pseudo_outputs"))
+    name = next(name for name, _ in net.named_parameters() if name.endswith("pseudo.outputs"))
     named = dict(net.named_parameters())
     rates = gilib.Adam(1e-2, groups={"layers": 1e-3, name: 1e-4}).rates(named, None)
     assert {key: rate for key, (_, rate) in rates.items()} == {

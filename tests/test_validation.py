@@ -18,9 +18,9 @@ def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
     assert likelihood.noise_variance.item() == pytest.approx(0.25, rel=1e-12)
     assert net.draw(np.int64(3))(X).shape == (3, 6, 2)
     settings = {"steps": np.int64(2), "batch_size": np.int64(4), "num_samples": np.int64(3)}
-    assert gilib.fit(net, likelihood, X, Y, lr=np.float32(0.01), **settings, progress=False).elbo.shape == (
-        2,
-    )
+    assert gilib.fit(
+        net, likelihood, X, Y, rule=gilib.Adam(np.float32(0.01)), **settings, progress=False
+    ).elbo.shape == (2,)
     assert gilib.predict(net, likelihood, X, np.int64(3), batch_size=np.int64(4)).mean.shape == (6, 2)
     gilib.save(tmp_path / "model.pt", net, likelihood)
     assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()

@@ -146,4 +146,4 @@ class GaussianOutputs:
         """Sample the outputs at `x`, `[..., N, D]`."""
         centre = self.mean(x)  # [R, N, O, ...], or with S
         spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()  # √ has no slope at 0
-        return centre + spread * noise_at(self.noise, centre, -1 - self.point_axes)
+        return centre + spread * noise_at(self.noise, centre, -1 - self.point_axes).to(centre.dtype)

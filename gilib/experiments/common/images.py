@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 import gilib
 from gilib.data import ImageTensors
 from gilib.experiments.common.measuring import significant
-from gilib.experiments.common.methods import PRIORS, Posteriors, posterior_of
+from gilib.experiments.common.methods import PRIORS, Posteriors, ends_global, posterior_of
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.records import Record
 from gilib.files import replace_file
@@ -89,7 +89,7 @@ def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageT
         data: the images.
     """
     points: dict[str, Any] = {}
-    if config.method in ("gi", "fac_gi"):
+    if ends_global(config.method):
         labels = data.train_y[: config.num_inducing].cpu()
         points["inducing_points"] = data.train_x[: config.num_inducing].cpu()
         points["pseudo_outputs"] = one_hot(labels, 10).to(data.train_x.dtype)

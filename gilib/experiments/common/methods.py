@@ -44,3 +44,12 @@ def posterior_of(
         "rand_gi": lambda: (FromPrior(), last()),
     }
     return makers[method]()
+
+
+def ends_global(method: str) -> bool:
+    """Whether the last layer of a method has global inducing points, which start at targets.
+
+    >>> [ends_global(method) for method in METHODS]
+    [False, False, True, True]
+    """
+    return method.endswith("gi")

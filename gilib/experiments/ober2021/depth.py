@@ -17,7 +17,7 @@ from torch import Tensor
 
 import gilib
 from gilib.data import sha256_of
-from gilib.experiments.common.methods import posterior_of
+from gilib.experiments.common.methods import ends_global, posterior_of
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.records import Record
 from gilib.likelihoods import LOG_2PI
@@ -202,7 +202,7 @@ def build(configs: Sequence[DepthConfig], problems: Sequence[LinearProblem]) -> 
         posterior=METHODS[config.method],
         prior=gilib.NealPrior(),
         inducing_points=inputs,
-        pseudo_outputs=targets,
+        pseudo_outputs=targets if ends_global(config.method) else None,
         activation=None,
         bias=False,
         replicas=(len(configs),),

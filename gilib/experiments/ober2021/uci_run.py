@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 import gilib
-from gilib.experiments.common.methods import PRIORS, Posteriors, posterior_of
+from gilib.experiments.common.methods import PRIORS, Posteriors, ends_global, posterior_of
 from gilib.experiments.common.uci_splits import Data, drawn, load, measure, records
 from gilib.experiments.ober2021 import uci
 from gilib.experiments.ober2021.uci import UciConfig
@@ -68,7 +68,7 @@ def build(
     """
     config, replicas = configs[0], (len(configs),)
     inducing = min(config.num_inducing, data.x.shape[1])
-    is_global = config.method in ("gi", "fac_gi")
+    is_global = ends_global(config.method)
     net = gilib.models.mlp(
         data.x.shape[-1],
         (50, 50),

@@ -94,8 +94,9 @@ def optimal(net, x, y):
     with torch.no_grad():
         net.inducing_points.copy_(x)
         last = list(net.layers)[-1].weights
-        last.pseudo_outputs.copy_(y)
-        last.scaled_log_precision.fill_(-math.log(NOISE_VARIANCE) / last.log_precision_scale)
+        last.pseudo.outputs.copy_(y)
+        start = -math.log(NOISE_VARIANCE) / last.pseudo.log_precision_scale
+        last.pseudo.scaled_log_precision.fill_(start)
 
 
 def test_at_depth_one_every_draw_can_have_the_evidence():

@@ -78,15 +78,15 @@ def test_networks_start_as_appendix_o_says(method):
     first, last = layers[0].weights, layers[-1].weights
     if method in ("gi", "fac_gi"):
         assert_equal(net.inducing_points, DATA.train_x[:5])
-        assert_equal(last.pseudo_outputs, one_hot(DATA.train_y[:5], 10).float())
+        assert_equal(last.pseudo.outputs, one_hot(DATA.train_y[:5], 10).float())
     else:
         assert net.inducing_points is None
     if method == "gi":
-        assert first.pseudo_outputs.shape == (5, 2, 28, 28)
-        assert_equal(3.0 * first.scaled_log_precision, torch.full((5,), -4.0))
+        assert first.pseudo.outputs.shape == (5, 2, 28, 28)
+        assert_equal(3.0 * first.pseudo.scaled_log_precision, torch.full((5,), -4.0))
     if method == "li":
-        assert first.pseudo_outputs.shape == (9, 2)  # as many patches as inputs
-        assert last.pseudo_outputs.shape == (5, 10)
+        assert first.pseudo.outputs.shape == (9, 2)  # as many patches as inputs
+        assert last.pseudo.outputs.shape == (5, 10)
 
 
 @pytest.mark.parametrize("method", METHODS)
