@@ -144,7 +144,7 @@ class _WeightedGram(torch.autograd.Function):
         phi, lam, lead = _flat(features, weights)
         samples, (replicas, outputs, count), size = len(phi), lam.shape, phi.shape[-1]
         gram = phi.new_empty(samples, replicas, outputs, size, size)
-        room = at_once(gram, max(outputs * size, count) * size)
+        room = at_once(gram, max(outputs * size, ROWS * count) * size)
         for r in pieces(replicas, min(room, replicas)):
             own = phi[:, r] if phi.shape[1] > 1 else phi
             for s in pieces(samples, max(1, room // replicas)):
@@ -208,7 +208,7 @@ def _flat(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, torch.Size
 def _fill(gram: Tensor, phi: Tensor, weights: Tensor) -> None:
     """Write the Gram matrices `[s, r, O, I, I]` of features `[s, r or 1, M, I]`, a few rows at a time."""
     phi = phi.movedim(0, -2).contiguous()  # [r, M, s, I]
-    for i in pieces(phi.shape[-1], min(ROWS, at_once(phi, phi.numel()))):
+    for i in pieces(phi.shape[-1], ROWS):
         products = phi[..., i, None] * phi[..., None, i.start :]  # [r, M, s, rows, I - i]
         rows = (weights @ products.flatten(2)).unflatten(-1, products.shape[2:]).movedim(2, 0)
         gram[..., i, i.start :] = rows  # [s, r, O, rows, I - i]

@@ -65,7 +65,7 @@ def test_gradient_equals_autograd_for_every_size_of_block(size, generator):
 @pytest.mark.parametrize("matrices", [0, 2, 5])
 def test_pieces_of_any_size_give_the_same(leads, groups, columns, matrices, generator, monkeypatch):
     """One matrix at a time, two, or five, whatever their number is."""
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8 * matrices * 5**2)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * 8 * matrices * 5**2)
     assert_equals_autograd(arguments(generator, leads, 5, groups, columns))
 
 

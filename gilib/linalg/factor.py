@@ -19,7 +19,7 @@ from torch import Tensor
 from gilib.linalg.blocks import at_once, pieces
 
 _failures_raise = ContextVar("failures_raise", default=True)
-FEWEST = 64  # matrices at a time: fewer, and the calls for their blocks cost more than a cache saves
+FEWEST = 128  # matrices at a time: fewer, and the calls for their blocks cost more than a cache saves
 LEAF = 16  # largest diagonal block given to LAPACK; measured on [500, 51, 51] and [10, 51, 51]
 
 
