@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from measures import peak_memory, rate
+from measures import minor_faults, peak_memory, rate
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
@@ -107,23 +107,25 @@ def extra_memory(method: Moments, x: Tensor, y: Tensor) -> float:
     return (peak - sum(part.nbytes for part in results)) / (x.nbytes + y.nbytes)
 
 
-def milliseconds(size: int, count: int, channels: int, repeats: int) -> dict[str, float]:
-    """Median time of a step by every method, interleaved, in a new order each time.
+def measure(size: int, count: int, channels: int, repeats: int) -> dict[str, tuple[float, float]]:
+    """Median milliseconds and mean minor faults of a step by every method, in a new order each time.
 
     Each timed step follows another of its kind: after patches, caches and memory are another method's.
     """
     x, y = images(size, count, channels, torch.float32)
     upstream = probes(x, y)
     times: dict[str, list[float]] = {name: [] for name in METHODS}
+    faults: dict[str, list[int]] = {name: [] for name in METHODS}
     order, shuffled = list(METHODS), random.Random(0)
     for _ in range(repeats):
         shuffled.shuffle(order)
         for name in order:
             step(METHODS[name], x, y, upstream)
-            started = time.perf_counter()
+            started, before = time.perf_counter(), minor_faults()
             step(METHODS[name], x, y, upstream)
             times[name].append(1e3 * (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in times.items()}
+            faults[name].append(minor_faults() - before)
+    return {name: (statistics.median(times[name]), statistics.mean(faults[name])) for name in METHODS}
 
 
 def floor(size: int, count: int, channels: int) -> float:
@@ -151,20 +153,20 @@ def main() -> None:
         f"load {os.getloadavg()[0]:.1f}; {options.images} images, {options.channels} channels, "
         f"kernel {KERNEL}"
     )
-    print(f"{'':16}{'ms':>9}{'/ conv':>9}{'/ patches':>11}{'memory':>9}   route")
+    print(f"{'':16}{'ms':>9}{'/ conv':>9}{'/ patches':>11}{'memory':>9}{'faults':>9}   route")
     for size in options.sizes:
         check(size)
-        times = milliseconds(size, options.images, options.channels, options.repeats)
+        measured = measure(size, options.images, options.channels, options.repeats)
         least = floor(size, options.images, options.channels)
         print(f"{size} x {size}, {least:.2f} GFLOP by Fourier coefficients")
         x, y = images(size, options.images, options.channels, torch.float32)
-        for name, spent in times.items():
+        for name, (spent, faults) in measured.items():
             boundary = "zero" if "zeros" in name else "circular"
             route = fastest_route(x, y, Windows.of(KERNEL, boundary=boundary)) if "gilib" in name else ""
-            ratios = times["convolution"] / spent, times[reference(name)] / spent
+            ratios = [measured[other][0] / spent for other in ("convolution", reference(name))]
             print(
                 f"{name:16}{spent:9.1f}{ratios[0]:9.1f}{ratios[1]:11.1f}"
-                f"{extra_memory(METHODS[name], x, y):9.1f}   {route}"
+                f"{extra_memory(METHODS[name], x, y):9.1f}{faults:9.0f}   {route}"
             )
 
 

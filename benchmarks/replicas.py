@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
+from measures import minor_faults
 
 import gilib
 from gilib.experiments.common import uci_splits
@@ -35,18 +36,18 @@ def configurations(method: str, replicas: int, points: int, samples: int, steps:
     ]
 
 
-def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float]:
-    """Train together; the history, and the seconds of the steps after the first few."""
+def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float, int]:
+    """Train together; the history, and the seconds and minor faults of the steps after the first few."""
     splits = [config.split for config in configs]
     data = uci_splits.load("yacht", splits, device)
     net, likelihood = uci_run.build(configs, data, splits)
     rates, job = [config.lr for config in configs], Job(device, None)
     uci_run.train(_shortened(configs[0], WARM_UP), net, likelihood, data, rates, splits, job)
     _wait(device)
-    started = time.perf_counter()
+    started, before = time.perf_counter(), minor_faults()
     history = uci_run.train(configs[0], net, likelihood, data, rates, splits, job)
     _wait(device)
-    return history, time.perf_counter() - started
+    return history, time.perf_counter() - started, minor_faults() - before
 
 
 def _shortened(config: uci.UciConfig, steps: int) -> uci.UciConfig:
@@ -87,18 +88,16 @@ def operations(method: str, points: int, samples: int) -> float:
 
 def measure(
     method: str, replicas: int, points: int, samples: int, device: torch.device
-) -> tuple[float, float]:
-    """Milliseconds per step and replica, one by one and together."""
+) -> tuple[float, float, float]:
+    """Milliseconds per step and replica, one by one and together; minor faults of a step of all together."""
     configs = configurations(method, replicas, points, samples, STEPS)
-    ways: dict[str, Callable[[], float]] = {
-        "alone": lambda: train(configs[:1], device)[1],
-        "together": lambda: train(configs, device)[1] / replicas,
-    }
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    alone, together, faults = [], [], []
     for _ in range(3):
-        for name, way in ways.items():
-            times[name].append(1e3 * way() / STEPS)
-    return statistics.median(times["alone"]), statistics.median(times["together"])
+        alone.append(1e3 * train(configs[:1], device)[1] / STEPS)
+        _, seconds, pages = train(configs, device)
+        together.append(1e3 * seconds / STEPS / replicas)
+        faults.append(pages / STEPS)
+    return statistics.median(alone), statistics.median(together), statistics.mean(faults)
 
 
 def main() -> None:
@@ -114,15 +113,16 @@ def main() -> None:
     device = torch.device(options.device)
     hardware = provenance(device.type)["hardware"]
     print(f"torch {torch.__version__}, {hardware}, {options.threads} thread(s); times and GFLOP per replica")
-    print(f"{'method':10}{'R':>4}{'alone ms':>11}{'together ms':>13}{'ratio':>8}{'GFLOP':>9}{'GFLOP/s':>10}")
+    columns = ("alone ms", "together ms", "ratio", "GFLOP", "GFLOP/s", "faults")
+    print(f"{'method':10}{'R':>4}" + "".join(f"{name:>12}" for name in columns))
     for method in uci.METHODS:
         check(method, device)
         work = operations(method, options.points, options.samples)
         for replicas in options.replicas:
-            alone, together = measure(method, replicas, options.points, options.samples, device)
+            alone, together, faults = measure(method, replicas, options.points, options.samples, device)
             rate = 1e3 * work / together
-            times = f"{alone:11.2f}{together:13.2f}{alone / together:8.1f}"
-            print(f"{method:10}{replicas:4}{times}{work:9.3f}{rate:10.1f}")
+            times = f"{alone:12.2f}{together:12.2f}{alone / together:12.1f}"
+            print(f"{method:10}{replicas:4}{times}{work:12.3f}{rate:12.1f}{faults:12.0f}")
 
 
 if __name__ == "__main__":

@@ -19,13 +19,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from typing import NamedTuple
 from unittest import mock
 
 import torch
 from autocorrelation import by_convolution, by_patches
-from measures import peak_memory, rate, wait
+from measures import minor_faults, peak_memory, rate, wait
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.profiler import ProfilerActivity, profile
@@ -147,19 +147,21 @@ def check(prior: str, device: torch.device, count: int = 8, size: int = 16) -> f
     return max(errors)
 
 
-def timed(step: Step, repeats: int) -> dict[str, tuple[list[float], float]]:
-    """For every way quartiles of a step's milliseconds, and the median of its CPU time; interleaved."""
-    times: dict[str, tuple[list[float], list[float]]] = {way: ([], []) for way in WAYS}
+def timed(step: Step, repeats: int) -> dict[str, tuple[list[float], float, float]]:
+    """For every way quartiles of a step's milliseconds, its CPU time and minor faults; interleaved."""
+    times: dict[str, tuple[list[float], list[float], list[float]]] = {way: ([], [], []) for way in WAYS}
     for repeat in range(repeats + WARM_UP):
-        for way, (wall, cpu) in times.items():
+        for way, found in times.items():
             with moments_by(way):
-                started = time.perf_counter(), time.process_time()
+                started = time.perf_counter(), time.process_time(), minor_faults()
                 step()
+                ended = time.perf_counter(), time.process_time(), minor_faults()
             if repeat >= WARM_UP:
-                wall.append(1e3 * (time.perf_counter() - started[0]))
-                cpu.append(1e3 * (time.process_time() - started[1]))
+                for values, first, last, unit in zip(found, started, ended, (1e3, 1e3, 1), strict=True):
+                    values.append(unit * (last - first))
     return {
-        way: (quantiles(wall, n=4, method="inclusive"), median(cpu)) for way, (wall, cpu) in times.items()
+        way: (quantiles(wall, n=4, method="inclusive"), median(cpu), mean(faults))
+        for way, (wall, cpu, faults) in times.items()
     }
 
 
@@ -224,16 +226,16 @@ def report(prior: str, count: int, device: torch.device, repeats: int) -> None:
     speed = rate(device, clock)
     times = timed(step, repeats)
     print(f"{prior}, {count} + {count} images, load {os.getloadavg()[0]:.1f}")
-    for way, (wall, cpu) in times.items():
+    for way, (wall, cpu, faults) in times.items():
         with moments_by(way):
             memory = peak_memory(step, device)[0] / 1e6
-        slow, slow_cpu = times["convolution"]
+        slow, slow_cpu, _ = times["convolution"]
         quarters = f"{wall[0]:.0f}-{wall[2]:.0f}"
         print(
             f"  {way:14}{wall[1]:9.1f}{quarters:>14}{slow[1] / wall[1]:9.2f}"
-            f"{cpu:11.1f}{slow_cpu / cpu:9.2f}{memory:9.0f}"
+            f"{cpu:11.1f}{slow_cpu / cpu:9.2f}{memory:9.0f}{faults:9.0f}"
         )
-    work, (wall, cpu) = operations(problem), times["gilib"]
+    work, (wall, cpu, _) = operations(problem), times["gilib"]
     least, spent = 1e3 * sum(work.values()) / speed, wall[1] if device.type == "cuda" else cpu
     print("  GFLOP: " + ", ".join(f"{part} {value:.2f}" for part, value in work.items()))
     print(f"  {least:.0f} ms as large products ({speed:.0f} GFLOP/s); gilib: {spent / least:.1f} times that")
@@ -256,7 +258,8 @@ def main() -> None:
     device = torch.device(options.device)
     hardware = provenance(device.type)["hardware"]
     print(f"torch {torch.__version__}, {hardware}, {options.threads} threads; {CHANNELS} channels, kernel 3")
-    print(f"  {'way':14}{'ms':>9}{'quartiles':>14}{'/ conv':>9}{'CPU ms':>11}{'/ conv':>9}{'MB':>9}")
+    columns = f"{'ms':>9}{'quartiles':>14}{'/ conv':>9}{'CPU ms':>11}{'/ conv':>9}{'MB':>9}{'faults':>9}"
+    print(f"  {'way':14}{columns}")
     for prior in options.prior:
         print(f"{prior}: bounds and gradients agree to {check(prior, device):.0e} in float64")
         for count in options.images or ([500] if device.type == "cuda" else [20, 100]):

@@ -3,9 +3,10 @@
 The baseline is Ober & Aitchison's computation written plainly in PyTorch: one batch [S, O, I, I] of products
 ΦᵀΛ_oΦ, `linalg.cholesky`, triangular solves, autograd, Adam. Both take the same parameters and noise; results
 and gradients are compared before anything is timed. Times are interleaved, medians, in one process: the ratio
-is what counts.
+is what counts. Beside it, the pages that a step asks of the system (minor faults), of steps that follow one
+another: they depend on the allocator, hardly on the machine.
 
-    python benchmarks/training_step.py [--threads 2] [--repeats 15]
+    python benchmarks/training_step.py [--threads 2] [--repeats 15] [--keep-memory]
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from measures import keep_memory, minor_faults, rate
 from torch import Tensor
 from torch.nn.functional import pad, relu
 
@@ -25,6 +27,7 @@ from gilib.regression import LOG_2PI
 
 SHAPES = {"toy": (40, 1, 100), "concrete": (927, 8, 927)}  # points, inputs, inducing points
 WIDTH, SAMPLES = 50, 10
+WARM_UP = 3  # steps
 
 
 def network(shape: str, dtype: torch.dtype) -> tuple[gilib.Network, Tensor, Tensor]:
@@ -124,32 +127,55 @@ def floor(shape: str) -> float:
     return 3 * SAMPLES * WIDTH * inducing * (WIDTH + 1) ** 2 / 1e9
 
 
+def measure(shape: str, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
+    """A step both ways: milliseconds (median, interleaved) and minor faults (mean, of steps in a row)."""
+    steps = {"plain": stepper(plain_elbo, shape), "gilib": stepper(gilib_elbo, shape)}
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in range(repeats + WARM_UP):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if repeat >= WARM_UP:
+                times[name].append(1e3 * (time.perf_counter() - started))
+    faults = {name: statistics.mean(faults_of(step, repeats)) for name, step in steps.items()}
+    return {name: statistics.median(values) for name, values in times.items()}, faults
+
+
+def faults_of(step: Callable[[], None], repeats: int) -> list[int]:
+    """Minor faults of steps in a row, after some that warm up."""
+    for _ in range(WARM_UP):
+        step()
+    found = []
+    for _ in range(repeats):
+        before = minor_faults()
+        step()
+        found.append(minor_faults() - before)
+    return found
+
+
 def main() -> None:
     """Check, time, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
     options = parser.parse_args()
+    if options.keep_memory:
+        keep_memory()
     torch.set_num_threads(options.threads)
-    matrix = torch.randn(2048, 2048)
-    started = time.perf_counter()
-    for _ in range(5):
-        matrix @ matrix
-    rate = 5 * 2 * 2048**3 / (time.perf_counter() - started) / 1e9
-    print(f"torch {torch.__version__}, {options.threads} threads, large float32 products {rate:.0f} GFLOP/s")
-    print(f"{'shape':10}{'baseline ms':>13}{'gilib ms':>11}{'ratio':>8}{'floor ms':>10}")
+    torch.set_flush_denormal(True)
+    speed = rate()
+    print(f"torch {torch.__version__}, {options.threads} threads, large float32 products {speed:.0f} GFLOP/s")
+    columns = ("baseline ms", "gilib ms", "ratio", "floor ms", "faults", "gilib")
+    print(f"{'shape':10}" + "".join(f"{name:>12}" for name in columns))
     for shape in SHAPES:
         check(shape)
-        steps = {"plain": stepper(plain_elbo, shape), "gilib": stepper(gilib_elbo, shape)}
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for repeat in range(options.repeats + 2):
-            for name, step in steps.items():
-                started = time.perf_counter()
-                step()
-                if repeat >= 2:
-                    times[name].append(1e3 * (time.perf_counter() - started))
-        plain, ours = statistics.median(times["plain"]), statistics.median(times["gilib"])
-        print(f"{shape:10}{plain:13.1f}{ours:11.1f}{plain / ours:8.1f}{1e3 * floor(shape) / rate:10.1f}")
+        times, faults = measure(shape, options.repeats)
+        plain, ours = times["plain"], times["gilib"]
+        print(
+            f"{shape:10}{plain:12.1f}{ours:12.1f}{plain / ours:12.1f}{1e3 * floor(shape) / speed:12.1f}"
+            f"{faults['plain']:12.0f}{faults['gilib']:12.0f}"
+        )
 
 
 if __name__ == "__main__":

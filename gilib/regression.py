@@ -25,6 +25,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg import SymmetricOperator, cholesky, inverse_cholesky
+from gilib.linalg.blocks import matrix_pieces
+from gilib.linalg.columns import Columns
 from gilib.statistics import Statistics
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -151,15 +153,20 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
 class _SampleFromPrecision(torch.autograd.Function):
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
+        lead = torch.broadcast_shapes(precision.shape[:-2], shift.shape[:-2], noise.shape[:-2])
+        columns, count = Columns(precision.shape[:-2], lead), noise.shape[-1]
         inverse = inverse_cholesky(precision, "the posterior precision")  # T⁻¹
-        white_mean = _times(inverse, shift)
-        white = white_mean + noise
-        weights = _transpose_times(inverse, white)
-        half_log_det = -noise.shape[-1] * inverse.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
+        matrices = inverse.flatten(0, -3)  # [B, I, I]
+        b, z = columns.merge(shift), columns.merge(noise)  # [B, I, columns]
+        white_mean, weights = torch.empty_like(b), torch.empty_like(b)
+        for part in matrix_pieces(matrices):
+            white_mean[part] = _times(matrices[part], b[part])
+            weights[part] = _transpose_times(matrices[part], white_mean[part] + z[part])
+        half_log_det = -count * inverse.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
         log_q = (
             half_log_det - 0.5 * noise.square().sum((-3, -2, -1)) - 0.5 * noise.shape[-3:].numel() * LOG_2PI
         )
-        return weights, log_q, inverse, white_mean
+        return columns.split(weights, count), log_q, inverse, columns.split(white_mean, count)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -175,21 +182,22 @@ class _SampleFromPrecision(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None, q: Tensor | None, *_: Tensor) -> tuple[Tensor | None, ...]:
         inverse, white_mean, noise = ctx.saved_tensors
         precision_shape, shift_shape, noise_shape = ctx.shapes
-        q = None if q is None else q[..., None, None, None]
-        h = torch.zeros_like(noise) if g is None else _times(inverse, g)  # [..., G, I, C]
-        outer = _outer(white_mean + noise, h) + _outer(h, white_mean)
-        outer = outer.tril()
-        outer.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        inner = (outer + outer.mT).mul_(-0.5)
-        if q is not None:
-            inner.diagonal(dim1=-2, dim2=-1).add_(0.5 * noise.shape[-1] * q[..., 0])
-        inner = inner.sum_to_size(precision_shape)
-        d_precision = inverse.mT @ inner @ inverse
-        d_shift = _transpose_times(inverse, h).sum_to_size(shift_shape)
-        if not ctx.needs_input_grad[2]:
-            return d_precision, d_shift, None
-        d_noise = h if q is None else h - q * noise
-        return d_precision, d_shift, d_noise.sum_to_size(noise_shape)
+        lead, count = white_mean.shape[:-2], noise.shape[-1]
+        columns = Columns(precision_shape[:-2], lead)
+        g = torch.zeros_like(white_mean) if g is None else g
+        q = noise.new_zeros(lead[:-1]) if q is None else q
+        d_precision, d_b, h = _gradients(
+            inverse.flatten(0, -3),
+            columns.merge(white_mean),
+            columns.merge(noise),
+            columns.merge(g),
+            0.5 * count * columns.merge(q[..., None, None, None]).sum(-1),
+        )
+        d_shift = columns.split(d_b, count).sum_to_size(shift_shape)
+        d_noise = None
+        if ctx.needs_input_grad[2]:
+            d_noise = (columns.split(h, count) - q[..., None, None, None] * noise).sum_to_size(noise_shape)
+        return d_precision.reshape(precision_shape), d_shift, d_noise
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[tuple[Tensor, ...], int]:
@@ -201,6 +209,32 @@ class _SampleFromPrecision(torch.autograd.Function):
         aligned[2] = aligned[2].expand(info.batch_size, *aligned[2].shape[1:])
         output = _SampleFromPrecision.apply(*aligned)
         return tuple(x.expand(info.batch_size, *x.shape[1:]) for x in output), 0
+
+
+def _gradients(
+    inverse: Tensor, u: Tensor, z: Tensor, g: Tensor, trace: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """∂H, ∂b and h of `sample_from_precision`, a few matrices at a time.
+
+    Args:
+        inverse: T⁻¹, `[B, I, I]`.
+        u: `[B, I, columns]`; z and g likewise.
+        z: the noise.
+        g: upstream gradient of the draws.
+        trace: ½ Σ q over the columns, `[B, 1]`.
+    """
+    d_precision, d_b, h = torch.empty_like(inverse), torch.empty_like(u), torch.empty_like(u)
+    for part in matrix_pieces(inverse):
+        root = inverse[part]
+        h[part] = _times(root, g[part])
+        d_b[part] = _transpose_times(root, h[part])
+        half = -0.5 * h[part]
+        lower = (_outer(u[part] + z[part], half) + _outer(half, u[part])).tril()
+        lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        inner = lower + lower.mT
+        inner.diagonal(dim1=-2, dim2=-1).add_(trace[part])
+        d_precision[part] = root.mT @ inner @ root
+    return d_precision, d_b, h
 
 
 def _times(matrix: Tensor, columns: Tensor) -> Tensor:

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.convolution import Windows, window_moments
+from gilib.linalg.blocks import at_once, pieces
 
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
-CHUNK = 2**20  # entries of the temporary in the backward pass: a few MB, so that it stays in cache
+ROWS = 8  # of a Gram matrix at a time: an eighth of the calls, an eighth more arithmetic at I = 50
 
 
 class Statistics(NamedTuple):
@@ -114,8 +115,9 @@ def convolutional_statistics(
 def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
     """A_o = Σ_m λ_om φ_m φ_mᵀ for every output at once.
 
-    Row i of all O matrices is one matrix product of `weights` with the products φ_mi φ_mj, j ≥ i: half the
-    arithmetic of O separate products ΦᵀΛ_oΦ, and no `[O, M, I]` temporary. Differentiable once.
+    A few rows i of all O matrices are one matrix product of `weights` with the products φ_mi φ_mj, j ≥ i:
+    half the arithmetic of O separate products ΦᵀΛ_oΦ, and no `[O, M, I]` temporary. On a CPU samples are
+    taken a few at a time, so that what is made of them stays in cache. Differentiable once.
 
     Args:
         features: Φ, `[S, R, M, I]`, with any number of leading axes.
@@ -139,17 +141,15 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
 class _WeightedGram(torch.autograd.Function):
     @staticmethod
     def forward(features: Tensor, weights: Tensor) -> Tensor:
-        samples, replicas, points = _split_axes(features, weights)
-        flat = features.reshape(samples, *features.shape[points:])  # [S, R', M, I]
-        phi = flat.movedim(0, -2).contiguous()  # [R', M, S, I]
-        size, outputs = phi.shape[-1], weights.shape[-2]
-        gram = phi.new_empty(samples, *replicas, outputs, size, size)
-        for i in range(size):
-            products = (phi[..., i:] * phi[..., i : i + 1]).flatten(-2)  # [R', M, S (I - i)]
-            row = (weights @ products).unflatten(-1, (samples, size - i)).movedim(-2, 0)  # [S, R, O, I - i]
-            gram[..., i, i:] = row
-            gram[..., i:, i] = row
-        return gram.reshape(*features.shape[:points], *gram.shape[1:])
+        phi, lam, lead = _flat(features, weights)
+        samples, (replicas, outputs, count), size = len(phi), lam.shape, phi.shape[-1]
+        gram = phi.new_empty(samples, replicas, outputs, size, size)
+        room = at_once(gram, max(outputs * size, ROWS * count) * size)
+        for r in pieces(replicas, min(room, replicas)):
+            own = phi[:, r] if phi.shape[1] > 1 else phi
+            for s in pieces(samples, max(1, room // replicas)):
+                _fill(gram[s, r], own[s], lam[r])
+        return gram.reshape(*lead, outputs, size, size)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -159,23 +159,23 @@ class _WeightedGram(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         features, weights = ctx.saved_tensors
-        samples, replicas, points = _split_axes(features, weights)
-        phi = features.reshape(samples, *features.shape[points:]).mT.expand(-1, *replicas, -1, -1)
-        gradient = gradient.reshape(samples, *gradient.shape[points:])  # [S, R, O, I, I]
-        gradient = gradient + gradient.mT
-        size, count = phi.shape[-2:]
-        chunk = max(1, CHUNK // (size * count))
-        d_weights = gradient.new_zeros(*replicas, *weights.shape[-2:])
-        d_features = gradient.new_zeros(phi.shape)  # [S, R, I, M]
-        for s in range(samples):
-            for start in range(0, weights.shape[-2], chunk):
-                group = slice(start, start + chunk)
-                block = gradient[s][..., group, :, :]
-                products = (block.flatten(-3, -2) @ phi[s]).unflatten(-2, block.shape[-3:-1])  # [R, o, I, M]
-                d_weights[..., group, :] += (products * phi[s][..., None, :, :]).sum(-2)
-                d_features[s] += products.mul_(weights[..., group, None, :]).sum(-3)
-        d_features = d_features.mT.reshape(*features.shape[:points], *replicas, count, size)
-        return d_features.sum_to_size(features.shape), (0.5 * d_weights).sum_to_size(weights.shape)
+        phi, lam, lead = _flat(features, weights)
+        phi = phi.mT.expand(-1, len(lam), -1, -1)  # [S, R, I, M]
+        (samples, replicas, size, count), outputs = phi.shape, lam.shape[-2]
+        gradient = gradient.reshape(samples, *lam.shape[:-1], size, size)  # [S, R, O, I, I]
+        d_weights, d_features = gradient.new_zeros(lam.shape), gradient.new_zeros(phi.shape)
+        room = at_once(phi, size * count)
+        for r in pieces(replicas, min(max(1, room // outputs), replicas)):
+            for s in pieces(samples, max(1, room // (outputs * replicas))):
+                for o in pieces(outputs, min(room, outputs)):
+                    block, own = gradient[s, r, o], phi[s, r]
+                    block = block + block.mT
+                    products = (block.flatten(-3, -2) @ own).unflatten(-2, block.shape[-3:-1])
+                    d_weights[r, o] += (products * own[:, :, None]).sum((0, -2))  # of [s, r, o, I, M]
+                    d_features[s, r] += products.mul_(lam[r, o, None, :]).sum(-3)
+        d_features = d_features.mT.reshape(*lead, count, size)
+        d_weights = (0.5 * d_weights).reshape(*lead[features.dim() - weights.dim() :], outputs, count)
+        return d_features.sum_to_size(features.shape), d_weights.sum_to_size(weights.shape)
 
     @staticmethod
     def vmap(
@@ -193,8 +193,23 @@ class _WeightedGram(torch.autograd.Function):
         return _WeightedGram.apply(features.movedim(0, position), weights), position
 
 
-def _split_axes(features: Tensor, weights: Tensor) -> tuple[int, torch.Size, int]:
-    """The number S of samples, the replica axes, and the number of leading axes that S merges."""
+def _flat(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+    """Features `[S, R, M, I]` (R is 1 if replicas share them), weights `[R, O, M]`, and the leading axes."""
     extra = features.dim() - weights.dim()
-    samples = features.shape[:extra].numel()
-    return samples, torch.broadcast_shapes(features.shape[extra:-2], weights.shape[:-2]), extra
+    samples, own = features.shape[:extra], features.shape[extra:-2]
+    replicas = torch.broadcast_shapes(own, weights.shape[:-2])
+    lead = torch.Size((*samples, *replicas))
+    if own.numel() > 1:
+        features = features.expand(*lead, *features.shape[-2:])
+    phi = features.reshape(samples.numel(), -1, *features.shape[-2:])
+    return phi, weights.expand(*replicas, *weights.shape[-2:]).reshape(-1, *weights.shape[-2:]), lead
+
+
+def _fill(gram: Tensor, phi: Tensor, weights: Tensor) -> None:
+    """Write the Gram matrices `[s, r, O, I, I]` of features `[s, r or 1, M, I]`, a few rows at a time."""
+    phi = phi.movedim(0, -2).contiguous()  # [r, M, s, I]
+    for i in pieces(phi.shape[-1], ROWS):
+        products = phi[..., i, None] * phi[..., None, i.start :]  # [r, M, s, rows, I - i]
+        rows = (weights @ products.flatten(2)).unflatten(-1, products.shape[2:]).movedim(2, 0)
+        gram[..., i, i.start :] = rows  # [s, r, O, rows, I - i]
+        gram[..., i.start :, i] = rows.mT

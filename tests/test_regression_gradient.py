@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gilib.linalg import blocks
 from gilib.regression import sample_from_precision
 from tests.helpers import Operations, normal, plain_sample, positive_definite, seeded
 
@@ -57,6 +58,15 @@ def test_gradient_equals_autograd(leads, groups, columns, generator):
 @pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
 def test_gradient_equals_autograd_for_every_size_of_block(size, generator):
     assert_equals_autograd(arguments(generator, ((3,), (3,), (3,)), size))
+
+
+@LEADS
+@GROUPS
+@pytest.mark.parametrize("matrices", [0, 2, 5])
+def test_pieces_of_any_size_give_the_same(leads, groups, columns, matrices, generator, monkeypatch):
+    """One matrix at a time, two, or five, whatever their number is."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * 8 * matrices * 5**2)
+    assert_equals_autograd(arguments(generator, leads, 5, groups, columns))
 
 
 @given(*(st.integers(1, 4),) * 3, st.sampled_from(list(CASES.values())), st.integers(0, 10**6))

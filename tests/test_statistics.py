@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib.statistics
+from gilib.linalg import blocks
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
 from tests.helpers import normal, positive, seeded
 
@@ -189,17 +190,28 @@ def test_weighted_gram_gradcheck(lead, parameters, generator):
     assert torch.autograd.gradcheck(weighted_gram, (features, weights))
 
 
-@pytest.mark.parametrize("chunk", [1, 2 * POINTS * FAN_IN, 3 * POINTS * FAN_IN + 1])
-def test_backward_in_chunks_of_outputs(chunk, generator, monkeypatch):
-    features = normal(generator, 3, 2, POINTS, FAN_IN).requires_grad_()
-    weights = normal(generator, 2, 7, POINTS).requires_grad_()
-    gram = weighted_gram(features, weights)
+@pytest.mark.parametrize("matrices", [0, 1, 2, 5, 9])
+@LEADS
+def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
+    """Some of the outputs, of the replicas or of the samples at a time, the last piece smaller."""
+    features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
+    weights = normal(generator, *parameters, 7, POINTS).requires_grad_()
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8 * matrices * POINTS * FAN_IN)
+    gram, expected = weighted_gram(features, weights), plain_gram(features, weights)
+    torch.testing.assert_close(gram, expected, **EXACT)
     upstream = normal(generator, *gram.shape)
-    whole = torch.autograd.grad(gram, (features, weights), upstream, retain_graph=True)
-    monkeypatch.setattr(gilib.statistics, "CHUNK", chunk)
-    parts = torch.autograd.grad(gram, (features, weights), upstream)
-    for part, wanted in zip(parts, whole, strict=True):
-        torch.testing.assert_close(part, wanted, **EXACT)
+    gradients = torch.autograd.grad(gram, (features, weights), upstream)
+    oracle = torch.autograd.grad(expected, (features, weights), upstream)
+    for gradient, wanted in zip(gradients, oracle, strict=True):
+        torch.testing.assert_close(gradient, wanted, **EXACT)
+
+
+@pytest.mark.parametrize("fan_in", [8, 9, 17])
+def test_rows_are_taken_some_at_a_time(fan_in, generator):
+    features, weights = normal(generator, 3, POINTS, fan_in), normal(generator, OUTPUTS, POINTS)
+    gram = weighted_gram(features, weights)
+    torch.testing.assert_close(gram, plain_gram(features, weights), **EXACT)
+    torch.testing.assert_close(gram, gram.mT, **EXACT)
 
 
 def test_gradient_of_one_argument_alone(generator):

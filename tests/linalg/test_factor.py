@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.linalg import FactorisationError, cholesky, inverse_cholesky
+from gilib.linalg import FactorisationError, blocks, cholesky, factor, inverse_cholesky
 from gilib.linalg.factor import LEAF
 from tests.helpers import Operations, normal, positive_definite, seeded
 
@@ -89,6 +89,26 @@ def test_a_large_matrix_is_factorised_in_small_leaves_that_add_up_to_it(size, ge
     sizes = [shape[-1] for shape in operations.factorised]
     assert sum(sizes) == size
     assert max(sizes) <= LEAF
+
+
+@pytest.mark.parametrize("fewest", [1, 2, 3])
+def test_some_matrices_after_the_others(fewest, generator, monkeypatch):
+    matrix = positive_definite(generator, 5, 40, 40)
+    whole = inverse_cholesky(matrix)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 0)
+    monkeypatch.setattr(factor, "FEWEST", fewest)
+    with Operations() as operations:
+        torch.testing.assert_close(inverse_cholesky(matrix), whole, rtol=1e-13, atol=1e-13)
+    assert {shape[0] for shape in operations.factorised} == {fewest, 5 % fewest or fewest}
+
+
+def test_an_error_counts_the_matrices_of_all_pieces(generator, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 0)
+    monkeypatch.setattr(factor, "FEWEST", 1)
+    matrix = positive_definite(generator, 5, 40, 40)
+    matrix[1, 3, 0] = matrix[4, 3, 0] = torch.nan
+    with pytest.raises(FactorisationError, match="2 of 5 matrices hold NaN"):
+        inverse_cholesky(matrix)
 
 
 @BOTH

@@ -1,0 +1,43 @@
+"""Matrices shared along some axes of a batch: those axes become columns, and one product serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Columns:
+    """How to lay out a batch of right-hand sides beside the B matrices that multiply them.
+
+    Args:
+        own: leading axes of the matrices `[*own, I, I]`; B of them.
+        lead: leading axes of the right-hand sides, to which `own` broadcasts.
+
+    >>> shared = Columns((2,), (5, 2))  # five samples for each of two matrices
+    >>> columns = shared.merge(torch.ones(5, 2, 4, 1))
+    >>> columns.shape, shared.split(columns, 1).shape
+    (torch.Size([2, 4, 5]), torch.Size([5, 2, 4, 1]))
+    """
+
+    def __init__(self, own: Sequence[int], lead: Sequence[int]):
+        """Tell the axes that the matrices have from those along which they are shared."""
+        padded = (*(1,) * (len(lead) - len(own)), *own)
+        has = [mine == size for mine, size in zip(padded, lead, strict=True)]
+        kept = [axis for axis, there in enumerate(has) if there]
+        shared = [axis for axis, there in enumerate(has) if not there]
+        self.lead = tuple(lead)
+        self.kept = torch.Size(lead[axis] for axis in kept)
+        self.shared = torch.Size(lead[axis] for axis in shared)
+        self.order = [*kept, len(lead), *shared, len(lead) + 1]
+
+    def merge(self, values: Tensor) -> Tensor:
+        """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`, contiguous."""
+        values = values.expand(*self.lead, *values.shape[-2:]).permute(self.order)
+        return values.reshape(self.kept.numel(), values.shape[len(self.kept)], -1)
+
+    def split(self, columns: Tensor, count: int) -> Tensor:
+        """The way back: `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""
+        values = columns.reshape(*self.kept, columns.shape[-2], *self.shared, count)
+        return values.permute([self.order.index(axis) for axis in range(len(self.order))])

@@ -1,0 +1,108 @@
+"""Work in pieces: the same bound and gradient for every network, and less memory held at a time."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.linalg import blocks, factor
+from tests.support import D, assert_equal, normals, seeded, small_net
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SAMPLES, POINTS, BATCH = 5, 11, 4
+POSTERIORS = {
+    "fac": gilib.Factorised(),
+    "rand": gilib.FromPrior(),
+    "fac→gi": (gilib.Factorised(), gilib.GlobalInducing(precision="per_output")),
+    **{f"li-{kind}": gilib.LocalInducing(precision=kind) for kind in ("shared", "per_output", "full")},
+    **{f"gi-{kind}": gilib.GlobalInducing(precision=kind) for kind in ("shared", "per_output", "full")},
+    "gi-few": gilib.GlobalInducing(precision="per_output"),
+}
+
+
+def load(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)  # a script sees its neighbours
+        spec = importlib.util.spec_from_file_location(f"{name}_benchmark", BENCHMARKS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+def bound_and_gradient(net, replicas):
+    """For a minibatch, of a network with parameters of its own in every replica."""
+    x, y = normals(*replicas, POINTS, 2, seed=3), normals(*replicas, POINTS, 2, seed=4)
+    noise = net.base_noise(SAMPLES, seeded(5))
+    x, y = x[..., :BATCH, :], y[..., :BATCH, :]
+    likelihood = gilib.Gaussian(0.1, learn=True, replicas=replicas)
+    bound = gilib.elbo(net.draw(noise=noise), likelihood, x, y, num_data=POINTS)
+    parameters = [p for p in (*net.parameters(), *likelihood.parameters()) if p.requires_grad]
+    return bound, *torch.autograd.grad(bound.sum(), parameters)
+
+
+@pytest.mark.parametrize("matrices", [0, 3, 7])
+@pytest.mark.parametrize("replicas", [(), (3,), (2, 2)], ids=["one", "replicas", "two axes"])
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_pieces_change_neither_bound_nor_gradient(name, replicas, matrices, monkeypatch):
+    """One matrix of the hidden layer at a time, three, seven: none divides the five samples."""
+    points = 2 if name == "gi-few" else 9
+    net = small_net(POSTERIORS[name], hidden=(6, 6), points=points, replicas=replicas, activation=nn.ReLU)
+    whole = bound_and_gradient(net, replicas)
+    monkeypatch.setattr(factor, "FEWEST", 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * D.itemsize * matrices * 7**2)
+    for part, expected in zip(bound_and_gradient(net, replicas), whole, strict=True):
+        assert_equal(part, expected, 1e-10 * max(1.0, float(expected.detach().abs().max())))
+
+
+def test_a_step_holds_two_batches_of_precisions_at_a_time():
+    """With all else less than four; made all at once they would take more than six."""
+    training_step, measures = load("training_step"), load("measures")
+    batch = 4 * training_step.SAMPLES * training_step.WIDTH * (training_step.WIDTH + 1) ** 2
+    step = training_step.stepper(training_step.gilib_elbo, "toy")
+    step()
+    assert measures.peak_memory(step)[0] < 4 * batch
+
+
+def test_without_pieces_it_would_hold_more(monkeypatch):
+    """The test above can fail."""
+    training_step, measures = load("training_step"), load("measures")
+    step = training_step.stepper(training_step.gilib_elbo, "toy")
+    step()
+    in_pieces = measures.peak_memory(step)[0]
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**60)
+    assert measures.peak_memory(step)[0] > 1.5 * in_pieces
+
+
+RELATIVE = """
+import torch, training_step
+from gilib.linalg import blocks
+from measures import keep_memory
+torch.set_num_threads(1)
+step = training_step.stepper(training_step.gilib_elbo, "toy")
+in_pieces = sum(training_step.faults_of(step, 8))
+blocks.BLOCK_BYTES = 2**60
+at_once = sum(training_step.faults_of(step, 8))
+keep_memory()
+kept = sum(training_step.faults_of(step, 8))
+print(in_pieces, at_once, kept)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc's allocator can be asked")
+def test_fewer_pages_are_asked_for_in_pieces_and_fewest_by_an_allocator_that_keeps_its_memory():
+    """Against all at once, in one process, which stays as it was asked to be: so it is one of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", RELATIVE], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    if "this C library" in done.stderr:
+        pytest.skip("the C library is not glibc")
+    assert done.returncode == 0, done.stderr
+    pieces, at_once, kept = map(int, done.stdout.split())
+    if not at_once:
+        pytest.skip("this allocator keeps its memory unasked")
+    assert pieces < at_once / 2 and kept < at_once / 10
