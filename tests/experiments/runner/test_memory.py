@@ -1,9 +1,11 @@
 """The runner keeps its memory: a step that repeats touches no new pages."""
 
+import os
 import platform
 import subprocess
 import sys
 from multiprocessing import get_context
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -12,6 +14,7 @@ from gilib.experiments import __main__ as program
 from gilib.experiments.runner import local, memory
 from gilib.experiments.runner.memory import keep_memory
 
+ROOT = Path(__file__).parents[3]
 GLIBC = platform.libc_ver()[0] == "glibc"
 PAGE_FAULTS = """
 import resource, sys
@@ -33,8 +36,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def page_faults(what):
+    """In a process whose allocator maps every block anew, and would not learn to keep some of them."""
     command = [sys.executable, "-c", PAGE_FAULTS, what]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout)
 
 
 @pytest.mark.skipif(not GLIBC, reason="there is no glibc to ask")
