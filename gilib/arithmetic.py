@@ -109,8 +109,8 @@ def _exact() -> Iterator[None]:
 def switchable_products() -> Iterator[None]:
     """As `exact_products`, for one thread at a time, which may then round for a while.
 
-    Other threads wait before they draw, until it has left: a step is spent within, and no more. Within, it must
-    not wait for another thread that draws, as autograd's of a GPU would if it drew again in its backward pass.
+    Other threads wait before they draw, until it has left: a step is spent within, and no more. Within, it
+    must not wait for another thread that draws, as autograd's of a GPU would if it drew again backward.
     """
     thread, exact = threading.get_ident(), _here.exact
     _threads.enter(thread, alone=True)
