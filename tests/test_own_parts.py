@@ -122,7 +122,7 @@ torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo")
 together = gilib.training.DataParallel()
 net, likelihood = network((2,)), LaplaceNoise(replicas=(2,))
-train(net, likelihood, parallel=together)
+train(net, likelihood, speed=gilib.training.Speed(parallel=together))
 if together.rank == 0:
     gilib.save(sys.argv[1], net, likelihood)
 torch.distributed.destroy_process_group()

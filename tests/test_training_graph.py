@@ -107,6 +107,14 @@ def replicas():
     return lambda graphed: train(net, gilib.Gaussian(0.1, True, replicas=(R,)), X, Y, graphed, **options)
 
 
+def pointwise():
+    net, likelihood = (
+        small_net((gilib.Factorised(), gilib.Dropout(0.2)), PRIORS["scale"]),
+        gilib.Gaussian(0.1),
+    )
+    return lambda graphed: train(net, likelihood, X, Y, graphed, batch_size=6, estimator="pointwise")
+
+
 def in_tf32():
     net = small_net(gilib.GlobalInducing()).float()
     return lambda graphed: train(net, gilib.Gaussian(0.1), X.float(), Y.float(), graphed, arithmetic="tf32")
@@ -117,6 +125,7 @@ CASES = {
     "scheduled": lambda: mlp(rule=gilib.Adam(0.03, schedule=LinearDecay(0.2))),
     "lenet": lenet,
     "replicas": replicas,
+    "pointwise": pointwise,
     "tf32": in_tf32,
 }
 

@@ -17,6 +17,7 @@ from gilib.layers import Layer
 from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.randomness import NoiseSize
 from gilib.sites import DenseWeights
+from gilib.training.objective import preferred_estimator
 from tests.support import D, assert_equal, normals, seeded
 
 LENGTHSCALE, AMPLITUDE, NOISE_VARIANCE = 0.8, 1.7, 0.09
@@ -171,5 +172,6 @@ def test_it_trains_in_a_deep_network_with_weights_and_replicas():
     steps = gilib.record(draw.function, x).steps
     assert [isinstance(step.function, Process) for step in steps] == [True, True, False]
     assert not any(isinstance(step.function, FixedFunction) for step in steps)
+    assert preferred_estimator(net) == "pointwise"  # what fit then trains on
     history = gilib.fit(net, gilib.Gaussian(0.05, replicas=(2,)), x, y, steps=60, seed=0, progress=False)
     assert bool((history.elbo[-5:].mean(0) > history.elbo[:5].mean(0) + 0.5).all())

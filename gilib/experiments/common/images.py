@@ -140,6 +140,7 @@ def train(
         kl_weight: of the Kullback-Leibler term when it is blended in; below 1 the posterior is cold.
         augment: what is done to the images of every step.
     """
+    assert job.checkpoint is not None, "looks are kept beside a checkpoint"
     notes = job.checkpoint.with_suffix(".looks")
     looks = _read(notes)
     elbo, seconds, steps = torch.empty(0), 0.0, 0

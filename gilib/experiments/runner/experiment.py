@@ -20,8 +20,8 @@ class Job:
 
     Attributes:
         device: where to train.
-        checkpoint: a file of this group of configurations alone. Its folder is removed with
-            all that it holds when the group is recorded.
+        checkpoint: a file of this group of configurations alone; its folder is removed with all that it holds
+            when the group is recorded. None: nothing is kept.
         deadline: the `time.monotonic()` after which a training (or a chain) saves its checkpoint and raises
             `gilib.training.Paused`; None: never.
         progress: whether trainings show a bar.
@@ -29,7 +29,7 @@ class Job:
     """
 
     device: torch.device
-    checkpoint: Path
+    checkpoint: Path | None
     deadline: float | None = None
     progress: bool = False
     speed: Speed = Speed()
@@ -44,8 +44,9 @@ class Job:
         Args:
             every: steps between checkpoints.
         """
+        kept = None if self.checkpoint is None else Checkpoint(self.checkpoint, every, self.deadline)
         return {
-            "checkpoint": Checkpoint(self.checkpoint, every, self.deadline),
+            "checkpoint": kept,
             "speed": self.speed,
             "progress": self.progress,
         }

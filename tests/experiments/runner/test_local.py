@@ -22,7 +22,8 @@ GROUPS = [(config,) for config in tiny.configurations("smoke")][:2]
 PARENT = """
 from gilib.experiments.runner.local import in_processes
 from gilib.experiments.runner.work import Work
-from tests.experiments import test_local, tiny
+from tests.experiments import tiny
+from tests.experiments.runner import test_local
 if __name__ == "__main__":
     list(in_processes(Work("tiny", tiny.stay), test_local.GROUPS, 2))
 """

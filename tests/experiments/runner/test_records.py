@@ -53,7 +53,7 @@ def test_a_foreign_truncated_newer_or_repeated_line_is_named(results, line, mess
 def test_a_record_of_another_experiment_is_not_appended(results):
     with pytest.raises(RecordError, match="line 1: a record of 'toy', not of 'trial'; move it to toy.jsonl"):
         append("trial", [record(experiment="toy")])
-    assert not list(results.iterdir())
+    assert not list(results.glob("*.jsonl"))
 
 
 def test_missing_results_say_how_to_make_them():
