@@ -82,7 +82,7 @@ class Site(ABC):
     @property
     @abstractmethod
     def kernel_pixels(self) -> int:
-        """K: how many of the I unknowns each channel has."""
+        """How many of the I unknowns each channel has, K."""
 
     @property
     def fan_in(self) -> int:

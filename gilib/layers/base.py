@@ -5,20 +5,18 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import Config, Part
-from gilib.draws import Draw, Drawn, Estimate
+from gilib.draws import Draw, Estimate
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, Source, standard_normal
 from gilib.sites import Shape
 from gilib.validation import check_precision, count, same_kind
-
-Face = TypeVar("Face", bound=Drawn)
 
 
 class Layer(nn.Module, Part, ABC):
@@ -172,7 +170,7 @@ class Layer(nn.Module, Part, ABC):
             self._check_noise(noise.points, per_point, "estimate_noise(S, N)")
         return self.located("", self.estimate_from_noise, inducing, noise)
 
-    def located(self, place: str, face: Callable[..., Face], *arguments: Any) -> Face:
+    def located(self, place: str, face: Callable[..., Any], *arguments: Any) -> Any:
         """What one of the layer's faces gives; if a matrix is to blame, the error says of which layer."""
         try:
             return face(*arguments)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from torch import Tensor, nn
 
 from gilib.config import Config
 from gilib.draws import Composition, Draw, Drawn, Estimate, ResidualFunction, total_log_pq
-from gilib.layers.base import Face, Layer
+from gilib.layers.base import Layer
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import Shape
+
+Face = TypeVar("Face", bound=Drawn)
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
