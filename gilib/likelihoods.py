@@ -140,11 +140,11 @@ class Gaussian(Likelihood):
         return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
 
     def _check_replicas(self, outputs: Tensor) -> None:
-        own, given = tuple(self.scaled_log_variance.shape), tuple(outputs.shape[1:-2])
-        if own not in ((), given):
+        given = tuple(outputs.shape[1:-2])
+        if self.replicas not in ((), given):
             raise ValueError(
-                f"Gaussian(replicas={own}) has a noise for each of these, the outputs are of a network with "
-                f"replicas={given}: give both the same"
+                f"Gaussian(replicas={self.replicas}) has a noise for each of these, the outputs are of a "
+                f"network with replicas={given}: give both the same"
             )
 
     def config(self) -> Config:

@@ -114,6 +114,24 @@ def test_members_that_take_no_noise_are_one_function_each():
     assert prediction.means.shape == (K, 7, 2)
 
 
+def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_path):
+    net = small_net(gilib.PointEstimate(), replicas=(K,), activation=nn.LeakyReLU(0.2))
+    values = gilib.Ensemble(net).draw(100)(X)
+    assert values.shape == (K, 7, 2) and torch.equal(values, net.draw()(X)[0])
+    gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.3, replicas=(K,)))
+    again, likelihood, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(gilib.predict(gilib.Ensemble(again), likelihood, X).means, values)
+
+
+@pytest.mark.parametrize("posterior", [gilib.Dropout(0.3), gilib.PointEstimate()])
+def test_states_of_dropout_and_of_point_estimates(posterior):
+    nets = [shaken(small_net(posterior), 0.2, seed) for seed in range(4)]
+    noise = nets[0].base_noise(4, seeded(1))
+    values = gilib.Samples(nets[0], states_of(nets)).draw(generator=seeded(1))(X)
+    for k, net in enumerate(nets):
+        assert_equal(values[k].detach(), net.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
+
+
 def test_functions_that_no_parameter_moves_are_functions_of_every_member():
     net = gilib.Network(None, [nn.Tanh()], input_shape=(2,), replicas=(K,), dtype=D)
     assert_equal(gilib.Ensemble(net).draw()(X), X.tanh().expand(K, 7, 2))

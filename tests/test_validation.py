@@ -26,6 +26,19 @@ def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
     assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()
 
 
+def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp_path):
+    def fit(num_samples, seed):
+        net = small_net(gilib.GlobalInducing())
+        settings = {"num_samples": num_samples, "seed": seed, "checkpoint": tmp_path / "run.pt"}
+        return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, progress=False, **settings)
+
+    assert fit(np.int64(3), np.int64(7)).resumed_at == 0
+    assert fit(3, 7).resumed_at == 2
+    for other in (np.int64(4), np.int64(7)), (np.int64(3), np.int64(8)):
+        with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+            fit(*other)
+
+
 @pytest.mark.parametrize("value", [True, False, np.True_, np.float32("nan"), np.float64(-1.0), 1j])
 def test_what_is_no_positive_number(value):
     with pytest.raises(ValueError, match="noise_variance must be a positive finite number"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 from tqdm import tqdm
 
+from gilib.config import plain
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.adam import Adam
@@ -109,7 +110,7 @@ def fit(
         estimator=preferred_estimator(net) if estimator is None else estimator,
         kl_weight=kl_weight,
         batch_size=batch_size,
-        seed=seed,
+        seed=plain(seed),
         augment=augment,
         on_divergence=on_divergence,
         arithmetic=instance(speed, Speed, "speed").arithmetic,

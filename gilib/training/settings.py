@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gilib.config import plain
 from gilib.training.augment import Augmentation
 from gilib.training.rule import Rule
 from gilib.validation import count
@@ -86,6 +87,7 @@ def described(value: Any) -> Any:
         return {str(key): described(part) for key, part in sorted(value.items())}
     if isinstance(value, (list, tuple)):
         return [described(part) for part in value]
+    value = plain(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else name_of(value)
 
 
