@@ -13,6 +13,12 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def validated():
+    """Check the arguments of distributions in every test: torch stops doing so once anything was compiled."""
+    torch.distributions.Distribution.set_default_validate_args(True)
+
+
 @pytest.fixture(scope="module")
 def float64():
     """Make float64 the default for one module: `pytestmark = pytest.mark.usefixtures("float64")`."""

@@ -11,13 +11,6 @@ from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 X = normals(4, 2, seed=1)
 
 
-@pytest.fixture(autouse=True)
-def validated():
-    """Torch stops checking the arguments of distributions once it has compiled something."""
-    yield
-    torch.distributions.Distribution.set_default_validate_args(True)
-
-
 def nested():
     branches = [gilib.Sequential([gilib.Linear(2, 2), nn.Tanh()]), nn.Identity()]
     layers = [gilib.Residual([gilib.Linear(2, 2), nn.Tanh()]), Sum(branches), gilib.Linear(2, 2)]
