@@ -4,12 +4,12 @@ A layer draws a function: `draw = net.draw(10)` is ten functions, `draw(x)` eval
 log P - log Q of what was drawn.
 """
 
-from gilib import data, distributions, metrics, models, training
+from gilib import data, distributions, kernels, metrics, models, training
 from gilib.convolution import autocorrelation
 from gilib.drawables import Drawable, Ensemble, Samples
-from gilib.draws import Composition, Draw, Estimate, record
+from gilib.draws import Composition, Draw, Estimate, JointDraw, record
 from gilib.dual_regression import DualWeightPosterior, regress_dual
-from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
+from gilib.layers import GP, Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
@@ -20,6 +20,7 @@ from gilib.posteriors import (
     BuildContext,
     Dropout,
     Factorised,
+    FreeGaussian,
     FromPrior,
     GlobalInducing,
     LocalInducing,
@@ -43,6 +44,7 @@ from gilib.training import Adam, DivergenceError, History, Paused, fit
 __version__ = "0.1.0"
 
 __all__ = [
+    "GP",
     "Adam",
     "BuildContext",
     "Categorical",
@@ -59,12 +61,14 @@ __all__ = [
     "Estimate",
     "Factorised",
     "FactorisationError",
+    "FreeGaussian",
     "FromPrior",
     "Gaussian",
     "GaussianPrediction",
     "GlobalInducing",
     "History",
     "InducingBatchNorm",
+    "JointDraw",
     "Layer",
     "Likelihood",
     "Linear",
@@ -100,6 +104,7 @@ __all__ = [
     "fit",
     "full_statistics",
     "iwbo",
+    "kernels",
     "load",
     "metrics",
     "models",

@@ -13,9 +13,53 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 
-__all__ = ["Composition", "Draw", "Drawn", "Estimate", "Evaluated", "FixedFunction", "Recording", "record"]
+__all__ = [
+    "Composition",
+    "Draw",
+    "Drawn",
+    "Estimate",
+    "Evaluated",
+    "FixedFunction",
+    "GaussianFunction",
+    "JointDraw",
+    "Moments",
+    "Recording",
+    "record",
+]
 
 Function = Callable[[Tensor], Tensor]
+
+
+class Moments(NamedTuple):
+    """Gaussians at every point, independent of each other.
+
+    Attributes:
+        mean: `[S, R, N, O]`.
+        variance: of what is left to be sampled at a point given everything before it, `[S, R, N, O]`; None:
+            nothing, the mean is the output.
+    """
+
+    mean: Tensor
+    variance: Tensor | None = None
+
+
+def moments(function: Function, x: Tensor) -> Moments:
+    """The output of a function, with its last sampling left undone where it is Gaussian."""
+    if isinstance(function, Composite | GaussianFunction):
+        return function.moments(x)
+    return Moments(function(x))
+
+
+class GaussianFunction(ABC):
+    """A function whose outputs are Gaussian, given its input and what was drawn once."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """A sample at `x`, `[..., N, D]`."""
+
+    @abstractmethod
+    def moments(self, x: Tensor) -> Moments:
+        """Mean and variance at `x`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +84,14 @@ class Drawn(ABC):
         """Evaluate the functions at `x`."""
         with exact_products():
             return self.function(x)
+
+    def moments(self, x: Tensor) -> Moments:
+        """Evaluate at `x`, and leave the last sampling undone if it is Gaussian.
+
+        Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
+        """
+        with exact_products():
+            return moments(self.function, x)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""
@@ -69,6 +121,15 @@ class Draw(Drawn):
     """S functions drawn from a posterior over functions.
 
     A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
+    """
+
+
+@dataclass(frozen=True)
+class JointDraw(Draw):
+    """A draw that is known at N points only: exactly what a Gaussian process is there, jointly.
+
+    The noise of the points is part of it, as for an `Estimate`. What was drawn once is the same at any
+    points; the rest is drawn for those at which it is evaluated: evaluate it once, at all of them.
     """
 
 
@@ -103,6 +164,10 @@ class Composite(ABC):
         """Evaluate at x."""
         return self.evaluate(x, lambda part, value: part(value))
 
+    def moments(self, x: Tensor) -> Moments:
+        """Those of what is random last."""
+        return Moments(self(x))
+
 
 @dataclass(frozen=True)
 class Composition(Composite):
@@ -116,6 +181,12 @@ class Composition(Composite):
             x = call(function, x)
         return x
 
+    def moments(self, x: Tensor) -> Moments:
+        """Those of the last function, at what the others give."""
+        for function in self.functions[:-1]:
+            x = function(x)
+        return moments(self.functions[-1], x)
+
 
 @dataclass(frozen=True)
 class ResidualFunction(Composite):
@@ -127,6 +198,11 @@ class ResidualFunction(Composite):
         """Evaluate the branch and add the input."""
         return x + call(self.branch, x)
 
+    def moments(self, x: Tensor) -> Moments:
+        """Those of the branch, with the input added to the mean."""
+        mean, variance = moments(self.branch, x)
+        return Moments(x + mean, variance)
+
 
 @dataclass(frozen=True)
 class SumFunction(Composite):
@@ -137,6 +213,12 @@ class SumFunction(Composite):
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
         """Evaluate all and add."""
         return total([call(function, x) for function in self.functions])
+
+    def moments(self, x: Tensor) -> Moments:
+        """Sums: the functions are independent given the input."""
+        parts = [moments(function, x) for function in self.functions]
+        variances = [part.variance for part in parts if part.variance is not None]
+        return Moments(total([part.mean for part in parts]), total(variances) if variances else None)
 
 
 class Evaluated(NamedTuple):

@@ -16,6 +16,7 @@ from gilib.validation import positive
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
+    from gilib.draws import Drawn
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -25,9 +26,11 @@ class Likelihood(nn.Module, Part, ABC):
 
     Attributes:
         replicas: shape of the replica axes, if every replica has its own parameters; else `()`.
+        integrates: whether it predicts from Gaussian outputs in closed form; else they are sampled.
     """
 
     replicas: tuple[int, ...] = ()
+    integrates: bool = False
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -41,16 +44,29 @@ class Likelihood(nn.Module, Part, ABC):
             `[S, R, N]`.
         """
 
+    def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
+        """E log P(y_n | f_n), `[S, R, N]` nats: over what the functions sample last, if that is known.
+
+        Args:
+            functions: S of them.
+            x: inputs, `[N, D]` or `[R, N, D]`.
+            targets: as for `log_prob`.
+        """
+        return self.log_prob(functions(x), targets)
+
     @abstractmethod
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless `targets` fit `num_points` points and a network with `outputs` outputs."""
 
-    def predictive(self, outputs: Tensor, normalisation: Normalisation | None = None) -> Prediction:
+    def predictive(
+        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
+    ) -> Prediction:
         """The mixture over S functions that `predict` returns.
 
         Args:
             outputs: f, `[S, R, N, O]`.
             normalisation: how targets were scaled for training; the prediction is in original units.
+            variance: of Gaussian outputs, whose means are f; handed over if `integrates` is True.
 
         Raises:
             TypeError: if the likelihood does not say.
@@ -81,6 +97,8 @@ class Gaussian(Likelihood):
     >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
     torch.Size([3, 2])
     """
+
+    integrates = True
 
     def __init__(
         self,
@@ -115,6 +133,15 @@ class Gaussian(Likelihood):
         squares = (outputs - targets).square().sum(-1)
         return -0.5 * (squares * (-log_variance).exp() + outputs.shape[-1] * (log_variance + LOG_2PI))
 
+    def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
+        """Σ_o log N(y_no; E f_no, σ²) - ½ V f_no / σ², `[S, R, N]` nats (Hensman et al., 2013)."""
+        mean, variance = functions.moments(x)
+        log_prob = self.log_prob(mean, targets)
+        if variance is None:
+            return log_prob
+        precision = (-self.log_variance).exp().to(mean.dtype)[..., None]
+        return log_prob - 0.5 * precision * variance.sum(-1)
+
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point."""
         if not targets.is_floating_point():
@@ -130,11 +157,14 @@ class Gaussian(Likelihood):
                 f"got {list(targets.shape)}"
             )
 
-    def predictive(self, outputs: Tensor, normalisation: Normalisation | None = None) -> GaussianPrediction:
-        """Gaussians around the outputs, with the standard deviation σ of every replica."""
+    def predictive(
+        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
+    ) -> GaussianPrediction:
+        """Gaussians around the outputs, with the standard deviation σ of every replica and theirs."""
         self._check_replicas(outputs)
-        sd = self.noise_variance.sqrt().to(outputs)[..., None, None]
-        sd = sd.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1])  # [1, R, 1, O]
+        noise = self.noise_variance.to(outputs)[..., None, None]
+        noise = noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1])  # [1, R, 1, O]
+        sd = noise.sqrt() if variance is None else (noise + variance).sqrt()
         if normalisation is None:
             return GaussianPrediction(outputs, sd)
         return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
@@ -181,7 +211,7 @@ class Categorical(Likelihood):
             raise ValueError(f"class labels must have shape [{num_points}], got {list(targets.shape)}")
 
     def predictive(
-        self, outputs: Tensor, normalisation: Normalisation | None = None
+        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CategoricalPrediction:
         """Class probabilities; labels have no units."""
         return CategoricalPrediction(log_softmax(outputs, -1))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
 from gilib.config import Config, plain
-from gilib.draws import Draw, Estimate
+from gilib.draws import Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, Source
@@ -188,6 +188,21 @@ class Network(nn.Module):
             return self.layers.estimate(
                 self.inducing_points, num_samples, num_points, generator=generator, noise=noise
             )
+
+    def joint_draw(
+        self, num_samples: int = 1, num_points: int = 1, *, generator: Source | None = None
+    ) -> JointDraw:
+        """Draw functions exactly, but for `num_points` points only: what `iwbo` takes of deep GPs.
+
+        Where no layer is a Gaussian process it is `draw`.
+
+        Args:
+            num_samples: S.
+            num_points: N, of the points at which it will be evaluated, once, at all of them.
+            generator: source of the noise; None: torch's default one.
+        """
+        with exact_products():
+            return self.layers.joint_draw(self.inducing_points, num_samples, num_points, generator=generator)
 
     def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
         """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""

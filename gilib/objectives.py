@@ -49,7 +49,7 @@ def elbo(
     choice(reduction, ("mean", "none"), "reduction")
     count(num_data, "num_data")
     log_pq = draw.density
-    log_likelihood = likelihood.log_prob(draw(x), y)
+    log_likelihood = likelihood.expected_log_prob(draw, x, y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
         raise ValueError(
@@ -100,7 +100,8 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
 
     Args:
-        draw: S functions; an estimate is refused: independent points are another model's evidence.
+        draw: S functions; an estimate is refused: independent points are another model's evidence. Of a deep
+            Gaussian process take `net.joint_draw(S, N)`: the paths of its draws are exact on average only.
         likelihood: of the targets.
         x: ALL training inputs, `[N, D]`: scaling a minibatch up would not give a bound.
         y: all targets.
@@ -115,7 +116,8 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     """
     if not isinstance(draw, Draw):
         raise TypeError(
-            f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples)"
+            f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or "
+            "net.joint_draw(num_samples, num_points) for deep Gaussian processes"
         )
     log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

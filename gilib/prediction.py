@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gilib.drawables import Drawable
+from gilib.draws import Moments
 from gilib.likelihoods import Likelihood
 from gilib.mixtures import Prediction
 from gilib.randomness import Source
@@ -56,9 +57,14 @@ def predict(
     if batch_size is not None:
         count(batch_size, "batch_size")
     batches = x.split(int(batch_size or x.shape[points]), dim=points)
-    outputs = torch.cat([draw(batch) for batch in batches], dim=-1 - len(drawable.output_shape))
-    members = drawable.members
-    prediction = likelihood.predictive(outputs.unflatten(0, (-1, *members)), normalisation)
+    parts = [draw.moments(batch) if likelihood.integrates else Moments(draw(batch)) for batch in batches]
+    members, axis = drawable.members, -1 - len(drawable.output_shape)
+    outputs, *variance = (
+        torch.cat(pieces, axis).unflatten(0, (-1, *members))
+        for pieces in zip(*parts, strict=True)
+        if pieces[0] is not None
+    )
+    prediction = likelihood.predictive(outputs, normalisation, *variance)
     return prediction.pooled(len(members)) if members else prediction
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -157,6 +157,16 @@ class NoiseSize(NamedTuple):
 
     draw: int
     points: int = 0
+
+
+def together(sizes: Iterable[NoiseSize]) -> NoiseSize:
+    """Their sum.
+
+    >>> together([NoiseSize(3), NoiseSize(1, 2)])
+    NoiseSize(draw=4, points=2)
+    """
+    sizes = list(sizes)
+    return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
 
 
 def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from gilib.statistics import (
     shared_statistics,
 )
 
-__all__ = ["ConvolutionWeights", "DenseWeights", "Observations", "Site"]
+__all__ = ["ConvolutionWeights", "DenseWeights", "InducingOutputs", "Observations", "Site"]
 
 Shape = tuple[int, ...]
 PRECISIONS = ("shared", "per_output", "full")
@@ -72,8 +72,10 @@ class Site(ABC):
         bias: whether the last channel is the constant 1.
         features_grow: whether float32 may fail to factorise, as under `StandardPrior`, where features grow
             from layer to layer; `factor_dtype="auto"` then takes float64.
+        supplies_features: whether the layer has features for every posterior, so that none learns its own.
     """
 
+    supplies_features: ClassVar[bool] = False
     channels: int
     outputs: int
     bias: bool = False
@@ -173,6 +175,16 @@ class DenseWeights(Site):
                 f"inducing features must have shape [..., {points}, {self.fan_in}] (inducing points, inputs, "
                 f"a bias included), for which the layer was built, got {list(features.shape)}"
             )
+
+
+@dataclass(frozen=True)
+class InducingOutputs(DenseWeights):
+    """What a Gaussian process is at M inducing inputs, whitened: u = R w, K = R Rᵀ, w ~ N(0, Id).
+
+    The features of w are R, `[..., M, M]`, which the layer supplies (M channels).
+    """
+
+    supplies_features: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from gilib.layers.base import Layer
 from gilib.layers.batchnorm import InducingBatchNorm
 from gilib.layers.compose import Residual, Sequential, as_layer
 from gilib.layers.conv import Conv2d
+from gilib.layers.gp import GP
 from gilib.layers.linear import Linear
 from gilib.layers.pointwise import Pointwise
 from gilib.layers.sums import Sum
 
 __all__ = [
+    "GP",
     "Conv2d",
     "InducingBatchNorm",
     "Layer",

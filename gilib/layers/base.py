@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import Config, Part
-from gilib.draws import Draw, Estimate
+from gilib.draws import Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, Source, standard_normal
@@ -84,6 +86,22 @@ class Layer(nn.Module, Part, ABC):
         """
         drawn = self.draw_from_noise(inducing, noise.draw)
         return Estimate(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+
+    @property
+    def joint_size(self) -> NoiseSize:
+        """How many standard normals a joint draw takes, once and at every point."""
+        return NoiseSize(self.noise_size)
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """Draw functions exactly, but at N points only.
+
+        The layer's own draw, unless that can be exact only where it is known to be evaluated.
+
+        Args:
+            inducing: as for `draw_from_noise`.
+            noise: of the sizes that `joint_size` tells.
+        """
+        return self.draw_from_noise(inducing, noise.draw)
 
     @abstractmethod
     def config(self) -> Config:
@@ -164,11 +182,29 @@ class Layer(nn.Module, Part, ABC):
         if noise is None:
             noise = self.estimate_noise(num_samples, num_points, generator)
         else:
-            size = self.estimate_size
-            self._check_noise(noise.draw, (*self.replicas, size.draw), "estimate_noise(S, N)")
-            per_point = (*self.replicas, noise.points.shape[-2], size.points)
-            self._check_noise(noise.points, per_point, "estimate_noise(S, N)")
+            self._check_point_noise(noise, self.estimate_size, "estimate_noise(S, N)")
         return self.located("", self.estimate_from_noise, inducing, noise)
+
+    def joint_draw(
+        self,
+        inducing: Tensor | None = None,
+        num_samples: int = 1,
+        num_points: int = 1,
+        *,
+        generator: Source | None = None,
+    ) -> JointDraw:
+        """Functions that are known at `num_points` points only, and exact there: what `iwbo` takes.
+
+        Args:
+            inducing: as for `draw`.
+            num_samples: S.
+            num_points: N, of the points at which it will be evaluated.
+            generator: as for `draw`.
+        """
+        self._check_inducing(inducing)
+        noise = self._point_noise(num_samples, num_points, self.joint_size, generator)
+        drawn = self.located("", self.joint_from_noise, inducing, noise)
+        return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
 
     def located(self, place: str, face: Callable[..., Any], *arguments: Any) -> Any:
         """What one of the layer's faces gives; if a matrix is to blame, the error says of which layer."""
@@ -179,8 +215,12 @@ class Layer(nn.Module, Part, ABC):
 
     def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
         """Standard normals for an estimate of S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
+        return self._point_noise(num_samples, num_points, self.estimate_size, generator)
+
+    def _point_noise(
+        self, num_samples: int, num_points: int, size: NoiseSize, generator: Source | None
+    ) -> Noise:
         count(num_points, "num_points")
-        size = self.estimate_size
         return Noise(
             self.base_noise(num_samples, generator, size.draw),
             self._normal((num_samples, *self.replicas, num_points, size.points), generator),
@@ -214,6 +254,11 @@ class Layer(nn.Module, Part, ABC):
                 f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
             )
 
+    def _check_point_noise(self, noise: Noise, size: NoiseSize, maker: str) -> None:
+        self._check_noise(noise.draw, (*self.replicas, size.draw), maker)
+        per_point = (*self.replicas, noise.points.shape[-2], size.points)
+        self._check_noise(noise.points, per_point, maker)
+
     def _check_noise(self, noise: Tensor, wanted: Shape, maker: str) -> None:
         if noise.dim() != len(wanted) + 1 or tuple(noise.shape[1:]) != wanted:
             shape = ", ".join(map(str, ("S", *wanted)))
@@ -224,3 +269,24 @@ class Layer(nn.Module, Part, ABC):
         like = self.like()
         if like is not None:
             same_kind(noise, "noise", like)
+
+
+@dataclass(frozen=True)
+class Face:
+    """One of the faces that take noise at every point.
+
+    Attributes:
+        size: how much noise a layer's takes.
+        make: it, from a layer and noise, as a function of inducing points.
+    """
+
+    size: Callable[[Layer], NoiseSize]
+    make: Callable[[Layer, Noise], Callable[[Tensor | None], Drawn]]
+
+
+ESTIMATE = Face(
+    lambda layer: layer.estimate_size, lambda layer, noise: partial(layer.estimate_from_noise, noise=noise)
+)
+JOINT = Face(
+    lambda layer: layer.joint_size, lambda layer, noise: partial(layer.joint_from_noise, noise=noise)
+)

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from gilib.config import Config
 from gilib.draws import Composition, Draw, Drawn, Estimate, ResidualFunction, total_log_pq
-from gilib.layers.base import Layer
+from gilib.layers.base import ESTIMATE, JOINT, Face, Layer
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, NoiseSize
+from gilib.randomness import Noise, NoiseSize, together
 from gilib.sites import Shape
 
-Face = TypeVar("Face", bound=Drawn)
+AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
@@ -86,12 +86,16 @@ class Sequential(Layer):
     @property
     def estimate_size(self) -> NoiseSize:
         """That of the layers that estimate, and of the draws of the others."""
-        sizes = self._estimate_sizes()
-        return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
+        return together(self._sizes(ESTIMATE))
 
-    def _estimate_sizes(self) -> list[NoiseSize]:
+    @property
+    def joint_size(self) -> NoiseSize:
+        """As `estimate_size`, of joint draws."""
+        return together(self._sizes(JOINT))
+
+    def _sizes(self, face: Face) -> list[NoiseSize]:
         pairs = zip(self, self._estimates(), strict=True)
-        return [layer.estimate_size if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+        return [face.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw layer by layer."""
@@ -105,17 +109,24 @@ class Sequential(Layer):
 
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
         """Estimate layer by layer; a layer draws where its estimate could not carry inducing points on."""
-        pieces = noise.split(self._estimate_sizes())
+        return Estimate(*self._at_points(ESTIMATE, inducing, noise))
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """Joint draws of the layers whose estimates would be estimated, draws of the others."""
+        return Draw(*self._at_points(JOINT, inducing, noise))
+
+    def _at_points(
+        self, face: Face, inducing: Tensor | None, noise: Noise
+    ) -> tuple[Composition, Tensor | None, Tensor | None]:
+        pieces = noise.split(self._sizes(face))
         faces = [
-            partial(layer.estimate_from_noise, noise=piece)
-            if estimates
-            else partial(layer.draw_from_noise, noise=piece.draw)
-            for layer, estimates, piece in zip(self, self._estimates(), pieces, strict=True)
+            face.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
+            for layer, own, piece in zip(self, self._estimates(), pieces, strict=True)
         ]
         parts, inducing = self._walk(faces, inducing)
         function = Composition(tuple(part.function for part in parts))
         outputs = self._finish(parts, inducing) if self.carries else None
-        return Estimate(function, total_log_pq(parts, noise.draw), outputs)
+        return function, total_log_pq(parts, noise.draw), outputs
 
     def _walk(
         self, faces: Sequence[Callable[..., Drawn]], inducing: Tensor | None
@@ -197,7 +208,16 @@ class Residual(Layer):
         """Estimate the branch and add the identity."""
         return self._with_identity(self.branch.estimate_from_noise(inducing, noise), inducing)
 
-    def _with_identity(self, branch: Face, inducing: Tensor | None) -> Face:
+    @property
+    def joint_size(self) -> NoiseSize:
+        """That of the branch."""
+        return self.branch.joint_size
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """A joint draw of the branch, and the identity."""
+        return self._with_identity(self.branch.joint_from_noise(inducing, noise), inducing)
+
+    def _with_identity(self, branch: AnyDrawn, inducing: Tensor | None) -> AnyDrawn:
         outputs = branch.inducing_outputs
         if inducing is not None and outputs is not None:
             outputs = inducing + outputs

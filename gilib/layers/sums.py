@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from gilib.config import Config
 from gilib.draws import Draw, Drawn, Estimate, SumFunction, total, total_log_pq
-from gilib.layers.base import Layer
+from gilib.layers.base import ESTIMATE, JOINT, Face, Layer
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, NoiseSize
+from gilib.randomness import Noise, NoiseSize, together
 from gilib.sites import Shape
 
 
@@ -59,8 +59,12 @@ class Sum(Layer):
     @property
     def estimate_size(self) -> NoiseSize:
         """That of the branches together."""
-        sizes = [branch.estimate_size for branch in self]
-        return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
+        return together(branch.estimate_size for branch in self)
+
+    @property
+    def joint_size(self) -> NoiseSize:
+        """That of the branches together."""
+        return together(branch.joint_size for branch in self)
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw every branch from the same inducing points."""
@@ -74,14 +78,23 @@ class Sum(Layer):
 
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
         """Estimate every branch."""
-        pieces = noise.split([branch.estimate_size for branch in self])
+        return Estimate(*self._at_points(ESTIMATE, inducing, noise))
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """Joint draws of every branch."""
+        return Draw(*self._at_points(JOINT, inducing, noise))
+
+    def _at_points(
+        self, face: Face, inducing: Tensor | None, noise: Noise
+    ) -> tuple[SumFunction, Tensor | None, Tensor | None]:
+        pieces = noise.split([face.size(branch) for branch in self])
         parts = [
-            branch.located(f"branch {k}, ", partial(branch.estimate_from_noise, noise=piece), inducing)
+            branch.located(f"branch {k}, ", face.make(branch, piece), inducing)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
         function = SumFunction(tuple(part.function for part in parts))
         outputs = self._carried(parts, inducing) if self.carries else None
-        return Estimate(function, total_log_pq(parts, noise.draw), outputs)
+        return function, total_log_pq(parts, noise.draw), outputs
 
     @staticmethod
     def _carried(parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:

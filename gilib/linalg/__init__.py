@@ -1,6 +1,13 @@
 """Linear algebra: factorisations that explain their failures, and structured symmetric operators."""
 
-from gilib.linalg.factor import FactorisationError, cholesky, failures_as_nan, inverse_cholesky, readable
+from gilib.linalg.factor import (
+    FactorisationError,
+    cholesky,
+    cholesky_and_inverse,
+    failures_as_nan,
+    inverse_cholesky,
+    readable,
+)
 from gilib.linalg.operators import KroneckerIdentity, ScaledIdentity, SymmetricOperator
 
 __all__ = [
@@ -9,6 +16,7 @@ __all__ = [
     "ScaledIdentity",
     "SymmetricOperator",
     "cholesky",
+    "cholesky_and_inverse",
     "failures_as_nan",
     "inverse_cholesky",
     "readable",

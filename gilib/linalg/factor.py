@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from gilib.linalg.blocks import at_once, pieces
 
@@ -118,6 +120,56 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
         if _failures_raise.get():
             raise FactorisationError(what, _diagnose(matrix))
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
+
+
+def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tensor, Tensor]:
+    """The lower Cholesky factor T of `matrix` = T Tᵀ, and T⁻¹; differentiable.
+
+    Args:
+        matrix: `[..., I, I]`; failures are reported as by `cholesky`.
+        what: the matrix's name, for the error.
+
+    Returns:
+        T and T⁻¹, `[..., I, I]`, lower triangular.
+
+    >>> factor, inverse = cholesky_and_inverse(torch.tensor([[4.0, 0.0], [2.0, 2.0]]))
+    >>> inverse
+    tensor([[ 0.5000,  0.0000],
+            [-0.5000,  0.5000]])
+    """
+    factor, inverse = _CholeskyAndInverse.apply(matrix, what)
+    return factor, inverse
+
+
+class _CholeskyAndInverse(torch.autograd.Function):
+    """With J = T⁻¹ and upstream F of T and G of J, let X = tril(TᵀF - G Jᵀ) with half its diagonal.
+
+    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems.
+    """
+
+    @staticmethod
+    def forward(matrix: Tensor, what: str) -> tuple[Tensor, Tensor]:
+        factor = cholesky(matrix, what)
+        identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        return factor, torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, str], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_factor: Tensor | None, of_inverse: Tensor | None) -> tuple[Tensor | None, None]:
+        factor, inverse = ctx.saved_tensors
+        inner = torch.zeros_like(factor)
+        if of_factor is not None:
+            inner = factor.mT @ of_factor.tril()
+        if of_inverse is not None:
+            inner = inner - of_inverse.tril() @ inverse.mT
+        lower = inner.tril()
+        lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        return 0.5 * (inverse.mT @ (lower + lower.mT) @ inverse), None
 
 
 def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:

@@ -1,8 +1,9 @@
 """Approximate posteriors: how the unknowns of a site are drawn."""
 
-from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
 from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
+from gilib.posteriors.free import FreeGaussian, FreeInducing
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
 from gilib.posteriors.point import PointEstimate
 from gilib.posteriors.prior import FromPrior
@@ -13,9 +14,13 @@ __all__ = [
     "Dropout",
     "Factorised",
     "FactorisedWeights",
+    "FreeGaussian",
+    "FreeInducing",
     "FromPrior",
     "GlobalInducing",
+    "InducingPosterior",
     "InducingWeights",
+    "Law",
     "LocalInducing",
     "PointEstimate",
     "Posterior",

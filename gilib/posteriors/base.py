@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,20 @@ class BuildContext:
         return replace(self, last=last, pseudo_outputs=self.pseudo_outputs if last else None)
 
 
+class Law(NamedTuple):
+    """Independent Gaussians over the columns of the unknowns, after what had to be drawn was drawn.
+
+    Attributes:
+        mean: `[S, R, I, O]`, or without S.
+        covariance: of every column, `[R, O, I, I]`; None: the mean is a draw.
+        log_pq: log P - log Q of what was drawn less the divergence of what is integrated out, `[S, R]`.
+    """
+
+    mean: Tensor
+    covariance: Tensor | None
+    log_pq: Tensor | None
+
+
 class PosteriorModule(nn.Module, ABC):
     """An approximate posterior inside a layer.
 
@@ -86,6 +100,22 @@ class PosteriorModule(nn.Module, ABC):
         Returns:
             weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed), None if Q has no density.
         """
+
+    @property
+    def law_size(self) -> int:
+        """How many standard normals `law` takes."""
+        return self.noise_size
+
+    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+        """The unknowns as Gaussians: a draw of no spread, unless the posterior knows better.
+
+        Args:
+            features: as for `draw`.
+            prior_precision: as for `draw`.
+            noise: standard normals, `[S, R, law_size]`.
+        """
+        weights, log_pq = self.draw(features, prior_precision, noise)
+        return Law(weights, None, log_pq)
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -134,4 +164,23 @@ class Posterior(Specification, ABC):
 
         Raises:
             ValueError: if it cannot be over such a site.
+        """
+
+
+@dataclass(frozen=True)
+class InducingPosterior(Posterior, ABC):
+    """A posterior that knows a function by what it is at inducing points: what a Gaussian process takes.
+
+    Attributes:
+        is_global: whether the inducing points are those that the layers below pass on, or the layer's own.
+    """
+
+    is_global: ClassVar[bool] = False
+
+    @abstractmethod
+    def points(self, context: BuildContext) -> int:
+        """M, at a layer whose inducing points are in the space of its inputs.
+
+        Raises:
+            ValueError: if nobody has said.
         """

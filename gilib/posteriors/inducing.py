@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.linalg import SymmetricOperator, readable
-from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule
 from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
 from gilib.sites import PRECISIONS, Site
@@ -30,7 +30,7 @@ FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "fl
 
 
 @dataclass(frozen=True)
-class GlobalInducing(Posterior):
+class GlobalInducing(InducingPosterior):
     """Global inducing points: regression from what the layers below drew (Ober & Aitchison, 2021, Sec. 2.1).
 
     Args:
@@ -47,6 +47,7 @@ class GlobalInducing(Posterior):
     """
 
     short: ClassVar[str] = "gi"
+    is_global: ClassVar[bool] = True
     precision: str = "shared"
     log_precision: float | None = None
     log_precision_scale: float = 3.0
@@ -58,19 +59,23 @@ class GlobalInducing(Posterior):
         choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         positive(self.log_precision_scale, "log_precision_scale")
 
-    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Pseudo-outputs and log-precisions of the network's inducing points."""
+    def points(self, context: BuildContext) -> int:
+        """Those of the network."""
         if context.num_inducing is None:
             raise ValueError(
                 "GlobalInducing needs inducing points: give the network inducing_points of shape [M, ...], "
                 "or the layer num_inducing=M"
             )
-        pseudo = PseudoData(self, site, context.num_inducing, context, targets=True)
+        return context.num_inducing
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Pseudo-outputs and log-precisions of the network's inducing points."""
+        pseudo = PseudoData(self, site, self.points(context), context, targets=True)
         return InducingWeights(self, site, pseudo, None, context.pseudo_outputs is not None)
 
 
 @dataclass(frozen=True)
-class LocalInducing(Posterior):
+class LocalInducing(InducingPosterior):
     """Local inducing points: regression from the layer's own, learned features (ibid., Sec. 2.4).
 
     Args:
@@ -100,12 +105,27 @@ class LocalInducing(Posterior):
         if self.num_inducing is not None:
             count(self.num_inducing, "num_inducing")
 
+    def points(self, context: BuildContext) -> int:
+        """Its own, or as many as the network has."""
+        return own_points(self.num_inducing, context, "LocalInducing")
+
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Inducing features, pseudo-outputs and log-precisions."""
+        """Inducing features, unless the layer has them, pseudo-outputs and log-precisions."""
+        if site.supplies_features:
+            pseudo = PseudoData(self, site, site.channels, context, targets=False)
+            return InducingWeights(self, site, pseudo, None)
         rows = site.as_dense()
         points = self.num_inducing or (context.num_inducing if rows is site else None) or site.fan_in
         inputs = context.normal(points, site.fan_in - site.bias)
         return InducingWeights(self, rows, PseudoData(self, rows, points, context, targets=False), inputs)
+
+
+def own_points(given: int | None, context: BuildContext, name: str) -> int:
+    """M of a layer with inducing inputs of its own: as given, or as many as the network has."""
+    points = given or context.num_inducing
+    if points is None:
+        raise ValueError(f"say how many inducing inputs the layer has: {name}(num_inducing=100)")
+    return points
 
 
 def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:

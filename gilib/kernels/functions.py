@@ -1,0 +1,282 @@
+"""Kernels with given hyper-parameters: values between points, and random features with these products.
+
+Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(x, x') (Rahimi & Recht, 2007): F
+of them with standard normal weights, divided by √F, make a function whose covariance is k on average over the
+features, and given the features is off by about k/√F. Sums of kernels add features, products multiply them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import torch
+from torch import Tensor
+from torch.special import ndtr
+
+CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
+ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
+
+
+class KernelFunction(ABC):
+    """A kernel with its hyper-parameters; a value, as a drawn function is.
+
+    Hyper-parameters have shape `[R, 1, D]` or `[R, 1, 1]` and are kept in float64.
+    """
+
+    @property
+    @abstractmethod
+    def feature_noise(self) -> int:
+        """How many standard normals a random feature takes."""
+
+    @abstractmethod
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b), `[..., M, N]`, of points `[..., M, D]` and `[..., N, D]`, in the dtype of `b`."""
+
+    @abstractmethod
+    def diagonal(self, x: Tensor) -> Tensor:
+        """k(x, x), `[..., N]`, of every point of `[..., N, D]`."""
+
+    @abstractmethod
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """F random features `[S, R, N, F]` of `[..., N, D]`, from normals `[S, R, F, feature_noise]`."""
+
+    def gram(self, z: Tensor) -> Tensor:
+        """k(z, z), `[..., M, M]`, with an exact diagonal."""
+        matrix = self.cross(z, z)
+        same = torch.eye(z.shape[-2], dtype=torch.bool, device=z.device)
+        return torch.where(same, self.diagonal(z)[..., None], matrix)
+
+
+@dataclass(frozen=True)
+class Stationary(KernelFunction):
+    """A kernel of the distance r = |(x - x') / ℓ|.
+
+    Attributes:
+        lengthscale: ℓ.
+        variance: σ².
+        inputs: D.
+    """
+
+    lengthscale: Tensor
+    variance: Tensor
+    inputs: int
+
+    @property
+    def feature_noise(self) -> int:
+        """A frequency and a phase."""
+        return self.inputs + 1
+
+    def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Both in units of the lengthscales, centred, in float64."""
+        a, b = a.double(), b.double()
+        centre = a.mean(-2, keepdim=True).detach()
+        return (a - centre) / self.lengthscale, (b - centre) / self.lengthscale
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """σ²."""
+        variance = self.variance[..., 0].to(x.dtype)
+        return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """√2 σ cos(ωᵀx + b), ω from the spectral density, b uniform."""
+        frequencies = self.spectrum(noise) / self.lengthscale.to(x.dtype)
+        phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
+        return (2 * self.variance.to(x.dtype)).sqrt() * torch.cos(x @ frequencies.mT + phases.mT)
+
+    @abstractmethod
+    def spectrum(self, noise: Tensor) -> Tensor:
+        """Frequencies `[S, R, F, D]` at lengthscale 1, from the normals of the features."""
+
+
+class RBFFunction(Stationary):
+    """σ² exp(-½ r²)."""
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """One product of points with two more coordinates is the whole exponent."""
+        left, right = self.scaled(a, b)
+        squares = [0.5 * points.square().sum(-1, keepdim=True) for points in (left, right)]
+        one = left.new_ones(())
+        left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -1)
+        right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -1)
+        return (left @ right.mT).to(b.dtype).exp()
+
+    def spectrum(self, noise: Tensor) -> Tensor:
+        """Standard normals."""
+        return noise[..., : self.inputs]
+
+
+@dataclass(frozen=True)
+class MaternFunction(Stationary):
+    """Matérn kernels of smoothness ½, 3/2 and 5/2.
+
+    Attributes:
+        degrees: 2ν.
+    """
+
+    degrees: int
+
+    @property
+    def feature_noise(self) -> int:
+        """A frequency, a phase, and 2ν normals."""
+        return self.inputs + 1 + self.degrees
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """From distances in float64."""
+        left, right = self.scaled(a, b)
+        squares = left.square().sum(-1)[..., None] + right.square().sum(-1)[..., None, :]
+        r = (self.degrees * (squares - 2 * left @ right.mT).clamp_min(CLOSEST)).sqrt()
+        polynomial = {1: torch.ones_like(r), 3: 1 + r, 5: 1 + r + r.square() / 3}[self.degrees]
+        return (self.variance * polynomial * torch.exp(-r)).to(b.dtype)
+
+    def spectrum(self, noise: Tensor) -> Tensor:
+        """Student's t with 2ν degrees of freedom: a normal over the root of a mean of 2ν squares."""
+        squares = noise[..., -self.degrees :].square().mean(-1, keepdim=True)
+        return noise[..., : self.inputs] / squares.sqrt()
+
+
+@dataclass(frozen=True)
+class ArcCosineFunction(KernelFunction):
+    """The arc-cosine kernels of order 0 and 1.
+
+    Attributes:
+        weight_variance: v.
+        bias_variance: b.
+        variance: σ².
+        inputs: D.
+        order: 0 or 1.
+    """
+
+    weight_variance: Tensor
+    bias_variance: Tensor
+    variance: Tensor
+    inputs: int
+    order: int
+
+    @property
+    def feature_noise(self) -> int:
+        """Weights, a bias and a sign."""
+        return self.inputs + 2
+
+    def _augmented(self, x: Tensor) -> Tensor:
+        return _augmented(x, self.weight_variance, self.bias_variance)
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """From angles in float64."""
+        left, right = self._augmented(a.double()), self._augmented(b.double())
+        norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
+        cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)
+        angle = cosine.acos()
+        if self.order == 0:
+            value = 1 - angle / math.pi
+        else:
+            value = norms * (angle.sin() + (math.pi - angle) * cosine) / math.pi
+        return (self.variance * value).to(b.dtype)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """σ², times |x̃|² at order 1."""
+        squares = self._augmented(x).square().sum(-1)
+        variance = self.variance[..., 0].to(x.dtype)
+        return variance * (squares if self.order else torch.ones_like(squares))
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """±√2 σ times a rectifier or a step of wᵀx̃."""
+        projected = self._augmented(x) @ noise[..., :-1].mT
+        value = projected.relu() if self.order else (projected > 0).to(projected)
+        return (2 * self.variance.to(x.dtype)).sqrt() * noise[..., -1:].mT.sign() * value
+
+
+@dataclass(frozen=True)
+class DotProductFunction(KernelFunction):
+    """Σ_d v_d x_d x'_d + b.
+
+    Attributes:
+        weight_variance: v.
+        bias_variance: b, or None.
+        inputs: D.
+    """
+
+    weight_variance: Tensor
+    bias_variance: Tensor | None
+    inputs: int
+
+    @property
+    def feature_noise(self) -> int:
+        """Weights, and a bias if there is one."""
+        return self.inputs + (self.bias_variance is not None)
+
+    def _augmented(self, x: Tensor) -> Tensor:
+        return _augmented(x, self.weight_variance, self.bias_variance)
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """A product."""
+        return (self._augmented(a.double()) @ self._augmented(b.double()).mT).to(b.dtype)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Squares."""
+        return self._augmented(x).square().sum(-1)
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """Linear functions."""
+        return self._augmented(x) @ noise.mT
+
+
+def _augmented(x: Tensor, weight_variance: Tensor, bias_variance: Tensor | None) -> Tensor:
+    """(√v_1 x_1, ..., √v_D x_D, √b), `[..., N, D + 1]`."""
+    points = x * weight_variance.to(x.dtype).sqrt()
+    if bias_variance is None:
+        return points
+    return torch.cat([points, bias_variance.to(x.dtype).sqrt().expand(*points.shape[:-1], 1)], -1)
+
+
+@dataclass(frozen=True)
+class Combined(KernelFunction):
+    """Values of several kernels, added or multiplied.
+
+    Attributes:
+        parts: the kernels.
+    """
+
+    parts: tuple[KernelFunction, ...]
+
+    @abstractmethod
+    def combine(self, values: Sequence[Tensor]) -> Tensor:
+        """Of the parts' values."""
+
+    @property
+    def feature_noise(self) -> int:
+        """That of all parts."""
+        return sum(part.feature_noise for part in self.parts)
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """Of all parts."""
+        return self.combine([part.cross(a, b) for part in self.parts])
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Of all parts."""
+        return self.combine([part.diagonal(x) for part in self.parts])
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """Of all parts, which are independent and have mean zero."""
+        pieces = noise.split([part.feature_noise for part in self.parts], -1)
+        pairs = zip(self.parts, pieces, strict=True)
+        return self.combine([part.features(x, piece) for part, piece in pairs])
+
+
+class SumFunction(Combined):
+    """k_1 + k_2 + ..."""
+
+    def combine(self, values: Sequence[Tensor]) -> Tensor:
+        """The sum."""
+        return reduce(torch.add, values)
+
+
+class ProductFunction(Combined):
+    """k_1 · k_2 · ..."""
+
+    def combine(self, values: Sequence[Tensor]) -> Tensor:
+        """The product."""
+        return reduce(torch.mul, values)

@@ -1,0 +1,227 @@
+"""Kernels as frozen specifications: what they are, and where their hyper-parameters start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+
+from gilib.config import Specification
+from gilib.kernels import functions
+from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
+from gilib.posteriors.base import BuildContext
+from gilib.validation import choice, instance, positive
+
+SMOOTHNESS = (0.5, 1.5, 2.5)
+
+
+@dataclass(frozen=True)
+class Kernel(Specification, ABC):
+    """A specification of a kernel; `k1 + k2` and `k1 * k2` are kernels too."""
+
+    @abstractmethod
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """The module for points of `inputs` coordinates.
+
+        Raises:
+            ValueError: if a hyper-parameter is given for another number of coordinates.
+        """
+
+    def __add__(self, other: Kernel) -> KernelSum:
+        """The sum of two kernels."""
+        return KernelSum((*_terms(self, KernelSum), *_terms(other, KernelSum)))
+
+    def __mul__(self, other: Kernel) -> KernelProduct:
+        """The product of two kernels."""
+        return KernelProduct((*_terms(self, KernelProduct), *_terms(other, KernelProduct)))
+
+
+@dataclass(frozen=True)
+class RBF(Kernel):
+    """k(x, x') = σ² exp(-½ Σ_d (x_d - x'_d)² / ℓ_d²), the squared exponential.
+
+    Args:
+        lengthscale: ℓ at the start, one number or D of them, in units of the inputs.
+        variance: σ² at the start, the squared amplitude.
+        ard: whether every coordinate has its own lengthscale (automatic relevance determination).
+
+    >>> import torch
+    >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()
+    >>> kernel.cross(torch.zeros(1, 1), torch.tensor([[0.0], [2.0]]))
+    tensor([[1.0000, 0.6065]], grad_fn=<...>)
+    """
+
+    lengthscale: Setting = 1.0
+    variance: float = 1.0
+    ard: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        _positive(self.lengthscale, "lengthscale")
+        positive(self.variance, "variance")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """Lengthscales and a variance."""
+        return BasicKernel(self._starts(inputs), partial(functions.RBFFunction, inputs=inputs), context)
+
+    def _starts(self, inputs: int) -> dict[str, Start]:
+        lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
+        return {"lengthscale": lengthscale, "variance": Start(self.variance)}
+
+
+@dataclass(frozen=True)
+class Matern(RBF):
+    """The Matérn kernel, r² = Σ_d (x_d - x'_d)² / ℓ_d² (Rasmussen & Williams, 2006, Eq. 4.17).
+
+    ν = ½: σ² e^-r;  3/2: σ² (1 + √3 r) e^-√3r;  5/2: σ² (1 + √5 r + 5r²/3) e^-√5r.
+
+    Args:
+        lengthscale: as for `RBF`; `variance` and `ard` likewise.
+        smoothness: ν, 0.5, 1.5 or 2.5.
+
+    >>> import torch
+    >>> Matern(smoothness=1.5).build(2, BuildContext())().diagonal(torch.zeros(3, 2)).tolist()
+    [1.0, 1.0, 1.0]
+    """
+
+    smoothness: float = 2.5
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        super().__post_init__()
+        if self.smoothness not in SMOOTHNESS:
+            raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """Lengthscales and a variance."""
+        function = partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
+        return BasicKernel(self._starts(inputs), function, context)
+
+
+@dataclass(frozen=True)
+class ArcCosine(Kernel):
+    """The kernel of an infinitely wide layer of rectifiers or steps (Cho & Saul, 2009).
+
+    With x̃ = (√v_1 x_1, ..., √v_D x_D, √b) and θ the angle between x̃ and x̃': k = 1 - θ/π for order 0 (steps),
+    k = |x̃||x̃'| (sin θ + (π - θ) cos θ)/π for order 1 (rectifiers), each times σ².
+
+    Args:
+        order: 0 or 1.
+        weight_variance: v at the start, one number or D of them.
+        bias_variance: b at the start.
+        variance: σ² at the start.
+
+    >>> import torch
+    >>> kernel = ArcCosine(bias_variance=1.0).build(1, BuildContext())()
+    >>> kernel.diagonal(torch.tensor([[0.0], [2.0]])).tolist()
+    [1.0, 5.0]
+    """
+
+    order: int = 1
+    weight_variance: Setting = 1.0
+    bias_variance: float = 1.0
+    variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        choice(str(self.order), ("0", "1"), "order")
+        _positive(self.weight_variance, "weight_variance")
+        positive(self.bias_variance, "bias_variance")
+        positive(self.variance, "variance")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """Variances."""
+        function = partial(functions.ArcCosineFunction, inputs=inputs, order=self.order)
+        starts = {
+            "weight_variance": Start(self.weight_variance, inputs),
+            "bias_variance": Start(self.bias_variance),
+            "variance": Start(self.variance),
+        }
+        return BasicKernel(starts, function, context)
+
+
+@dataclass(frozen=True)
+class DotProduct(Kernel):
+    """k(x, x') = Σ_d v_d x_d x'_d + b: linear functions, weights N(0, v_d) and bias N(0, b).
+
+    With v_d = b = 1/(D+1) it is the kernel of a dense layer with a bias under `NealPrior` (Ober & Aitchison,
+    2021, Sec. 2.4).
+
+    Args:
+        weight_variance: v at the start, one number or D of them.
+        bias_variance: b at the start; 0: no bias.
+
+    >>> import torch
+    >>> kernel = DotProduct().build(1, BuildContext())()
+    >>> kernel.diagonal(torch.tensor([[0.0], [2.0]])).tolist()
+    [1.0, 5.0]
+    """
+
+    weight_variance: Setting = 1.0
+    bias_variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        _positive(self.weight_variance, "weight_variance")
+        if self.bias_variance != 0:
+            positive(self.bias_variance, "bias_variance")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """Variances."""
+        function = functions.DotProductFunction
+        starts = {"weight_variance": Start(self.weight_variance, inputs)}
+        if self.bias_variance == 0:
+            return BasicKernel(starts, partial(function, inputs=inputs, bias_variance=None), context)
+        return BasicKernel(
+            {**starts, "bias_variance": Start(self.bias_variance)}, partial(function, inputs=inputs), context
+        )
+
+
+@dataclass(frozen=True)
+class _Combination(Kernel):
+    parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError(f"{type(self).__name__} needs at least one kernel")
+        for part in self.parts:
+            instance(part, Kernel, "every part")
+
+
+@dataclass(frozen=True)
+class KernelSum(_Combination):
+    """k_1 + k_2 + ...: the sum of independent functions.
+
+    Args:
+        parts: the kernels.
+
+    >>> RBF() + DotProduct() + Matern() == KernelSum((RBF(), DotProduct(), Matern()))
+    True
+    """
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """The parts."""
+        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
+
+
+@dataclass(frozen=True)
+class KernelProduct(_Combination):
+    """k_1 · k_2 · ...
+
+    Args:
+        parts: the kernels.
+    """
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """The parts."""
+        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
+
+
+def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
+    instance(kernel, Kernel, "a term of a kernel")
+    return kernel.parts if isinstance(kernel, kind) else (kernel,)
+
+
+def _positive(value: Setting, name: str) -> None:
+    for number in value if isinstance(value, tuple) else (value,):
+        positive(number, name)

@@ -1,0 +1,208 @@
+"""A Gaussian process as a layer: O independent functions with one kernel and one set of inducing inputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import Config
+from gilib.draws import Draw, Estimate
+from gilib.kernels import RBF, Kernel, KernelModule
+from gilib.layers.base import Layer
+from gilib.linalg import ScaledIdentity
+from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, PosteriorModule
+from gilib.processes import Inducing, Jointly, Marginals, Path
+from gilib.randomness import Noise, NoiseSize
+from gilib.sites import InducingOutputs, Shape
+from gilib.validation import count, instance, tensor
+
+
+class GP(Layer):
+    """Gaussian processes f_o ~ GP(0, k), o = 1 ... O, known by their values u at M inducing inputs.
+
+    The inducing outputs are u = R w with K = R Rᵀ, so that they are weights with features R and the prior
+    N(0, Id): posteriors are those of any layer (Ober & Aitchison, 2021, Sec. 2.4, App. F). Given u, an
+    estimate samples points independently; `fit` trains on it.
+
+    A draw is one function, along a path. Of the variance that u leaves open it takes a share from random
+    features of the kernel: its covariance is right on average over them and off by about k/√F given them.
+    `joint_draw` is exact, at points that are known beforehand.
+
+    Args:
+        in_features: D.
+        out_features: O.
+        kernel: default `RBF()`, with one lengthscale for each input.
+        posterior: over the inducing outputs: `GlobalInducing` (the inducing inputs are what the layers below
+            pass on), `LocalInducing` or `FreeGaussian` (they are the layer's own).
+        inducing_inputs: where the layer's own start, `[M, D]` or `[R, M, D]`; None: standard normals.
+        jitter: added to the diagonal of K, times its mean variance.
+        num_features: F, of a draw.
+
+    Attributes:
+        num_inducing: M, once the layer is built.
+        inducing_inputs: Z, `[R, M, D]`, or None.
+        weights: the posterior's module, once the layer is built; `hyperparameters` the kernel's.
+
+    >>> from gilib.posteriors import FreeGaussian
+    >>> layer = GP(2, 3, RBF(lengthscale=0.5), FreeGaussian(num_inducing=20))
+    >>> layer.build((2,), BuildContext())
+    (3,)
+    >>> function, log_pq = layer.estimate(num_samples=4, num_points=7)
+    >>> function(torch.randn(7, 2)).shape, log_pq.shape
+    (torch.Size([4, 7, 3]), torch.Size([4]))
+    """
+
+    has_weights = prefers_estimate = True
+    weights: PosteriorModule | None
+    hyperparameters: KernelModule | None
+    inducing_inputs: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        kernel: Kernel | None = None,
+        posterior: InducingPosterior | None = None,
+        *,
+        inducing_inputs: Tensor | None = None,
+        jitter: float = 1e-5,
+        num_features: int = 1024,
+    ):
+        """Describe the layer; its parameters are created by `build`."""
+        super().__init__()
+        count(in_features, "in_features")
+        count(out_features, "out_features")
+        count(num_features, "num_features")
+        if not 0.0 <= jitter < 1.0:
+            raise ValueError(f"jitter must be a number from 0 to 1, a part of the variance, got {jitter!r}")
+        self.in_features, self.out_features = in_features, out_features
+        self.jitter, self.num_features = float(jitter), num_features
+        self.kernel = instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.posterior = instance(
+            GlobalInducing() if posterior is None else posterior, InducingPosterior, "posterior"
+        )
+        self.weights = self.hyperparameters = self.inducing_inputs = None
+        self._start = inducing_inputs
+        if inducing_inputs is not None and self.posterior.is_global:
+            raise ValueError(
+                "the inducing inputs of a layer with GlobalInducing are what the layers below pass on: give "
+                "the network inducing_points, and this layer none"
+            )
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Create kernel, posterior and inducing inputs for points of shape (in_features,)."""
+        if shape != (self.in_features,):
+            raise ValueError(
+                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
+            )
+        self.num_inducing = points = self.posterior.points(context)
+        self.hyperparameters = self.kernel.build(self.in_features, context)
+        self.weights = self.posterior.build(InducingOutputs(points, self.out_features), context)
+        self.needs_inducing = self.carries = self.posterior.is_global
+        if not self.posterior.is_global:
+            self.inducing_inputs = nn.Parameter(self._inputs(points, context))
+        self.replicas, self.starts_at_targets = context.replicas, self.weights.starts_at_targets
+        self.noise_size = sum(self._draw_sizes())
+        return (self.out_features,)
+
+    def _inputs(self, points: int, context: BuildContext) -> Tensor:
+        shape, start = (points, self.in_features), self._start
+        self._start = None
+        if start is None:
+            return context.normal(*shape)
+        tensor(start, "inducing_inputs")
+        if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):
+            raise ValueError(
+                f"inducing_inputs must have shape {[*context.replicas, *shape]} (replicas, inducing inputs "
+                f"of the posterior, inputs of the layer), or its last two axes, got {list(start.shape)}"
+            )
+        start = start.detach().to(dtype=context.dtype, device=context.device)
+        return start.expand(*context.replicas, *shape).clone()
+
+    def _built(self) -> tuple[KernelModule, PosteriorModule]:
+        if self.weights is None or self.hyperparameters is None:
+            raise RuntimeError(
+                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
+            )
+        return self.hyperparameters, self.weights
+
+    def _draw_sizes(self) -> tuple[int, int, int, int]:
+        """Normals for w, for random features, for their weights, for the jitter."""
+        kernel, posterior = self._built()
+        features = self.num_features * kernel().feature_noise
+        return (
+            posterior.noise_size,
+            features,
+            self.num_features * self.out_features,
+            self.num_inducing * self.out_features,
+        )
+
+    def _inducing(self, inducing: Tensor | None) -> Inducing:
+        inputs = inducing if self.inducing_inputs is None else self.inducing_inputs
+        assert inputs is not None
+        return Inducing.of(self._built()[0](), inputs, self.jitter)
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """Draw w; then a path through u = R w."""
+        _, posterior = self._built()
+        process = self._inducing(inducing)
+        own, features, weights, jitter = noise.split(self._draw_sizes(), -1)
+        drawn, log_pq = posterior.draw(process.root, self._prior, own)
+        path = Path.of(
+            process,
+            posterior.law(process.root, self._prior, own[..., : posterior.law_size]),
+            drawn,
+            features.unflatten(-1, (self.num_features, -1)),
+            weights.unflatten(-1, (self.num_features, self.out_features)),
+            jitter.unflatten(-1, (self.num_inducing, self.out_features)),
+        )
+        return Draw(path, log_pq, self._outputs(process, drawn))
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """For w as far as it is drawn, and for the outputs of a point."""
+        return NoiseSize(self._built()[1].law_size, self.out_features)
+
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """Points independent of each other, given u or with u integrated out."""
+        process = self._inducing(inducing)
+        law = self._built()[1].law(process.root, self._prior, noise.draw)
+        return Estimate(Marginals(process, law, noise.points), law.log_pq, self._outputs(process, law.mean))
+
+    @property
+    def joint_size(self) -> NoiseSize:
+        """For w, and for the outputs of a point."""
+        return NoiseSize(self._built()[1].noise_size, self.out_features)
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """Draw w; then the points together, given u = R w."""
+        process = self._inducing(inducing)
+        drawn, log_pq = self._built()[1].draw(process.root, self._prior, noise.draw)
+        return Draw(Jointly(process, drawn, noise.points), log_pq, self._outputs(process, drawn))
+
+    @property
+    def _prior(self) -> ScaledIdentity:
+        return ScaledIdentity(torch.ones((), dtype=torch.float64), self.num_inducing)
+
+    def _outputs(self, process: Inducing, weights: Tensor) -> Tensor | None:
+        """U = R w, if the inducing inputs are those that travel on."""
+        return process.root.to(weights.dtype) @ weights if self.carries else None
+
+    def input_shape(self) -> Shape:
+        """(in_features,)."""
+        return (self.in_features,)
+
+    def describe(self) -> str:
+        """GP(in → out)."""
+        return f"GP({self.in_features} → {self.out_features})"
+
+    def config(self) -> Config:
+        """Widths, specifications and numbers; inducing inputs belong to the state."""
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "kernel": self.kernel,
+            "posterior": self.posterior,
+            "jitter": self.jitter,
+            "num_features": self.num_features,
+        }

@@ -1,0 +1,106 @@
+"""A free Gaussian over what a process is at its inducing inputs: doubly stochastic variational inference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from gilib.linalg import SymmetricOperator
+from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
+from gilib.posteriors.inducing import own_points
+from gilib.sites import InducingOutputs, Site
+from gilib.validation import count, positive
+
+
+@dataclass(frozen=True)
+class FreeGaussian(InducingPosterior):
+    """Q(w_o) = N(m_o, L_o L_oᵀ) for whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
+
+    A Gaussian process with it is a sparse one (Hensman et al., 2013); several are a doubly stochastic deep
+    GP. An estimate integrates w out, and the divergence has a closed form.
+
+    Args:
+        num_inducing: M of this layer; None: as many as the network's inducing points.
+        initial_scale: L starts as this times the identity; None: 1e-5 below the last layer, so that layers
+            begin as their mean functions, and 1 there.
+
+    >>> FreeGaussian(num_inducing=100).short
+    'dsvi'
+    """
+
+    short: ClassVar[str] = "dsvi"
+    num_inducing: int | None = None
+    initial_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        if self.num_inducing is not None:
+            count(self.num_inducing, "num_inducing")
+        if self.initial_scale is not None:
+            positive(self.initial_scale, "initial_scale")
+
+    def points(self, context: BuildContext) -> int:
+        """Its own, or as many as the network has."""
+        return own_points(self.num_inducing, context, "FreeGaussian")
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Means and factors."""
+        if not isinstance(site, InducingOutputs):
+            raise ValueError(
+                "FreeGaussian is over the inducing outputs of a Gaussian process, not over weights: use it "
+                "in gilib.GP, or take Factorised, LocalInducing or GlobalInducing for a layer of weights"
+            )
+        return FreeInducing(self, site, context)
+
+
+class FreeInducing(PosteriorModule):
+    """Parameters of a free Gaussian.
+
+    Attributes:
+        mean: m, `[R, M, O]`.
+        root: L in its lower triangle, `[R, O, M, M]`.
+    """
+
+    carries = False
+
+    def __init__(self, spec: FreeGaussian, site: Site, context: BuildContext):
+        """Start at zero mean."""
+        super().__init__()
+        points, outputs = site.channels, site.outputs
+        self.noise_size = points * outputs
+        self.mean = nn.Parameter(context.full((points, outputs), 0.0))
+        scale = spec.initial_scale or (1.0 if context.last else 1e-5)
+        identity = torch.eye(points, dtype=context.dtype, device=context.device)
+        self.root = nn.Parameter(context.full((outputs, points, points), 0.0) + scale * identity)
+
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """W = m + L z; log_pq = -½‖w‖² + ½‖z‖² + Σ log|L_ii|."""
+        noise = noise.unflatten(-1, self.mean.shape[-2:])
+        weights = self.mean + (self.root.tril() @ noise.mT[..., None])[..., 0].mT
+        squares = (noise.square() - weights.square()).sum((-2, -1))
+        return weights, 0.5 * squares + self.half_log_det
+
+    @property
+    def half_log_det(self) -> Tensor:
+        """Σ log|L_ii|, `[R]`."""
+        return self.root.diagonal(dim1=-2, dim2=-1).abs().log().sum((-2, -1))
+
+    @property
+    def law_size(self) -> int:
+        """None: everything is integrated out."""
+        return 0
+
+    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+        """Means, covariances L Lᵀ, and minus the divergence."""
+        root = self.root.tril()
+        return Law(self.mean, root @ root.mT, -self.kl().expand(noise.shape[:-1]))
+
+    def kl(self) -> Tensor:
+        """KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, `[R]` nats."""
+        squares = self.root.tril().square().sum((-3, -2, -1)) + self.mean.square().sum((-2, -1))
+        return 0.5 * (squares - self.noise_size) - self.half_log_det

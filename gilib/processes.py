@@ -1,0 +1,197 @@
+"""Functions of a Gaussian process given what it is at its inducing inputs.
+
+With K = k(Z, Z) + jitter = R Rᵀ, u = R w and a(x) = R⁻¹ k(Z, x), the process at a point given u is Gaussian,
+
+    f(x) | u ~ N(a(x)ᵀ w, k(x, x) - |a(x)|²),
+
+and given that w_o ~ N(m_o, S_o) it is N(aᵀ m_o, k(x, x) - |a|² + aᵀ S_o a). An estimate samples it at every
+point by itself (`Marginals`), a joint draw at N points together (`Jointly`), a draw along a path (`Path`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gilib.draws import GaussianFunction, Moments
+from gilib.kernels import KernelFunction
+from gilib.linalg import cholesky, cholesky_and_inverse
+from gilib.linalg.quadratic import quadratic_forms
+from gilib.posteriors import Law
+from gilib.randomness import noise_at
+
+NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
+
+
+@dataclass(frozen=True)
+class Inducing:
+    """A process at its inducing inputs, before anything is known of u.
+
+    Attributes:
+        kernel: with its hyper-parameters.
+        inputs: Z, `[S, R, M, D]`, or fewer axes.
+        root: R, `[..., M, M]`, in float64.
+        inverse: R⁻¹, likewise.
+        nugget: what K has on its diagonal beside the kernel, `[..., 1, 1]`.
+    """
+
+    kernel: KernelFunction
+    inputs: Tensor
+    root: Tensor
+    inverse: Tensor
+    nugget: Tensor
+
+    @classmethod
+    def of(cls, kernel: KernelFunction, inputs: Tensor, jitter: float) -> Inducing:
+        """Factorise K, with `jitter` times the mean variance on its diagonal.
+
+        Raises:
+            FactorisationError: if K has no factor all the same.
+        """
+        gram = kernel.gram(inputs.double())
+        identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        variance = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        nugget = jitter * variance
+        factors = cholesky_and_inverse(gram + nugget * identity, "the kernel matrix of the inducing inputs")
+        return cls(kernel, inputs, *factors, nugget)
+
+    def white(self, x: Tensor) -> Tensor:
+        """a(x) = R⁻¹ k(Z, x), `[..., M, N]`, in the dtype of `x`."""
+        return self.inverse.to(x.dtype) @ self.kernel.cross(self.inputs, x)
+
+    def left(self, x: Tensor, white: Tensor) -> Tensor:
+        """k(x, x) - |a|², the variance that is left when u is known, `[..., 1, N]`."""
+        return (self.kernel.diagonal(x) - white.square().sum(-2))[..., None, :]
+
+
+@dataclass(frozen=True)
+class Marginals(GaussianFunction):
+    """An estimate: the process at every point by itself.
+
+    Attributes:
+        inducing: the process.
+        law: of w.
+        noise: z, `[S, R, N, O]`.
+    """
+
+    inducing: Inducing
+    law: Law
+    noise: Tensor
+
+    def moments(self, x: Tensor) -> Moments:
+        """Of f(x), with w integrated out as far as its law says."""
+        mean, variance = gaussian(self.inducing, self.law, x)
+        noise = noise_at(self.noise, mean, -2)
+        return Moments(mean.expand(noise.shape), variance.expand(noise.shape))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Mean + √variance · z."""
+        mean, variance = self.moments(x)
+        assert variance is not None
+        return mean + variance.sqrt() * self.noise
+
+
+def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of f(x), `[..., N, O]` both."""
+    white = inducing.white(x)
+    variance = inducing.left(x, white)
+    if law.covariance is not None:
+        variance = variance + quadratic_forms(white, law.covariance.to(x.dtype))
+    mean = law.mean.mT @ white
+    least = torch.finfo(x.dtype).eps  # √ has no slope at 0
+    return mean.mT, variance.clamp_min(least).expand(*variance.shape[:-2], *mean.shape[-2:]).mT
+
+
+@dataclass(frozen=True)
+class Jointly(GaussianFunction):
+    """A joint draw: the process at N points together, given a draw of u.
+
+    Attributes:
+        inducing: the process.
+        weights: w, `[S, R, M, O]`.
+        noise: z, `[S, R, N, O]`.
+    """
+
+    inducing: Inducing
+    weights: Tensor
+    noise: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Aᵀ w + L z, L Lᵀ the covariance of the points given u, in float64."""
+        x64 = x.double()
+        white = self.inducing.white(x64)
+        prior = self.inducing.kernel.gram(x64)
+        variance = prior.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        identity = torch.eye(prior.shape[-1], dtype=prior.dtype, device=prior.device)
+        covariance = prior - white.mT @ white + NUGGET * variance * identity
+        root = cholesky(covariance, "the covariance of the points given the inducing outputs")
+        noise = noise_at(self.noise, x, -2)
+        return (white.mT @ self.weights.double() + root @ noise.double()).to(x.dtype)
+
+    def moments(self, x: Tensor) -> Moments:
+        """The draw itself: its points are not independent."""
+        return Moments(self(x))
+
+
+@dataclass(frozen=True)
+class Path(GaussianFunction):
+    """A draw along a path: a draw from the prior, corrected to pass through u (Wilson et al., 2020).
+
+        f(x) = φ(x)ᵀω + a(x)ᵀ (w - R⁻¹ (φ(Z)ᵀω + √jitter ε))
+
+    Mean and covariance are those of f | u on average over the random features φ; given them the covariance
+    is off by about k/√F. What is left of the variance at a point, a likelihood integrates by `moments`.
+
+    Attributes:
+        inducing: the process.
+        law: of w.
+        features: normals of the random features, `[S, R, F, P]`.
+        weights: ω/√F, `[S, R, F, O]`.
+        correction: what a(x) is multiplied with, `[S, R, M, O]`.
+    """
+
+    inducing: Inducing
+    law: Law
+    features: Tensor
+    weights: Tensor
+    correction: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        inducing: Inducing,
+        law: Law,
+        drawn: Tensor,
+        features: Tensor,
+        weights: Tensor,
+        jitter: Tensor,
+    ) -> Path:
+        """The path of given normals.
+
+        Args:
+            inducing: the process.
+            law: of w, for `moments`.
+            drawn: w, `[S, R, M, O]`.
+            features: normals, `[S, R, F, P]`.
+            weights: ω, `[S, R, F, O]`.
+            jitter: standard normals ε, `[S, R, M, O]`: what the factorised K has beside the kernel.
+        """
+        weights = weights / math.sqrt(weights.shape[-2])
+        prior = inducing.kernel.features(inducing.inputs, features) @ weights
+        prior = prior.double() + inducing.nugget.sqrt() * jitter.double()
+        correction = drawn - (inducing.inverse @ prior).to(drawn.dtype)
+        return cls(inducing, law, features, weights, correction)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the path at `x`, `[..., N, D]`."""
+        prior = self.inducing.kernel.features(x, self.features) @ self.weights
+        return prior + self.inducing.white(x).mT @ self.correction
+
+    def moments(self, x: Tensor) -> Moments:
+        """Of f(x) given what the layers before drew, with the path integrated out."""
+        mean, variance = gaussian(self.inducing, self.law, x)
+        lead = (*self.correction.shape[:-2], *mean.shape[-2:])
+        return Moments(mean.expand(lead), variance.expand(lead))
