@@ -9,7 +9,18 @@ from gilib.convolution import autocorrelation
 from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, Estimate, JointDraw, record
 from gilib.dual_regression import DualWeightPosterior, regress_dual
-from gilib.layers import GP, Conv2d, InducingBatchNorm, Layer, Linear, Pointwise, Residual, Sequential, Sum
+from gilib.layers import (
+    GP,
+    Conv2d,
+    FixedLinear,
+    InducingBatchNorm,
+    Layer,
+    Linear,
+    Pointwise,
+    Residual,
+    Sequential,
+    Sum,
+)
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
@@ -61,6 +72,7 @@ __all__ = [
     "Estimate",
     "Factorised",
     "FactorisationError",
+    "FixedLinear",
     "FreeGaussian",
     "FromPrior",
     "Gaussian",

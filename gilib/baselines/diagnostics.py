@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gilib.baselines.optional import require
+from gilib.optional import require
 
 LEAST = 4  # states per chain: two in each half
 

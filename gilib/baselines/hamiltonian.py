@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from gilib.baselines.chains import Chains, HMCSettings
-from gilib.baselines.optional import require
 from gilib.baselines.sampling import Array, LogJoint, Sampler, Stop, Target
 from gilib.linalg import ScaledIdentity
+from gilib.optional import require
 from gilib.priors import NealPrior, Prior
 from gilib.sites import DenseWeights
 from gilib.validation import count, instance, positive

@@ -14,7 +14,7 @@ import torch
 from tqdm import tqdm
 
 from gilib.baselines.chains import HMCSettings
-from gilib.baselines.optional import require
+from gilib.optional import require
 from gilib.persistence import CheckpointError, read, write
 from gilib.training import Paused
 

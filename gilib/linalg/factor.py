@@ -135,7 +135,7 @@ def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tens
     >>> factor, inverse = cholesky_and_inverse(torch.tensor([[4.0, 0.0], [2.0, 2.0]]))
     >>> inverse
     tensor([[ 0.5000,  0.0000],
-            [-0.5000,  0.5000]])
+            [-0.5000,  1.0000]])
     """
     factor, inverse = _CholeskyAndInverse.apply(matrix, what)
     return factor, inverse

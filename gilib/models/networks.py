@@ -1,4 +1,4 @@
-"""Architectures in a few lines each."""
+"""Networks with weights: fully connected and convolutional."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def mlp(
     if isinstance(hidden, int):
         raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}: write ({hidden},)")
     widths = (in_features, *hidden, out_features)
-    posteriors = _one_per_layer(posterior, len(widths) - 1)
+    posteriors = one_per_layer(posterior, len(widths) - 1)
     layers: list[Layer | nn.Module] = []
     for k, layer_posterior in enumerate(posteriors):
         if k and activation is not None:
@@ -213,7 +213,7 @@ class _Layers:
         boundary: str,
         batch_norm: bool = False,
     ):
-        self.posteriors = iter(_one_per_layer(posterior, count))
+        self.posteriors = iter(one_per_layer(posterior, count))
         self.prior, self.boundary, self.batch_norm = prior, boundary, batch_norm
 
     def conv(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> Conv2d:
@@ -257,7 +257,8 @@ def _image_network(
     return Network(points, layers, input_shape=tuple(image_shape), **settings)
 
 
-def _one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int) -> list[Posterior]:
+def one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int) -> list[Posterior]:
+    """A posterior for every layer, given one, two for the lower layers and the last, or all of them."""
     if posterior is None:
         return [GlobalInducing()] * layers
     if not isinstance(posterior, Sequence):
@@ -267,6 +268,6 @@ def _one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: in
     if len(posterior) == 2 and layers > 2:
         return [posterior[0]] * (layers - 1) + [posterior[1]]
     raise ValueError(
-        f"give one posterior, two (lower layers, last layer), or one for each of the {layers} weight layers; "
+        f"give one posterior, two (lower layers, last layer), or one for each of the {layers} layers; "
         f"got {len(posterior)}"
     )

@@ -1,0 +1,94 @@
+"""A fixed linear map: the mean function of a Gaussian process that changes the width."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gilib.config import Config
+from gilib.draws import Draw, FixedFunction
+from gilib.layers.base import Layer
+from gilib.posteriors import BuildContext
+from gilib.sites import Shape
+from gilib.validation import count, tensor
+
+
+class FixedLinear(Layer):
+    """x ↦ x P, the same in every draw, and not trained.
+
+    In a sum with a Gaussian process it is its mean function: `Sum([GP(D, O), FixedLinear(D, O, P)])`.
+    Inducing points and data pass through it alike.
+
+    Args:
+        in_features: D.
+        out_features: O.
+        matrix: P, `[D, O]`; None: the first O columns of the identity.
+
+    Attributes:
+        matrix: P, `[D, O]`, a buffer.
+
+    >>> layer = FixedLinear(3, 2)
+    >>> layer.build((3,), BuildContext())
+    (2,)
+    >>> layer.draw().function(torch.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[1., 2.]])
+    """
+
+    matrix: Tensor
+
+    def __init__(self, in_features: int, out_features: int, matrix: Tensor | None = None):
+        """Hold the map."""
+        super().__init__()
+        count(in_features, "in_features")
+        count(out_features, "out_features")
+        self.in_features, self.out_features = in_features, out_features
+        if matrix is None:
+            matrix = torch.eye(in_features, out_features)
+        if tuple(tensor(matrix, "matrix").shape) != (in_features, out_features):
+            raise ValueError(
+                f"matrix must have shape {[in_features, out_features]} (in_features, out_features), got "
+                f"{list(matrix.shape)}"
+            )
+        self.register_buffer("matrix", matrix.detach().clone())
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Take the dtype and device of the network."""
+        if shape != (self.in_features,):
+            raise ValueError(
+                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
+            )
+        self.matrix = self.matrix.to(dtype=context.dtype, device=context.device)
+        self.replicas = context.replicas
+        return (self.out_features,)
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """The map, with log_pq zero."""
+        return Draw(LinearMap(self.matrix), noise.new_zeros(noise.shape[:-1]))
+
+    def input_shape(self) -> Shape:
+        """(in_features,)."""
+        return (self.in_features,)
+
+    def describe(self) -> str:
+        """FixedLinear(in → out)."""
+        return f"FixedLinear({self.in_features} → {self.out_features})"
+
+    def config(self) -> Config:
+        """Widths; the matrix belongs to the state."""
+        return {"in_features": self.in_features, "out_features": self.out_features}
+
+
+class LinearMap(FixedFunction):
+    """x ↦ x P.
+
+    Attributes:
+        matrix: P, `[D, O]`.
+    """
+
+    def __init__(self, matrix: Tensor):
+        """Hold the matrix."""
+        self.matrix = matrix
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map `[..., N, D]` to `[..., N, O]`."""
+        return x @ self.matrix

@@ -1,0 +1,6 @@
+"""Architectures in a few lines each."""
+
+from gilib.models.networks import lenet, mlp, resnet8, resnet18
+from gilib.models.processes import deep_gp, inducing_start, sparse_gp
+
+__all__ = ["deep_gp", "inducing_start", "lenet", "mlp", "resnet8", "resnet18", "sparse_gp"]

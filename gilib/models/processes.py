@@ -1,0 +1,170 @@
+"""Gaussian processes, sparse and deep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gilib.kernels import Kernel
+from gilib.layers import GP, FixedLinear, Layer, Residual, Sum
+from gilib.models.networks import one_per_layer
+from gilib.network import Network
+from gilib.optional import require
+from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
+from gilib.randomness import Source
+from gilib.validation import choice, count, instance, tensor
+
+
+def deep_gp(
+    in_features: int,
+    out_features: int,
+    depth: int = 2,
+    *,
+    width: int | None = None,
+    posterior: Posterior | Sequence[Posterior] | None = None,
+    kernel: Kernel | None = None,
+    inducing_points: Tensor | None = None,
+    pseudo_outputs: Tensor | None = None,
+    replicas: tuple[int, ...] = (),
+    generator: Source | None = None,
+    dtype: torch.dtype | None = None,
+    jitter: float = 1e-5,
+    num_features: int = 1024,
+) -> Network:
+    """A deep Gaussian process whose hidden layers have linear mean functions (Salimbeni & Deisenroth, 2017).
+
+    A hidden layer of the width of its input is x + f(x). The first may be narrower than the inputs: then its
+    mean are the principal components of the inducing points. The last layer has mean zero.
+
+    Args:
+        in_features: D.
+        out_features: O.
+        depth: layers of processes, the last one included; 1: a sparse Gaussian process.
+        width: of the hidden layers, at most D; None: D, at most 30.
+        posterior: one for all layers, two for the hidden and the last, or one each: `GlobalInducing` (the
+            default, with a full precision), `LocalInducing`, `FreeGaussian`.
+        kernel: of every layer; default `RBF()`.
+        inducing_points: `[M, D]` or `[R, M, D]`, where inducing points start: the network's, and those of a
+            layer that has its own, passed through the mean functions below. None: standard normals, as many
+            as the posteriors say.
+        pseudo_outputs: where those of a last layer with `GlobalInducing` start, `[M, O]`.
+        replicas: shape of the replica axes.
+        generator: source of the initial values.
+        dtype: of the parameters.
+        jitter: of every layer, see `GP`.
+        num_features: of every layer's draws, see `GP`.
+
+    >>> net = deep_gp(3, 1, depth=2, inducing_points=torch.randn(20, 3))
+    >>> net.draw(10)(torch.zeros(4, 3)).shape
+    torch.Size([10, 4, 1])
+    """
+    count(depth, "depth")
+    width = min(in_features, 30) if width is None else width
+    count(width, "width")
+    if width > in_features and depth > 1:
+        raise ValueError(
+            f"hidden layers may be as wide as the inputs, {in_features}, and not wider, got width={width}: "
+            "their mean function is linear; build wider ones from gilib.GP and gilib.Sum"
+        )
+    posteriors = one_per_layer(GlobalInducing("full") if posterior is None else posterior, depth)
+    if inducing_points is not None and tensor(inducing_points, "inducing_points").shape[-1] != in_features:
+        raise ValueError(
+            f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
+        )
+    layers: list[Layer | nn.Module] = []
+    inputs, start = in_features, inducing_points
+    for k, chosen in enumerate(posteriors):
+        instance(chosen, InducingPosterior, "posterior")
+        assert isinstance(chosen, InducingPosterior)
+        last = k == depth - 1
+        outputs = out_features if last else width
+        own: dict[str, Any] = {} if chosen.is_global else {"inducing_inputs": start}
+        process = GP(inputs, outputs, kernel, chosen, jitter=jitter, num_features=num_features, **own)
+        if last or inputs == outputs:
+            layers.append(process if last else Residual([process]))
+            continue
+        matrix = _principal_directions(inputs, outputs, start)
+        layers.append(Sum([process, FixedLinear(inputs, outputs, matrix)]))
+        start = None if start is None or matrix is None else start @ matrix
+        inputs = outputs
+    return Network(
+        inducing_points,
+        layers,
+        pseudo_outputs=pseudo_outputs,
+        input_shape=(in_features,),
+        replicas=replicas,
+        generator=generator,
+        dtype=dtype,
+    )
+
+
+def sparse_gp(
+    in_features: int,
+    out_features: int,
+    *,
+    inducing_points: Tensor,
+    kernel: Kernel | None = None,
+    **settings: Any,
+) -> Network:
+    """A sparse variational Gaussian process (Hensman, Fusi & Lawrence, 2013).
+
+    Args:
+        in_features: D.
+        out_features: O.
+        inducing_points: where the inducing inputs start, `[M, D]`.
+        kernel: default `RBF()`.
+        settings: `replicas`, `generator`, `dtype`, `jitter` and `num_features`, as for `deep_gp`.
+
+    >>> sparse_gp(3, 1, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(4, 3)).shape
+    torch.Size([10, 4, 1])
+    """
+    return deep_gp(
+        in_features,
+        out_features,
+        1,
+        posterior=FreeGaussian(),
+        kernel=kernel,
+        inducing_points=inducing_points,
+        **settings,
+    )
+
+
+def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed: int = 0) -> Tensor:
+    """M points that stand for the training inputs: where inducing points may start.
+
+    Args:
+        x: training inputs, `[N, D]`.
+        num_inducing: M, at most N.
+        method: "kmeans", the centres of clusters (needs scipy); "subset", a random choice without repetition.
+        seed: of the choice, or of the first centres.
+
+    Returns:
+        `[M, D]`, with the dtype of `x`.
+
+    >>> inducing_start(torch.arange(6.0)[:, None], 6, "subset").sort(0).values.flatten()
+    tensor([0., 1., 2., 3., 4., 5.])
+    """
+    choice(method, ("kmeans", "subset"), "method")
+    count(num_inducing, "num_inducing")
+    if tensor(x, "x").dim() != 2 or num_inducing > len(x):
+        raise ValueError(f"x must be [N, D] with N of at least {num_inducing}, got {list(x.shape)}")
+    generator = torch.Generator().manual_seed(seed)
+    subset = x[torch.randperm(len(x), generator=generator)[:num_inducing]].clone()
+    if method == "subset":
+        return subset
+    cluster = require("scipy.cluster.vq", "book")
+    centres, _ = cluster.kmeans2(x.double().cpu().numpy(), subset.double().cpu().numpy(), minit="matrix")
+    return torch.as_tensor(centres).to(x)
+
+
+def _principal_directions(inputs: int, outputs: int, points: Tensor | None) -> Tensor | None:
+    """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points."""
+    if points is None:
+        return None
+    flat = points.detach().reshape(-1, inputs)
+    if len(flat) < outputs:
+        raise ValueError(f"{len(flat)} inducing points do not tell {outputs} principal directions: give more")
+    return torch.linalg.svd(flat - flat.mean(0), full_matrices=False).Vh[:outputs].mT
