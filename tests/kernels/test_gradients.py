@@ -68,7 +68,7 @@ def test_rough_kernels_pull_at_nothing_where_points_meet(name):
 
 
 def scene(lengthscale):
-    """Inducing inputs, and data within a lengthscale of them; two coincide. Rounded to float32, in float64."""
+    """Inducing inputs, and data within a lengthscale of them; two coincide. Float32 numbers, in float64."""
     z = 3.0 * normals(6, INPUTS, seed=5)
     near = z[:, None] + 0.5 * lengthscale * normals(6, 3, INPUTS, seed=6)
     x = torch.cat([near.flatten(0, 1), z[:2], normals(5, INPUTS, seed=7)])
