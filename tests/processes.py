@@ -98,3 +98,48 @@ def wave(points, inputs=2, outputs=2, seed=1):
         points, outputs, seed=seed + 2
     )
     return x, y
+
+
+X0, V0 = normals(5, 2, seed=31), normals(5, 2, seed=32)
+PARTS = gilib.kernels.RBF(0.9) * gilib.kernels.DotProduct() + gilib.kernels.Matern(1.3, smoothness=1.5)
+
+
+def deep(posterior, depth=2, **settings):
+    """A deep process [2 → ... → 2] from five inducing points, float64, its parameters shaken."""
+    last = posterior[-1] if isinstance(posterior, (list, tuple)) else posterior
+    settings.setdefault("pseudo_outputs", V0 if last.is_global else None)
+    settings.setdefault("generator", seeded())
+    net = gilib.models.deep_gp(
+        2, 2, depth, posterior=posterior, inducing_points=X0, num_features=8, dtype=D, **settings
+    )
+    return shaken(net, 0.1)
+
+
+def mixed(layers, replicas=()):
+    """Processes and weights in one network."""
+    net = gilib.Network(
+        X0, layers, pseudo_outputs=V0, input_shape=(2,), replicas=replicas, generator=seeded(), dtype=D
+    )
+    return shaken(net, 0.1)
+
+
+def process(inputs, outputs, posterior=None, **settings):
+    """A layer with few random features."""
+    return gilib.GP(inputs, outputs, posterior=posterior, num_features=8, **settings)
+
+
+NETWORKS = {
+    "global": lambda **s: deep(gilib.GlobalInducing("full"), **s),
+    "global, per output": lambda **s: deep(gilib.GlobalInducing("per_output"), 3, kernel=PARTS, **s),
+    "local": lambda **s: deep(gilib.LocalInducing(), **s),
+    "free": lambda **s: deep(gilib.FreeGaussian(initial_scale=0.5), 3, **s),
+    "free, then global": lambda **s: deep([gilib.FreeGaussian(5), gilib.GlobalInducing()], **s),
+    "narrow": lambda **s: deep(gilib.GlobalInducing(), 3, width=1, **s),
+    "weights, then a process": lambda **s: mixed([gilib.Linear(2, 3), torch.nn.Tanh(), process(3, 2)], **s),
+    "a process, then weights": lambda **s: mixed(
+        [process(2, 3), gilib.Residual([process(3, 3)]), gilib.Linear(3, 2)], **s
+    ),
+    "factorised below": lambda **s: mixed(
+        [gilib.Linear(2, 2, gilib.Factorised()), process(2, 2, gilib.GlobalInducing())], **s
+    ),
+}
