@@ -19,8 +19,9 @@ from torch import Tensor
 from gilib.draws import GaussianFunction, Moments
 from gilib.kernels import KernelFunction
 from gilib.linalg import cholesky, cholesky_and_inverse
-from gilib.linalg.quadratic import quadratic_forms
+from gilib.linalg.quadratic import product
 from gilib.posteriors import Law
+from gilib.projection import project
 from gilib.randomness import noise_at
 
 NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
@@ -60,11 +61,7 @@ class Inducing:
 
     def white(self, x: Tensor) -> Tensor:
         """a(x) = R⁻¹ k(Z, x), `[..., M, N]`, in the dtype of `x`."""
-        return self.inverse.to(x.dtype) @ self.kernel.cross(self.inputs, x)
-
-    def left(self, x: Tensor, white: Tensor) -> Tensor:
-        """k(x, x) - |a|², the variance that is left when u is known, `[..., 1, N]`."""
-        return (self.kernel.diagonal(x) - white.square().sum(-2))[..., None, :]
+        return product(self.inverse.to(x.dtype), self.kernel.cross(self.inputs, x))
 
 
 @dataclass(frozen=True)
@@ -96,11 +93,16 @@ class Marginals(GaussianFunction):
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]` both."""
-    white = inducing.white(x)
-    variance = inducing.left(x, white)
-    if law.covariance is not None:
-        variance = variance + quadratic_forms(white, law.covariance.to(x.dtype))
-    mean = law.mean.mT @ white
+    kernel, covariance = inducing.kernel, law.covariance
+    mean, square, forms = project(
+        kernel.cross(inducing.inputs, x),
+        inducing.inverse.to(x.dtype),
+        law.mean.to(x.dtype),
+        None if covariance is None else covariance.to(x.dtype),
+    )
+    variance = (kernel.diagonal(x) - square)[..., None, :]
+    if forms is not None:
+        variance = variance + forms
     least = torch.finfo(x.dtype).eps  # √ has no slope at 0
     return mean.mT, variance.clamp_min(least).expand(*variance.shape[:-2], *mean.shape[-2:]).mT
 

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
+from gilib.linalg.quadratic import product
+
 CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
 ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
 
@@ -102,7 +104,7 @@ class RBFFunction(Stationary):
         one = left.new_ones(())
         left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -1)
         right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -1)
-        return (left @ right.mT).to(b.dtype).exp()
+        return product(left, right.mT).to(b.dtype).exp()
 
     def spectrum(self, noise: Tensor) -> Tensor:
         """Standard normals."""
