@@ -131,3 +131,80 @@ def stepper(bound: Bound, model: torch.nn.Module) -> Callable[[], None]:
     return step
 
 
+def check() -> None:
+    """The bound of one layer, from the peer's parameters, equals the peer's: to 1e-4 in float32."""
+    theirs, model = peer(1)
+    mine, modules = ours(1, "dsvi")
+    strategy = model.layers[0].variational_strategy
+    theirs()  # sets the variational distribution up
+    distribution = strategy._variational_distribution
+    process = modules[0].layers.layers[0]
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        distribution.variational_mean.normal_(generator=generator)
+        root = torch.randn(INDUCING, INDUCING, generator=generator).tril() / INDUCING**0.5
+        distribution.chol_variational_covar.copy_(root + torch.eye(INDUCING))
+        process.weights.mean.copy_(distribution.variational_mean[:, None])
+        process.weights.root.copy_(distribution.chol_variational_covar[None])
+        modules[1].scaled_log_variance.copy_(model.likelihood.noise.log()[0])
+        difference = float(mine() - theirs().mean())
+    assert abs(difference) < 1e-4 * abs(float(mine())), f"bounds differ by {difference:.1e}"
+
+
+def floor(depth: int, method: str) -> float:
+    """GFLOP of the products that no arrangement avoids, forward and backward: with R⁻¹, and with S_o."""
+    one = 2 * POINTS * INDUCING**2
+    total = 0
+    for k in range(depth):
+        samples, outputs = 1 if k == 0 else SAMPLES, 1 if k == depth - 1 else INPUTS
+        total += one * samples * (3 + (2 * outputs if method == "dsvi" else 0))
+    return total / 1e9
+
+
+def measure(depth: int, repeats: int) -> dict[str, float]:
+    """Milliseconds of a step of each, interleaved: medians."""
+    steps = {
+        "peer": stepper(*peer(depth)),
+        "dsvi": stepper(*ours(depth, "dsvi")),
+        "global": stepper(*ours(depth, "global")),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in range(repeats + WARM_UP):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if repeat >= WARM_UP:
+                times[name].append(1e3 * (time.perf_counter() - started))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--depths", type=int, nargs="+", default=[2, 5])
+    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
+    options = parser.parse_args()
+    if options.keep_memory:
+        keep_memory()
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    check()
+    speed = rate()
+    print(f"torch {torch.__version__}, gpytorch {gpytorch.__version__}, {options.threads} threads")
+    print(f"large float32 products {speed:.0f} GFLOP/s")
+    print(
+        f"{'depth':8}{'method':10}"
+        + "".join(f"{name:>10}" for name in ("peer ms", "ms", "ratio", "of floor"))
+    )
+    for depth in options.depths:
+        times = measure(depth, options.repeats)
+        for method in ("dsvi", "global"):
+            share = 1e3 * floor(depth, method) / speed / times[method]
+            row = (times["peer"], times[method], times["peer"] / times[method])
+            print(f"{depth:<8}{method:10}" + "".join(f"{value:10.1f}" for value in row) + f"{share:10.0%}")
+
+
+if __name__ == "__main__":
+    main()
