@@ -95,11 +95,15 @@ class GaussianPrediction(Prediction):
         return 0.5 * (low + high)
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) of every point, `[R, N]` nats, in units of the data."""
+        """Log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) of every point, `[R, N]` nats, in units of the data.
+
+        NaN where a replica's means are, because one of its factorisations failed.
+        """
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        density = torch.distributions.Normal(self.means, self.component_sd.expand_as(self.means))
+        sd = self.component_sd.expand_as(self.means)
+        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
 
 

@@ -19,8 +19,9 @@ from torch import Tensor
 from gilib.draws import GaussianFunction, Moments
 from gilib.kernels import KernelFunction
 from gilib.linalg import cholesky, cholesky_and_inverse
-from gilib.linalg.quadratic import quadratic_forms
+from gilib.linalg.samples import product
 from gilib.posteriors import Law
+from gilib.projection import project
 from gilib.randomness import noise_at
 
 NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
@@ -59,12 +60,8 @@ class Inducing:
         return cls(kernel, inputs, *factors, nugget)
 
     def white(self, x: Tensor) -> Tensor:
-        """a(x) = R⁻¹ k(Z, x), `[..., M, N]`, in the dtype of `x`."""
-        return self.inverse.to(x.dtype) @ self.kernel.cross(self.inputs, x)
-
-    def left(self, x: Tensor, white: Tensor) -> Tensor:
-        """k(x, x) - |a|², the variance that is left when u is known, `[..., 1, N]`."""
-        return (self.kernel.diagonal(x) - white.square().sum(-2))[..., None, :]
+        """a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
+        return product(self.kernel.cross(x, self.inputs).to(x.dtype), self.inverse.to(x.dtype).mT)
 
 
 @dataclass(frozen=True)
@@ -96,13 +93,18 @@ class Marginals(GaussianFunction):
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]` both."""
-    white = inducing.white(x)
-    variance = inducing.left(x, white)
-    if law.covariance is not None:
-        variance = variance + quadratic_forms(white, law.covariance.to(x.dtype))
-    mean = law.mean.mT @ white
+    kernel, covariance = inducing.kernel, law.covariance
+    mean, square, forms = project(
+        kernel.cross(x, inducing.inputs),
+        inducing.inverse.to(x.dtype),
+        law.mean.to(x.dtype),
+        None if covariance is None else covariance.to(x.dtype),
+    )
+    variance = kernel.diagonal(x)[..., None] - square
+    if forms is not None:
+        variance = variance + forms
     least = torch.finfo(x.dtype).eps  # √ has no slope at 0
-    return mean.mT, variance.clamp_min(least).expand(*variance.shape[:-2], *mean.shape[-2:]).mT
+    return mean, variance.clamp_min(least).expand(*variance.shape[:-2], *mean.shape[-2:])
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,10 @@ class Jointly(GaussianFunction):
         prior = self.inducing.kernel.gram(x64)
         variance = prior.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         identity = torch.eye(prior.shape[-1], dtype=prior.dtype, device=prior.device)
-        covariance = prior - white.mT @ white + NUGGET * variance * identity
+        covariance = prior - white @ white.mT + NUGGET * variance * identity
         root = cholesky(covariance, "the covariance of the points given the inducing outputs")
         noise = noise_at(self.noise, x, -2)
-        return (white.mT @ self.weights.double() + root @ noise.double()).to(x.dtype)
+        return (white @ self.weights.double() + root @ noise.double()).to(x.dtype)
 
     def moments(self, x: Tensor) -> Moments:
         """The draw itself: its points are not independent."""
@@ -188,7 +190,7 @@ class Path(GaussianFunction):
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the path at `x`, `[..., N, D]`."""
         prior = self.inducing.kernel.features(x, self.features) @ self.weights
-        return prior + self.inducing.white(x).mT @ self.correction
+        return prior + product(self.inducing.white(x), self.correction)
 
     def moments(self, x: Tensor) -> Moments:
         """Of f(x) given what the layers before drew, with the path integrated out."""

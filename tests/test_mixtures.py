@@ -62,6 +62,14 @@ def test_log_prob_by_brute_force():
     assert_equal(MIXTURE.log_prob(y), np.log(densities.mean(0)), 1e-10)
 
 
+def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
+    y = normals(N, OUTPUTS, seed=2)
+    replicas = torch.stack([MEANS, torch.full_like(MEANS, math.nan)], 1)
+    healthy, failed = gilib.GaussianPrediction(replicas, NOISE).log_prob(y)
+    assert_equal(healthy, MIXTURE.log_prob(y))
+    assert failed.isnan().all()
+
+
 def test_log_prob_is_a_density():
     one = gilib.GaussianPrediction(MEANS[:, :1, :1], NOISE[:, :1, :1])
     grid = torch.linspace(-15, 15, 20001, dtype=D)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gilib.experiments.ober2021 import (
     cifar10,
     depth,
+    dgp_uci_run,
     mnist_500,
     toy,
     toy_hmc,
@@ -23,4 +24,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     **mnist_500.EXPERIMENTS,
     **cifar10.EXPERIMENTS,
     **depth.EXPERIMENTS,
+    **dgp_uci_run.EXPERIMENTS,
 }

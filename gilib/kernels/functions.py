@@ -17,8 +17,15 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
+from gilib.linalg.exponential import exponentials
+
 CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
 ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
+
+
+def longer(a: Tensor, b: Tensor) -> torch.dtype:
+    """The dtype of values between points of two dtypes."""
+    return torch.promote_types(a.dtype, b.dtype)
 
 
 class KernelFunction(ABC):
@@ -34,7 +41,7 @@ class KernelFunction(ABC):
 
     @abstractmethod
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b), `[..., M, N]`, of points `[..., M, D]` and `[..., N, D]`, in the dtype of `b`."""
+        """k(a, b), `[..., M, N]`, of points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
 
     @abstractmethod
     def diagonal(self, x: Tensor) -> Tensor:
@@ -73,7 +80,7 @@ class Stationary(KernelFunction):
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Both in units of the lengthscales, centred, in float64."""
         a, b = a.double(), b.double()
-        centre = a.mean(-2, keepdim=True).detach()
+        centre = b.mean(-2, keepdim=True).detach()
         return (a - centre) / self.lengthscale, (b - centre) / self.lengthscale
 
     def diagonal(self, x: Tensor) -> Tensor:
@@ -102,7 +109,7 @@ class RBFFunction(Stationary):
         one = left.new_ones(())
         left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -1)
         right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -1)
-        return (left @ right.mT).to(b.dtype).exp()
+        return exponentials(left.mT.contiguous(), right.mT.contiguous(), longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
         """Standard normals."""
@@ -130,7 +137,7 @@ class MaternFunction(Stationary):
         squares = left.square().sum(-1)[..., None] + right.square().sum(-1)[..., None, :]
         r = (self.degrees * (squares - 2 * left @ right.mT).clamp_min(CLOSEST)).sqrt()
         polynomial = {1: torch.ones_like(r), 3: 1 + r, 5: 1 + r + r.square() / 3}[self.degrees]
-        return (self.variance * polynomial * torch.exp(-r)).to(b.dtype)
+        return (self.variance * polynomial * torch.exp(-r)).to(longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
         """Student's t with 2ν degrees of freedom: a normal over the root of a mean of 2ν squares."""
@@ -174,7 +181,7 @@ class ArcCosineFunction(KernelFunction):
             value = 1 - angle / math.pi
         else:
             value = norms * (angle.sin() + (math.pi - angle) * cosine) / math.pi
-        return (self.variance * value).to(b.dtype)
+        return (self.variance * value).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """σ², times |x̃|² at order 1."""
@@ -213,7 +220,7 @@ class DotProductFunction(KernelFunction):
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """A product."""
-        return (self._augmented(a.double()) @ self._augmented(b.double()).mT).to(b.dtype)
+        return (self._augmented(a.double()) @ self._augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Squares."""

@@ -147,10 +147,14 @@ class GP(Layer):
         _, posterior = self._built()
         process = self._inducing(inducing)
         own, features, weights, jitter = noise.split(self._draw_sizes(), -1)
-        drawn, log_pq = posterior.draw(process.root, self._prior, own)
+        root = process.root.to(noise.dtype)
+        law = posterior.law(root, self._prior, own[..., : posterior.law_size])
+        drawn, log_pq = law.mean, law.log_pq
+        if law.covariance is not None:
+            drawn, log_pq = posterior.draw(root, self._prior, own)
         path = Path.of(
             process,
-            posterior.law(process.root, self._prior, own[..., : posterior.law_size]),
+            law,
             drawn,
             features.unflatten(-1, (self.num_features, -1)),
             weights.unflatten(-1, (self.num_features, self.out_features)),
@@ -166,7 +170,7 @@ class GP(Layer):
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
         """Points independent of each other, given u or with u integrated out."""
         process = self._inducing(inducing)
-        law = self._built()[1].law(process.root, self._prior, noise.draw)
+        law = self._built()[1].law(process.root.to(noise.draw.dtype), self._prior, noise.draw)
         return Estimate(Marginals(process, law, noise.points), law.log_pq, self._outputs(process, law.mean))
 
     @property
@@ -177,7 +181,7 @@ class GP(Layer):
     def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
         """Draw w; then the points together, given u = R w."""
         process = self._inducing(inducing)
-        drawn, log_pq = self._built()[1].draw(process.root, self._prior, noise.draw)
+        drawn, log_pq = self._built()[1].draw(process.root.to(noise.draw.dtype), self._prior, noise.draw)
         return Draw(Jointly(process, drawn, noise.points), log_pq, self._outputs(process, drawn))
 
     @property

@@ -15,6 +15,7 @@ from gilib.experiments.runner.legacy import legacy_identity
 from gilib.experiments.runner.records import read_records, results_file
 from gilib.experiments.running import Place, run_experiment, status
 
+TO_COME = ("dgp_uci", "dgp_start")  # experiments that may have no records yet
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 
 
@@ -27,7 +28,7 @@ def committed(monkeypatch):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_committed_records_are_those_of_the_grid(name, committed):
     records, kind = read_records(results_file(name)), EXPERIMENTS[name].config
-    assert records
+    assert records or name in TO_COME
     for scale in {record["scale"] for record in records}:
         grid = {identity(name, config): config for config in chosen(EXPERIMENTS[name], scale)}
         for record in (record for record in records if record["scale"] == scale):

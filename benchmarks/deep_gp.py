@@ -1,0 +1,210 @@
+"""One training step of a deep Gaussian process against GPyTorch's doubly stochastic one.
+
+927 points with 8 inputs, 100 inducing points, ten samples; hidden layers of 8 processes with mean zero, one
+kernel and one set of inducing inputs in a layer, on both sides. Ours is doubly stochastic like the peer, and,
+beside it, with global inducing points. The bound of a single layer is compared before anything is timed (it is
+not random, parameters are copied). Denormal numbers are flushed on both sides: without that the peer is three
+times slower, which would be no merit of ours. Times are interleaved, medians, in one process.
+
+    python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import gpytorch
+import torch
+from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
+from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
+from measures import keep_memory, rate
+from torch import Tensor
+
+import gilib
+
+POINTS, INPUTS, INDUCING, SAMPLES = 927, 8, 100, 10
+JITTER = 1e-4
+WARM_UP = 2  # steps
+
+
+def data() -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets and inducing inputs."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(POINTS, INPUTS, generator=generator)
+    y = torch.sin(x.sum(-1, keepdim=True)) + 0.1 * torch.randn(POINTS, 1, generator=generator)
+    return x, y, x[:INDUCING].clone()
+
+
+class PeerLayer(DeepGPLayer):
+    """GPyTorch's layer: whitened, one kernel and one set of inducing inputs for all outputs."""
+
+    def __init__(self, outputs: int | None, inducing: Tensor):
+        """Set it up; None: the last layer, one output without an axis."""
+        batch = torch.Size([] if outputs is None else [outputs])
+        distribution = CholeskyVariationalDistribution(len(inducing), batch)
+        strategy = VariationalStrategy(self, inducing, distribution, jitter_val=JITTER)
+        super().__init__(strategy, inducing.shape[-1], outputs)
+        self.mean_module = gpytorch.means.ZeroMean(batch_shape=batch)
+        kernel = gpytorch.kernels.RBFKernel(ard_num_dims=inducing.shape[-1])
+        self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        """The prior at x."""
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+class Peer(DeepGP):
+    """GPyTorch's deep Gaussian process."""
+
+    def __init__(self, depth: int, inducing: Tensor):
+        """Stack the layers."""
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            PeerLayer(None if k == depth - 1 else INPUTS, inducing.clone()) for k in range(depth)
+        )
+        self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
+
+    def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
+        """Layer by layer."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+Bound = Callable[[], Tensor]
+
+
+def peer(depth: int) -> tuple[Bound, torch.nn.Module]:
+    """The peer's bound per data point, and its parameters."""
+    x, y, inducing = data()
+    model = Peer(depth, inducing)
+    objective = gpytorch.mlls.DeepApproximateMLL(
+        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=POINTS)
+    )
+
+    def bound() -> Tensor:
+        with gpytorch.settings.num_likelihood_samples(SAMPLES):
+            return objective(model(x), y[:, 0])
+
+    return bound, model
+
+
+def ours(depth: int, method: str) -> tuple[Bound, torch.nn.Module]:
+    """Our bound per data point, and its parameters."""
+    x, y, inducing = data()
+    posterior = gilib.FreeGaussian(initial_scale=1.0) if method == "dsvi" else gilib.GlobalInducing("full")
+    kernel = gilib.kernels.RBF(lengthscale=0.6931, variance=0.6931)
+    widths = [INPUTS] * depth + [1]
+    layers = [
+        gilib.GP(
+            *widths[k : k + 2],
+            kernel,
+            posterior,
+            jitter=JITTER,
+            **({"inducing_inputs": inducing} if method == "dsvi" else {}),
+        )
+        for k in range(depth)
+    ]
+    net = gilib.Network(inducing, layers, input_shape=(INPUTS,))
+    likelihood = gilib.Gaussian(0.6932, learn=True)
+    generator = torch.Generator().manual_seed(1)
+
+    def bound() -> Tensor:
+        estimate = net.estimate(SAMPLES, POINTS, generator=generator)
+        return gilib.elbo(estimate, likelihood, x, y, num_data=POINTS, per_point=True)
+
+    return bound, torch.nn.ModuleList([net, likelihood])
+
+
+def stepper(bound: Bound, model: torch.nn.Module) -> Callable[[], None]:
+    """A step of Adam."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        (-bound()).backward()
+        optimiser.step()
+
+    return step
+
+
+def check() -> None:
+    """The bound of one layer, from the peer's parameters, equals the peer's: to 1e-4 in float32."""
+    theirs, model = peer(1)
+    mine, modules = ours(1, "dsvi")
+    strategy = model.layers[0].variational_strategy
+    theirs()  # sets the variational distribution up
+    distribution = strategy._variational_distribution
+    process = modules[0].layers.layers[0]
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        distribution.variational_mean.normal_(generator=generator)
+        root = torch.randn(INDUCING, INDUCING, generator=generator).tril() / INDUCING**0.5
+        distribution.chol_variational_covar.copy_(root + torch.eye(INDUCING))
+        process.weights.mean.copy_(distribution.variational_mean[:, None])
+        process.weights.root.copy_(distribution.chol_variational_covar[None])
+        modules[1].scaled_log_variance.copy_(model.likelihood.noise.log()[0])
+        difference = float(mine() - theirs().mean())
+    assert abs(difference) < 1e-4 * abs(float(mine())), f"bounds differ by {difference:.1e}"
+
+
+def floor(depth: int, method: str) -> float:
+    """GFLOP of the products that no arrangement avoids, forward and backward: with R⁻¹, and with S_o."""
+    one = 2 * POINTS * INDUCING**2
+    total = 0
+    for k in range(depth):
+        samples, outputs = 1 if k == 0 else SAMPLES, 1 if k == depth - 1 else INPUTS
+        total += one * samples * (3 + (2 * outputs if method == "dsvi" else 0))
+    return total / 1e9
+
+
+def measure(depth: int, repeats: int) -> dict[str, float]:
+    """Milliseconds of a step of each, interleaved: medians."""
+    steps = {
+        "peer": stepper(*peer(depth)),
+        "dsvi": stepper(*ours(depth, "dsvi")),
+        "global": stepper(*ours(depth, "global")),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in range(repeats + WARM_UP):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step()
+            if repeat >= WARM_UP:
+                times[name].append(1e3 * (time.perf_counter() - started))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--depths", type=int, nargs="+", default=[2, 5])
+    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
+    options = parser.parse_args()
+    if options.keep_memory:
+        keep_memory()
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    check()
+    speed = rate()
+    print(f"torch {torch.__version__}, gpytorch {gpytorch.__version__}, {options.threads} threads")
+    print(f"large float32 products {speed:.0f} GFLOP/s")
+    print(
+        f"{'depth':8}{'method':10}"
+        + "".join(f"{name:>10}" for name in ("peer ms", "ms", "ratio", "of floor"))
+    )
+    for depth in options.depths:
+        times = measure(depth, options.repeats)
+        for method in ("dsvi", "global"):
+            share = 1e3 * floor(depth, method) / speed / times[method]
+            row = (times["peer"], times[method], times["peer"] / times[method])
+            print(f"{depth:<8}{method:10}" + "".join(f"{value:10.1f}" for value in row) + f"{share:10.0%}")
+
+
+if __name__ == "__main__":
+    main()

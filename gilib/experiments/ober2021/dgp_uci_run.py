@@ -1,0 +1,187 @@
+"""Training deep Gaussian processes on the UCI sets: replicas are splits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import gilib
+from gilib.experiments.common.measuring import significant
+from gilib.experiments.common.uci_splits import Data, load, records
+from gilib.experiments.ober2021 import dgp_uci, uci
+from gilib.experiments.ober2021.dgp_uci import DgpConfig
+from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.records import Record
+from gilib.linalg import failures_as_nan
+from gilib.models import inducing_start
+from gilib.posteriors import Posterior
+from gilib.randomness import ReplicaGenerators
+
+FEATURES = 1024  # of the paths that predict; the last layer is integrated in closed form
+ESTIMATED_AT_ONCE = 2**17  # draws × replicas × points: bounds the memory of the ELBO
+PREDICTED_AT_ONCE = 2**14  # likewise, of paths
+
+
+def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
+    """Train the splits of one set, method and depth together and measure them.
+
+    Returns:
+        One record for each: on the training data, the ELBO per point (nats on normalised targets, with its
+        standard error over the draws); on the test data log-likelihood and RMSE, in the original units; noise
+        variance; of every layer the kernels' variance, and smallest, median and largest lengthscale; thinned
+        training curve.
+    """
+    config, seeds = configs[0], [config.split for config in configs]
+    data = load(config.dataset, seeds, job.device)
+    net, likelihood = build(config, data, seeds)
+    history = gilib.fit(
+        net,
+        likelihood,
+        data.x,
+        data.y,
+        steps=config.steps,
+        batch_size=config.batch_size,
+        num_samples=config.num_samples,
+        rule=gilib.Adam(config.lr),
+        seed=seeds,
+        estimator="pointwise",
+        on_divergence="freeze",
+        **job.fit_options(),
+    )
+    with torch.no_grad(), failures_as_nan():
+        results = measure_elbo(net, likelihood, data, config.elbo_samples, seeds)
+        results |= measure_test(net, likelihood, data, config.test_samples, seeds)
+    bodies = records(data, history, results | {"noise_variance": likelihood.noise_variance.detach()})
+    for replica, body in enumerate(bodies):
+        if body["metrics"]:
+            body["metrics"] |= kernels(net, replica)
+    return bodies
+
+
+def build(config: DgpConfig, data: Data, seeds: Sequence[int]) -> tuple[gilib.Network, gilib.Gaussian]:
+    """One network with a replica for each split, initialised on the CPU as App. O has it."""
+    replicas, inducing = (len(seeds),), min(config.num_inducing, data.x.shape[1])
+    points, targets = start(config.method, data, inducing, seeds)
+    net = gilib.models.deep_gp(
+        data.x.shape[-1],
+        data.y.shape[-1],
+        config.depth,
+        width=min(data.x.shape[-1], config.width),
+        posterior=posteriors(config, inducing),
+        kernel=gilib.kernels.RBF(config.lengthscale, config.variance),
+        inducing_points=points,
+        pseudo_outputs=targets,
+        replicas=replicas,
+        generator=ReplicaGenerators([1000 + seed for seed in seeds]),
+        dtype=data.x.dtype,
+        num_features=FEATURES,
+    )
+    noise = gilib.Gaussian(config.noise_variance, learn=True, replicas=replicas)
+    return net.to(data.x.device), noise.to(data.x.device)
+
+
+def posteriors(config: DgpConfig, inducing: int) -> list[Posterior]:
+    """That of every layer; precisions are full, and start diagonal (App. O)."""
+    return [_posterior(config, inducing, layer == config.depth) for layer in range(1, config.depth + 1)]
+
+
+def _posterior(config: DgpConfig, inducing: int, last: bool) -> Posterior:
+    if config.method == "dsvi":
+        return gilib.FreeGaussian(initial_scale=1.0 if last else config.hidden_scale)
+    if config.method == "li":
+        return gilib.LocalInducing(inducing, precision="full", log_precision=0.0)
+    return gilib.GlobalInducing(precision="full", log_precision=0.0 if last else -4.0)
+
+
+def start(
+    method: str, data: Data, inducing: int, seeds: Sequence[int]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Where inducing inputs `[R, M, D]` and the last pseudo-outputs `[R, M, 1]` start.
+
+    Of "dsvi": centres of k-means. Of "gi": the first batch of training inputs, in a random order, with their
+    targets. Of "li": standard normals (None).
+    """
+    if method == "li":
+        return None, None
+    if method == "dsvi":
+        centres = [inducing_start(x, inducing, seed=s) for x, s in zip(data.x.cpu(), seeds, strict=True)]
+        return torch.stack(centres), None
+    points = data.x.shape[1]
+    generators = [torch.Generator().manual_seed(3000 + seed) for seed in seeds]
+    chosen = [torch.randperm(points, generator=generator)[:inducing] for generator in generators]
+    inputs, targets = (
+        torch.stack([values[k] for values, k in zip(part.cpu(), chosen, strict=True)])
+        for part in (data.x, data.y)
+    )
+    return inputs, targets
+
+
+def measure_elbo(
+    net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
+) -> dict[str, Tensor]:
+    """The ELBO per training point and its standard error over the draws, each `[R]`.
+
+    Points are taken in batches, with new draws for each: the mean of the batches' estimates, weighted by
+    their sizes, is unbiased.
+    """
+    source = ReplicaGenerators([2000 + seed for seed in seeds], data.x.device)
+    points = data.x.shape[1]
+    size = max(1, ESTIMATED_AT_ONCE // (samples * len(seeds)))
+    bounds = data.x.new_zeros(samples, len(seeds), dtype=torch.float64)
+    for x, y in zip(data.x.split(size, 1), data.y.split(size, 1), strict=True):
+        estimate = net.estimate(samples, x.shape[1], generator=source)
+        bound = gilib.elbo(estimate, likelihood, x, y, num_data=points, reduction="none", per_point=True)
+        bounds += x.shape[1] / points * bound.double()  # [S, R]
+    return {"elbo": bounds.mean(0), "elbo_stderr": bounds.std(0) / math.sqrt(samples)}
+
+
+def measure_test(
+    net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
+) -> dict[str, Tensor]:
+    """Test log-likelihood per point and RMSE of the mixture over draws, original units, each `[R]`."""
+    source = ReplicaGenerators([4000 + seed for seed in seeds], data.x.device)
+    size = max(1, PREDICTED_AT_ONCE // (samples * len(seeds)))
+    found = gilib.predict(net, likelihood, data.test_x, samples, batch_size=size, generator=source)
+    log_prob = found.log_prob(data.test_y).mean(-1)
+    return {
+        "test_log_likelihood": log_prob - data.y_std.log(),
+        "rmse": gilib.metrics.rmse(found.mean, data.test_y) * data.y_std,
+    }
+
+
+def kernels(net: gilib.Network, replica: int) -> dict[str, Any]:
+    """Of every layer's kernel: variance; smallest, median and largest lengthscale."""
+    logs = {name: values[replica].detach() for name, values in net.named_parameters()}
+    variances = [float(log.exp()) for name, log in logs.items() if name.endswith("log.variance")]
+    lengths = [log.exp() for name, log in logs.items() if name.endswith("log.lengthscale")]
+    middle = [(each.min(), each.median(), each.max()) for each in lengths]
+    return {
+        "kernel_variances": [significant(value) for value in variances],
+        "lengthscales": [[significant(float(value)) for value in values] for values in middle],
+    }
+
+
+EXPERIMENTS = {
+    "dgp_uci": Experiment(
+        "Tables 8-10: deep Gaussian processes on nine UCI sets",
+        DgpConfig,
+        dgp_uci.tables,
+        run,
+        group=dgp_uci.together,
+        check=uci.check,
+        largest_group=20,
+    ),
+    "dgp_start": Experiment(
+        "Where the free Gaussians of Tables 8-10 start, and how slowly Adam leaves 1e-5",
+        DgpConfig,
+        dgp_uci.starts,
+        run,
+        group=dgp_uci.together,
+        check=uci.check,
+        largest_group=20,
+    ),
+}

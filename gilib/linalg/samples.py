@@ -1,0 +1,47 @@
+"""Work on a batch of samples one by one, where each fits into a processor's cache and all of them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product as indices
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """`left` @ `right`, `[..., I, J]` and `[..., J, K]`, each sample by itself.
+
+    Torch folds a batch and a matrix without its axes into one large product, for which it copies the batch;
+    with many rows that takes longer than it saves.
+
+    >>> product(torch.eye(2), torch.ones(3, 2, 4)).shape
+    torch.Size([3, 2, 4])
+    """
+    lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    return left.expand(*lead, *left.shape[-2:]) @ right.expand(*lead, *right.shape[-2:])
+
+
+def samples(lead: Sequence[int], axes: Sequence[int], *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+    """What of several tensors belongs to a sample, sample by sample.
+
+    These are views: what is added to one of a tensor that samples share is added to that of all.
+
+    Args:
+        lead: leading axes, to which those of every tensor broadcast.
+        axes: how many axes of each tensor are a sample's own.
+        tensors: any of them may be None, and then is.
+
+    >>> total = torch.zeros(1)
+    >>> for value, shared in samples((3,), (1, 1), torch.ones(3, 1), total):
+    ...     _ = shared.add_(value)
+    >>> total
+    tensor([3.])
+    """
+    spread = [
+        value if value is None else value.expand(*lead, *value.shape[value.dim() - own :])
+        for value, own in zip(tensors, axes, strict=True)
+    ]
+    for index in indices(*map(range, lead)):
+        yield tuple(None if value is None else value[index] for value in spread)

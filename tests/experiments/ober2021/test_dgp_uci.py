@@ -1,0 +1,218 @@
+"""Deep Gaussian processes on the UCI sets: the grid, where methods start, and what is measured."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.data import load_uci
+from gilib.experiments import load_records
+from gilib.experiments.common import uci_splits
+from gilib.experiments.ober2021 import dgp_uci, dgp_uci_run
+from gilib.experiments.ober2021.dgp_uci import DgpConfig
+from gilib.experiments.printed import printed
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.groups import cut
+from gilib.experiments.running import Ran, run_experiment
+from gilib.training import Paused
+from tests.support import D, assert_equal, assert_mean
+
+CPU = torch.device("cpu")
+NAMES = {"dsvi": "dsvi", "local_inducing": "li", "global_inducing": "gi"}
+
+
+def config(method="gi", split=0, depth=2, **settings):
+    settings = {"num_inducing": 8, "steps": 4, "elbo_samples": 5, "test_samples": 5} | settings
+    return DgpConfig("yacht", method, depth, split, hidden_scale=0.1, **settings)
+
+
+def built(method="gi", splits=(0,), depth=2, **settings):
+    data = uci_splits.load("yacht", splits, CPU, D)
+    return data, *dgp_uci_run.build(config(method, depth=depth, **settings), data, list(splits))
+
+
+def cells(scale):
+    return {(c.dataset, c.method, str(c.depth)) for c in dgp_uci.tables(scale)}
+
+
+@pytest.mark.parametrize("table", ["8_uci_dgp_test_ll", "9_uci_dgp_rmse", "10_uci_dgp_elbo"])
+def test_every_printed_cell_has_configurations(table):
+    rows = printed(f"ober2021_table{table}")
+    wanted = {(row["dataset"], NAMES[row["method"]], row["depth"]) for row in rows}
+    assert cells("paper") == cells("reduced") == wanted and len(rows) == len(wanted) == 108
+
+
+def test_the_paper_grid_is_that_of_salimbeni_and_deisenroth_on_all_splits():
+    grid = list(dgp_uci.tables("paper"))
+    assert {c.split for c in grid if c.dataset == "protein"} == set(range(5))
+    assert all({c.split for c in grid if c.dataset == name} == set(range(20)) for name in dgp_uci.SMALL)
+    defaults = DgpConfig("", "", 0, 0)
+    for one in grid:
+        about = dict.fromkeys(("dataset", "method", "depth", "split"))
+        assert dataclasses.asdict(one) | about == dataclasses.asdict(defaults) | about
+    assert (defaults.steps, defaults.batch_size, defaults.num_inducing) == (20_000, 10_000, 100)
+
+
+def test_a_grid_that_was_only_begun_is_balanced():
+    """Outer depths of the small sets, one split after the other; then the inner depths; then large sets."""
+    grid = list(dgp_uci.tables("reduced"))
+    assert len(set(grid)) == len(grid) == 5 * 4 * 3 * 5 + 4 * 4 * 3 * 3
+    block = set(itertools.product(dgp_uci.SMALL, (2, 5), dgp_uci.METHODS))
+    for split in range(5):
+        part = grid[split * len(block) : (split + 1) * len(block)]
+        assert {c.split for c in part} == {split}
+        assert {(c.dataset, c.depth, c.method) for c in part} == block
+    small = [c.dataset in dgp_uci.SMALL for c in grid]
+    assert small == sorted(small, reverse=True)
+    assert {c.batch_size for c in grid if c.dataset in dgp_uci.LARGE} == {1000}
+
+
+def test_splits_train_together_only_at_paper_scale():
+    paper = list(dgp_uci.tables("paper"))
+    groups = cut(EXPERIMENTS["dgp_uci"], paper)
+    assert len(groups) == 108 and {len(group) for group in groups} == {5, 20}
+    reduced = list(dgp_uci.tables("reduced"))
+    assert cut(EXPERIMENTS["dgp_uci"], reduced) == [(each,) for each in reduced]
+
+
+def test_global_inducing_starts_at_training_points_with_their_targets():
+    """In every layer the log-precisions of App. O, and in the last the targets of the inducing inputs."""
+    data, net, _ = built("gi", (0, 3))
+    hidden, last = (layer for layer in net.modules() if isinstance(layer, gilib.GP))
+    for r in range(2):
+        same = (net.inducing_points[r, :, None] == data.x[r]).all(-1)
+        assert (same.sum(-1) >= 1).all()
+        rows = same.double().argmax(-1)
+        assert_equal(last.weights.pseudo.outputs[r], data.y[r][rows])
+    assert not torch.equal(net.inducing_points[0], data.x[0, :8]), "in a random order"
+    assert (hidden.weights.pseudo.log_precision == -4).all() and (
+        last.weights.pseudo.log_precision == 0
+    ).all()
+    for layer in (hidden, last):
+        assert (layer.weights.pseudo.scaled_root == 0).all()
+    assert_mean(hidden.weights.pseudo.outputs.detach().flatten(), 0.0)
+
+
+def test_local_inducing_starts_at_standard_normals():
+    _, net, _ = built("li", num_inducing=200)
+    for layer in (module for module in net.modules() if isinstance(module, gilib.GP)):
+        for values in (layer.inducing_inputs.detach(), layer.weights.pseudo.outputs.detach()):
+            assert_mean(values.flatten(), 0.0)
+            assert_mean(values.flatten().square(), 1.0)
+        assert (layer.weights.pseudo.log_precision == 0).all()
+        assert layer.weights.pseudo.kind == "full"
+
+
+def test_dsvi_starts_at_clusters_and_nearly_fixed_layers():
+    data, net, likelihood = built("dsvi", (0, 3), depth=3)
+    layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
+    for layer in layers:
+        for r in range(2):
+            centres = gilib.models.inducing_start(data.x[r], 8, seed=(0, 3)[r])
+            assert_equal(layer.inducing_inputs[r], centres)
+    for layer, start in zip(layers, (0.1, 0.1, 1.0), strict=True):
+        root = layer.weights.root.detach()
+        assert_equal(root, (start * torch.eye(8, dtype=D)).expand_as(root))
+    assert_equal(likelihood.noise_variance.detach(), torch.full((2,), 0.01, dtype=D))
+
+
+@pytest.mark.parametrize("method", dgp_uci.METHODS)
+def test_kernels_start_where_the_reference_code_has_them(method):
+    _, net, _ = built(method, depth=3)
+    assert [layer.in_features for layer in net.modules() if isinstance(layer, gilib.GP)] == [6, 6, 6]
+    found = dgp_uci_run.kernels(net, 0)
+    assert found == {"kernel_variances": [2.0] * 3, "lengthscales": [[2.0] * 3] * 3}
+
+
+def test_the_recorded_lengthscales_are_those_of_their_layer_and_split():
+    _, net, _ = built("dsvi", (0, 3))
+    last = [module for module in net.modules() if isinstance(module, gilib.GP)][-1]
+    last.hyperparameters.log["lengthscale"].data[1] = torch.tensor([3.0, 1.0, 2.0, 7.0, 5.0, 4.0], dtype=D)
+    last.hyperparameters.log["variance"].data[1] = math.log(9.0)
+    found = dgp_uci_run.kernels(net, 1)
+    assert found["lengthscales"][0] == [2.0] * 3
+    assert found["lengthscales"][1] == pytest.approx([math.exp(k) for k in (1, 3, 7)], rel=1e-5)
+    assert found["kernel_variances"] == pytest.approx([2.0, 9.0])
+
+
+@pytest.mark.parametrize("method", dgp_uci.METHODS)
+def test_a_replica_is_measured_as_it_would_be_alone(method):
+    job = Job(CPU, None)
+    pair = dgp_uci_run.run([config(method, split) for split in (0, 1)], job)
+    (alone,) = dgp_uci_run.run([config(method, 1)], job)
+    assert pair[1]["metrics"].keys() == alone["metrics"].keys()
+    for name, value in alone["metrics"].items():
+        both = torch.tensor(pair[1]["metrics"][name]), torch.tensor(value)
+        assert torch.allclose(*both, rtol=2e-3), name
+
+
+def test_test_measures_against_predict_in_original_units():
+    """The same draws of each split through `gilib.predict` with the split's own normalisation."""
+    data, net, likelihood = built("gi", (0, 3))
+    likelihood.scaled_log_variance.data += torch.tensor([0.2, -0.3])
+    found = dgp_uci_run.measure_test(net, likelihood, data, 7, [0, 3])
+    draw = net.draw(7, generator=dgp_uci_run.ReplicaGenerators([4000, 4003]))
+    mean, variance = draw.moments(data.test_x)
+    for r, k in enumerate((0, 3)):
+        split = load_uci("yacht").split(k, D)
+        sd = (variance[:, r] + likelihood.noise_variance[r]).sqrt() * split.normalisation.y_std
+        means = mean[:, r] * split.normalisation.y_std + split.normalisation.y_mean
+        mixture = torch.distributions.Normal(means, sd).log_prob(split.test_y_raw)
+        assert_equal(found["test_log_likelihood"][r], (mixture.logsumexp(0) - math.log(7)).mean(), 1e-8)
+        error = (means.mean(0) - split.test_y_raw).square().mean().sqrt()
+        assert_equal(found["rmse"][r], error, 1e-8)
+
+
+def test_the_elbo_in_batches_is_that_of_all_points(monkeypatch):
+    """Free Gaussians of one layer leave nothing to draw: every batch has its exact share."""
+    data, net, likelihood = built("dsvi", (0, 3), depth=1)
+    whole = dgp_uci_run.measure_elbo(net, likelihood, data, 4, [0, 3])
+    assert_equal(whole["elbo_stderr"], torch.zeros(2, dtype=D), 1e-12)
+    monkeypatch.setattr(dgp_uci_run, "ESTIMATED_AT_ONCE", 8 * 50)
+    parts = dgp_uci_run.measure_elbo(net, likelihood, data, 4, [0, 3])
+    assert_equal(parts["elbo"], whole["elbo"], 1e-9)
+    estimate = net.estimate(1, data.x.shape[1])
+    expected = gilib.elbo(estimate, likelihood, data.x, data.y, num_data=277, per_point=True)
+    assert_equal(whole["elbo"], expected, 1e-9)
+
+
+def test_a_diverged_split_is_recorded_as_such():
+    (record,) = dgp_uci_run.run([config(steps=30, lr=1e6)], Job(CPU, None))
+    assert record["metrics"] == {} and 0 <= record["diverged_at"] <= 30
+    assert all(math.isfinite(value) for value in record["curve"])
+
+
+def test_a_training_is_resumed_where_it_was_paused(tmp_path):
+    """A pause changes nothing: neither metrics nor curve."""
+    (straight,) = dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "one"))
+    with pytest.raises(Paused):
+        dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "two", deadline=0.0))
+    assert (tmp_path / "two").exists()
+    (resumed,) = dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "two"))
+    assert resumed == straight
+
+
+def test_smoke_runs_record_everything_once():
+    assert run_experiment("dgp_uci", "smoke") == Ran(added=12, diverged=0, left=0)
+    assert run_experiment("dgp_uci", "smoke") == Ran(0, 0, 0)
+    records = load_records("dgp_uci")
+    assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(
+        itertools.product(dgp_uci.METHODS, (2, 3))
+    )
+    for record in records:
+        metrics = record["metrics"]
+        assert len(metrics["lengthscales"]) == len(metrics["kernel_variances"]) == record["config"]["depth"]
+        numbers = ("elbo", "elbo_stderr", "test_log_likelihood", "rmse", "noise_variance")
+        assert all(math.isfinite(metrics[name]) for name in numbers)
+
+
+def test_starts_differ_in_nothing_but_the_start():
+    grid = list(dgp_uci.starts("reduced"))
+    assert {c.hidden_scale for c in grid} == {1e-5, 1e-3, 0.1}
+    assert len({dataclasses.replace(c, hidden_scale=1.0) for c in grid}) == len(grid) / 3
+    assert {(c.method, c.depth, c.steps) for c in grid} == {("dsvi", 2, 3000)}
+    assert run_experiment("dgp_start", "smoke", only=["split=0"]) == Ran(added=3, diverged=0, left=0)
