@@ -226,11 +226,7 @@ def test_what_the_entries_break_is_sound_to_begin_with():
 
 
 def test_a_layer_says_that_it_is_not_built():
-    for call in (
-        lambda layer: layer.draw(Z),
-        lambda layer: layer.estimate(Z),
-        lambda layer: layer.joint_draw(Z),
-    ):
+    for face in ("draw", "estimate", "joint_draw"):
         with pytest.raises(RuntimeError, match=r"GP\(2 → 1\) is not built: put it into a gilib.Network"):
             getattr(gilib.GP(2, 1, num_features=8), face)(Z)
 
