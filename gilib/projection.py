@@ -107,18 +107,18 @@ class _Project(torch.autograd.Function):
         *given, white, products = ctx.saved_tensors
         gradients = [torch.zeros_like(value) for value in given]
         (points, size), outputs = white.shape[-2:], of_mean.shape[-1]
-        d_a, weighted = white.new_empty(points, size), white.new_empty(points, products.shape[-1])
+        d_a, weighted = white.new_empty(points, size), white.new_empty(points, outputs, size)
         upstream = of_mean, of_square, of_forms
         every = samples(white.shape[:-2], (2,) * 11, *given, white, products, *upstream, *gradients)
         for k, r, c, a, p, f, n, q, d_k, d_r, d_c in every:
             torch.mul(a, n, out=d_a)
-            weighted[:, -outputs:] = f
             if q is not None:
                 matrices = p[:, :-outputs].unflatten(1, (outputs, size))
                 d_a.add_(torch.bmm(q[:, None], matrices)[:, 0])
-                torch.mul(q[..., None], a[:, None], out=weighted[:, :-outputs].unflatten(1, (outputs, size)))
+                torch.mul(q[..., None], a[:, None], out=weighted)
+                d_c[:, :-outputs].addmm_(a.mT, weighted.flatten(1))
             d_a.mul_(2.0).addmm_(f, c[:, -outputs:].mT)
-            d_c.addmm_(a.mT, weighted)
+            d_c[:, -outputs:].addmm_(a.mT, f)
             d_r.addmm_(d_a.mT, k)
             d_k.addmm_(d_a, r)
         return *gradients, None
