@@ -6,6 +6,7 @@ from torch import nn
 
 import gilib
 from gilib.layers import Sum
+from tests import processes
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 
 X = normals(4, 2, seed=1)
@@ -28,6 +29,9 @@ NETWORKS = {
     "point": lambda: small_net(gilib.PointEstimate()),
     "dropout": lambda: small_net(gilib.Dropout(0.3)),
     "nested": nested,
+    "processes": processes.NETWORKS["global"],
+    "free processes": processes.NETWORKS["free"],
+    "local processes": processes.NETWORKS["local"],
 }
 
 
@@ -43,7 +47,7 @@ def test_a_draw_is_one_graph(name):
     assert_equal(found.log_pq.detach(), wanted.log_pq.detach(), 1e-12)
 
 
-@pytest.mark.parametrize("name", ["factorised", "global", "below", "dropout"])
+@pytest.mark.parametrize("name", ["factorised", "global", "below", "dropout", "processes", "free processes"])
 def test_a_bound_and_its_gradient_are_one_graph(name):
     net, y = NETWORKS[name](), normals(4, 2, seed=2)
     likelihood = gilib.Gaussian(0.3)
