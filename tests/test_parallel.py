@@ -15,6 +15,7 @@ from torch import distributed
 
 import gilib
 from gilib.training import Checkpoint, DataParallel, Speed, parallel, run
+from tests.processes import NETWORKS
 from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
 
@@ -75,6 +76,8 @@ CASES = {
         **s,
     ),
     "two dtypes": single_precision,
+    "processes": lambda **s: fit(NETWORKS["global"](), batch_size=7, **s),
+    "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),
     "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 

@@ -1,0 +1,107 @@
+"""Deep and sparse processes in one line: layers, mean functions, starts."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.models import deep_gp, inducing_start, sparse_gp
+from tests.support import D, assert_equal, normals, seeded
+
+Z = normals(12, 3, seed=1) * torch.tensor([0.3, 2.0, 1.0], dtype=D)
+
+
+def processes(net):
+    return [module for module in net.modules() if isinstance(module, gilib.GP)]
+
+
+def test_layers_of_a_deep_process():
+    net = deep_gp(3, 2, 3, inducing_points=Z, generator=seeded())
+    assert [layer.describe() for layer in net.layers] == ["Residual", "Residual", "GP(3 → 2)"]
+    assert [p.describe() for p in processes(net)] == ["GP(3 → 3)", "GP(3 → 3)", "GP(3 → 2)"]
+    assert net.input_shape == (3,) and net.output_shape == (2,)
+    assert torch.equal(net.inducing_points, Z)
+    assert all(p.posterior == gilib.GlobalInducing("full") for p in processes(net))
+    assert all(p.kernel == gilib.kernels.RBF() for p in processes(net))
+
+
+def test_a_narrow_deep_process_starts_with_principal_directions():
+    net = deep_gp(3, 1, 3, width=2, inducing_points=Z, generator=seeded())
+    assert [p.describe() for p in processes(net)] == ["GP(3 → 2)", "GP(2 → 2)", "GP(2 → 1)"]
+    fixed = next(module for module in net.modules() if isinstance(module, gilib.FixedLinear))
+    assert_equal(fixed.matrix.mT @ fixed.matrix, torch.eye(2, dtype=D), 1e-12)
+    centred = Z - Z.mean(0)
+    spectrum = torch.linalg.eigvalsh(centred.mT @ centred)
+    assert_equal((centred @ fixed.matrix).square().sum(), spectrum[1:].sum(), 1e-9)
+
+
+@pytest.mark.parametrize("posterior", [gilib.FreeGaussian(), gilib.LocalInducing()])
+def test_inducing_inputs_of_layers_start_where_the_mean_functions_take_them(posterior):
+    net = deep_gp(3, 1, 3, width=2, posterior=posterior, inducing_points=Z, generator=seeded())
+    assert net.inducing_points is None
+    fixed = next(module for module in net.modules() if isinstance(module, gilib.FixedLinear))
+    starts = [p.inducing_inputs.detach() for p in processes(net)]
+    for found, wanted in zip(starts, (Z, Z @ fixed.matrix, Z @ fixed.matrix), strict=True):
+        assert_equal(found, wanted, 1e-12)
+
+
+def test_hidden_layers_begin_as_their_mean_functions():
+    """With the default free Gaussians, up to what is left of the kernel's variance at the inducing points."""
+    net = deep_gp(3, 1, 2, posterior=gilib.FreeGaussian(), inducing_points=Z, jitter=1e-8, generator=seeded())
+    hidden = net.draw(20, generator=seeded(1)).function.functions[0]
+    mean, variance = hidden.moments(Z)
+    assert_equal(mean.detach(), Z.expand(20, 12, 3), 1e-4)
+    assert float(variance.detach().max()) < 1e-6
+
+
+def test_width_is_at_most_thirty_unless_given():
+    net = deep_gp(40, 1, 2, inducing_points=normals(50, 40), generator=seeded())
+    assert processes(net)[0].describe() == "GP(40 → 30)"
+    assert processes(deep_gp(40, 1, 1, inducing_points=normals(50, 40)))[0].describe() == "GP(40 → 1)"
+
+
+def test_a_sparse_process_is_one_layer_with_a_free_gaussian():
+    net = sparse_gp(3, 2, inducing_points=Z, kernel=gilib.kernels.Matern(), jitter=1e-4, replicas=(2,))
+    (layer,) = processes(net)
+    assert (layer.posterior, layer.kernel) == (gilib.FreeGaussian(), gilib.kernels.Matern())
+    assert layer.jitter == 1e-4 and torch.equal(layer.inducing_inputs, Z.expand(2, 12, 3))
+    assert torch.equal(layer.weights.root, torch.eye(12, dtype=D).expand(2, 2, 12, 12))
+
+
+def test_posteriors_by_layer_and_starts_of_replicas():
+    spec = [gilib.FreeGaussian(), gilib.GlobalInducing()]
+    points, targets = normals(2, 12, 3), normals(12, 1)
+    net = deep_gp(3, 1, 3, posterior=spec, inducing_points=points, pseudo_outputs=targets, replicas=(2,))
+    assert [p.posterior for p in processes(net)] == [spec[0], spec[0], spec[1]]
+    assert torch.equal(processes(net)[0].inducing_inputs, points)
+    assert torch.equal(processes(net)[-1].weights.pseudo.outputs, targets.expand(2, 12, 1))
+
+
+def test_without_points_they_are_standard_normals():
+    posterior = gilib.FreeGaussian(200)
+    net = deep_gp(2, 1, 2, posterior=posterior, generator=seeded(), dtype=D)
+    values = torch.cat([p.inducing_inputs.detach() for p in processes(net)])
+    assert values.shape == (400, 2) and abs(float(values.mean())) < 0.2 and 0.8 < float(values.std()) < 1.2
+
+
+def test_starts_by_k_means_are_the_centres_of_clusters():
+    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]], dtype=D)
+    x = (centres[:, None] + 0.1 * normals(3, 20, 2)).flatten(0, 1)
+    found = inducing_start(x, 3, seed=1)
+    assert found.dtype == D
+    order = torch.cdist(centres, found).argmin(1)
+    wanted = x.unflatten(0, (3, 20)).mean(1)
+    assert sorted(order.tolist()) == [0, 1, 2]  # from this seed; others end in a local optimum
+    assert_equal(found[order], wanted, 1e-9)
+    nearest = torch.cdist(x, found).argmin(1)
+    for k in nearest.unique():
+        assert_equal(found[k], x[nearest == k].mean(0), 1e-6)
+
+
+def test_starts_by_a_subset_are_rows_each_once():
+    x = normals(20, 2).float()
+    found, again, other = (inducing_start(x, 8, "subset", seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(found, again) and not torch.equal(found, other) and found.dtype == torch.float32
+    rows = [int((x == row).all(-1).nonzero()) for row in found]
+    assert len(set(rows)) == 8
+    found[0] = 99.0
+    assert not bool((x == 99.0).any())
