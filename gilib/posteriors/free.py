@@ -116,8 +116,8 @@ class PropagatedGaussian(InducingPosterior):
     2021, App. G).
 
     Args:
-        initial_scale: L starts as this times the identity; the means start at the targets in the last layer,
-            as standard normals below.
+        initial_scale: L starts as this times the identity: small, since white noise is improbable under a
+            smooth kernel. The means start at the targets in the last layer, at zero below.
 
     >>> PropagatedGaussian().short
     'prop'
@@ -125,7 +125,7 @@ class PropagatedGaussian(InducingPosterior):
 
     short: ClassVar[str] = "prop"
     is_global: ClassVar[bool] = True
-    initial_scale: float = 0.1
+    initial_scale: float = 1e-2
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
@@ -155,13 +155,13 @@ class PropagatedInducing(PosteriorModule):
     needs_inducing = True
 
     def __init__(self, spec: PropagatedGaussian, site: Site, context: BuildContext):
-        """Start at the targets, or at standard normals."""
+        """Start at the targets, or at zero."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs
         given, shape = context.pseudo_outputs, site.pseudo_outputs(points)
         self.starts_at_targets = given is not None
-        self.mean = nn.Parameter(context.normal(*shape) if given is None else fitted(given, shape, context))
+        self.mean = nn.Parameter(context.full(shape, 0.0) if given is None else fitted(given, shape, context))
         identity = torch.eye(points, dtype=context.dtype, device=context.device)
         start = context.full((outputs, points, points), 0.0)
         self.root = nn.Parameter(start + spec.initial_scale * identity)
