@@ -59,6 +59,17 @@ class Inducing:
         factors = cholesky_and_inverse(gram + nugget * identity, "the kernel matrix of the inducing inputs")
         return cls(kernel, inputs, *factors, nugget)
 
+    def points(self, x: Tensor) -> Tensor:
+        """`x`, if it holds points of as many coordinates as the inducing inputs have.
+
+        Raises:
+            ValueError: if not; a single coordinate would broadcast.
+        """
+        width = self.inputs.shape[-1]
+        if x.dim() < 2 or x.shape[-1] != width:
+            raise ValueError(f"a Gaussian process takes points [..., N, {width}], got {list(x.shape)}")
+        return x
+
     def white(self, x: Tensor) -> Tensor:
         """a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
         return product(self.kernel.cross(x, self.inputs).to(x.dtype), self.inverse.to(x.dtype).mT)
@@ -93,7 +104,7 @@ class Marginals(GaussianFunction):
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]` both."""
-    kernel, covariance = inducing.kernel, law.covariance
+    kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
     mean, square, forms = project(
         kernel.cross(x, inducing.inputs),
         inducing.inverse.to(x.dtype),
@@ -123,7 +134,7 @@ class Jointly(GaussianFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Aᵀ w + L z, L Lᵀ the covariance of the points given u, in float64."""
-        x64 = x.double()
+        x64 = self.inducing.points(x).double()
         white = self.inducing.white(x64)
         prior = self.inducing.kernel.gram(x64)
         variance = prior.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
@@ -189,7 +200,7 @@ class Path(GaussianFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the path at `x`, `[..., N, D]`."""
-        prior = self.inducing.kernel.features(x, self.features) @ self.weights
+        prior = self.inducing.kernel.features(self.inducing.points(x), self.features) @ self.weights
         return prior + product(self.inducing.white(x), self.correction)
 
     def moments(self, x: Tensor) -> Moments:

@@ -44,7 +44,7 @@ class Start:
                 f"{name} must be one number or {self.size}, one for each input, got {len(values)}"
             )
         start = context.full((self.size,), 0.0)
-        return start + torch.tensor([math.log(value) for value in values]).to(start)
+        return start + torch.tensor([math.log(value) for value in values], dtype=torch.float64).to(start)
 
 
 class BasicKernel(KernelModule):

@@ -141,6 +141,11 @@ class GP(Layer):
     def _inducing(self, inducing: Tensor | None) -> Inducing:
         inputs = inducing if self.inducing_inputs is None else self.inducing_inputs
         assert inputs is not None
+        if tuple(inputs.shape[-2:]) != (self.num_inducing, self.in_features):
+            raise ValueError(
+                f"{self.describe()} was built for inducing inputs [..., {self.num_inducing}, "
+                f"{self.in_features}], got {list(inputs.shape)}"
+            )
         return Inducing.of(self._built()[0](), inputs, self.jitter)
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:

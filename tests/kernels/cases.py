@@ -1,0 +1,72 @@
+"""Kernels of every kind, and what they are by the textbook: differences, one pair at a time, no products."""
+
+import math
+
+import torch
+
+import gilib
+from gilib.kernels import RBF, ArcCosine, DotProduct, KernelProduct, KernelSum, Matern
+from tests.support import D
+
+INPUTS = 3
+SCALES = (0.7, 1.9, 1.2)
+KERNELS = {
+    "rbf": RBF(lengthscale=SCALES, variance=1.7),
+    "rbf, one lengthscale": RBF(lengthscale=1.3, variance=0.4, ard=False),
+    "matern 1/2": Matern(lengthscale=SCALES, variance=0.6, smoothness=0.5),
+    "matern 3/2": Matern(lengthscale=SCALES, variance=1.4, smoothness=1.5),
+    "matern 5/2": Matern(lengthscale=1.6, variance=2.1, smoothness=2.5),
+    "arc-cosine 0": ArcCosine(order=0, weight_variance=SCALES, bias_variance=0.5, variance=1.8),
+    "arc-cosine 1": ArcCosine(order=1, weight_variance=SCALES, bias_variance=0.5, variance=0.8),
+    "linear": DotProduct(weight_variance=SCALES, bias_variance=0.3),
+    "linear, no bias": DotProduct(weight_variance=1.4, bias_variance=0.0),
+}
+KERNELS["sum"] = KERNELS["rbf"] + KERNELS["linear"] + KERNELS["arc-cosine 1"]
+KERNELS["product"] = KERNELS["matern 3/2"] * KERNELS["linear"]
+KERNELS["sum of a product"] = KERNELS["rbf"] * KERNELS["arc-cosine 0"] + KERNELS["matern 1/2"]
+ROUGH = ("matern 1/2", "arc-cosine 0", "sum of a product")  # no derivative where two points meet
+
+
+def module(kernel, inputs=INPUTS, replicas=(), dtype=D):
+    """The module of a kernel."""
+    return kernel.build(inputs, gilib.BuildContext(replicas=replicas, dtype=dtype))
+
+
+def function(kernel, inputs=INPUTS):
+    """The kernel with the hyper-parameters of its specification."""
+    return module(kernel, inputs)()
+
+
+def textbook(kernel, a, b):
+    """The kernel `[..., M, N]` of points `[..., M, D]` and `[..., N, D]` by its definition."""
+    if isinstance(kernel, KernelSum):
+        return sum(textbook(part, a, b) for part in kernel.parts)
+    if isinstance(kernel, KernelProduct):
+        return torch.stack([textbook(part, a, b) for part in kernel.parts]).prod(0)
+    a, b = a[..., :, None, :], b[..., None, :, :]
+    if isinstance(kernel, RBF):
+        squares = ((a - b) / torch.tensor(kernel.lengthscale, dtype=a.dtype)).square().sum(-1)
+        return kernel.variance * _of_distance(kernel, squares)
+    weights = torch.tensor(kernel.weight_variance, dtype=a.dtype)
+    products = (weights * a * b).sum(-1) + kernel.bias_variance
+    if isinstance(kernel, DotProduct):
+        return products
+    norms = [((weights * x * x).sum(-1) + kernel.bias_variance).sqrt() for x in (a, b)]
+    cosine = (products / (norms[0] * norms[1])).clamp(-1.0, 1.0)
+    angle = cosine.acos()
+    if kernel.order == 0:
+        return kernel.variance * (1 - angle / math.pi)
+    value = norms[0] * norms[1] * (angle.sin() + (math.pi - angle) * cosine) / math.pi
+    return kernel.variance * value
+
+
+def _of_distance(kernel, squares):
+    """Of (r/ℓ)², at variance 1."""
+    if not isinstance(kernel, Matern):
+        return torch.exp(-0.5 * squares)
+    r = squares.sqrt()
+    if kernel.smoothness == 0.5:
+        return torch.exp(-r)
+    if kernel.smoothness == 1.5:
+        return (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r)
+    return (1 + math.sqrt(5) * r + 5 * squares / 3) * torch.exp(-math.sqrt(5) * r)

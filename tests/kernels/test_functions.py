@@ -1,0 +1,141 @@
+"""Values of kernels: against scikit-learn, integrals by quadrature, and the textbook; axes and diagonals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from sklearn.gaussian_process import kernels as sklearn
+
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
+from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
+from tests.support import D, assert_equal, normals, shaken
+
+A, B = normals(4, INPUTS, seed=1), normals(6, INPUTS, seed=2)
+SKLEARN = {
+    "rbf": sklearn.ConstantKernel(1.7) * sklearn.RBF(SCALES),
+    "rbf, one lengthscale": sklearn.ConstantKernel(0.4) * sklearn.RBF(1.3),
+    "matern 1/2": sklearn.ConstantKernel(0.6) * sklearn.Matern(SCALES, nu=0.5),
+    "matern 3/2": sklearn.ConstantKernel(1.4) * sklearn.Matern(SCALES, nu=1.5),
+    "matern 5/2": sklearn.ConstantKernel(2.1) * sklearn.Matern(1.6, nu=2.5),
+    "linear, no bias": sklearn.ConstantKernel(1.4) * sklearn.DotProduct(0.0),
+}
+
+
+@pytest.mark.parametrize("name", SKLEARN)
+def test_values_are_those_of_scikit_learn(name):
+    kernel, oracle = function(KERNELS[name]), SKLEARN[name]
+    assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(oracle(A.numpy(), B.numpy())), 1e-12)
+    assert_equal(kernel.gram(A).detach(), torch.from_numpy(oracle(A.numpy())), 1e-12)
+    assert_equal(kernel.diagonal(A).detach(), torch.from_numpy(oracle.diag(A.numpy())), 1e-12)
+
+
+def test_a_bias_is_scikit_learns_inhomogeneous_product():
+    kernel, oracle = function(DotProduct(1.0, 0.49)), sklearn.DotProduct(0.7)
+    assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(oracle(A.numpy(), B.numpy())), 1e-12)
+
+
+def test_sums_and_products_are_those_of_scikit_learn():
+    ours = function((RBF(0.8) + DotProduct(1.0, 0.25)) * Matern(1.1, smoothness=1.5))
+    theirs = (sklearn.RBF(0.8) + sklearn.DotProduct(0.5)) * sklearn.Matern(1.1, nu=1.5)
+    assert_equal(ours.cross(A, B).detach(), torch.from_numpy(theirs(A.numpy(), B.numpy())), 1e-12)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_arc_cosine_is_the_integral_over_weights(order):
+    """k = 2 E h(wᵀx̃) h(wᵀx̃'), w ~ N(0, Id): in the plane of both points an integral over a direction.
+
+    With w = r (cos φ, sin φ), E r² = 2, both are positive for φ from θ - π/2 to π/2.
+    """
+    spec = ArcCosine(order, weight_variance=SCALES, bias_variance=0.5, variance=0.8)
+    scale = np.sqrt(np.array([*SCALES, 0.5]))
+    found = function(spec).cross(A, B)
+    for m, a in enumerate(A.numpy()):
+        for n, b in enumerate(B.numpy()):
+            a_, b_ = scale * np.append(a, 1.0), scale * np.append(b, 1.0)
+            norms = np.linalg.norm(a_) * np.linalg.norm(b_)
+            theta = math.acos(a_ @ b_ / norms)
+
+            def both(phi, theta=theta, norms=norms):
+                return 2 * norms * math.cos(phi) * math.cos(phi - theta) if order else 1.0
+
+            integral, _ = quad(both, theta - math.pi / 2, math.pi / 2, epsabs=1e-13)
+            assert found[m, n].item() == pytest.approx(0.8 * 2 * integral / (2 * math.pi), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_is_its_definition(name):
+    kernel = function(KERNELS[name])
+    assert_equal(kernel.cross(A, B).detach(), textbook(KERNELS[name], A, B), 1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_diagonal_is_exact_where_points_are_far_from_the_origin(name):
+    """Distances cancel there; the diagonal of a gram must not know of it."""
+    points = 300.0 + torch.cat([A, A[:1]])
+    kernel = function(KERNELS[name])
+    diagonal, gram = kernel.diagonal(points), kernel.gram(points)
+    assert torch.equal(gram.diagonal(), diagonal)
+    pairs = torch.stack([textbook(KERNELS[name], x[None], x[None])[0, 0] for x in points])
+    assert_equal(diagonal.detach(), pairs, 1e-7 if "0" in name or "sum" in name else 1e-12)  # acos at 1
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_replicas_have_hyper_parameters_of_their_own(name):
+    spec = KERNELS[name]
+    together = shaken(module(spec, replicas=(2, 3)), 0.3)
+    values, diagonals = together().cross(A, B), together().diagonal(A)
+    assert values.shape == (2, 3, 4, 6) and diagonals.expand(2, 3, 4).shape == (2, 3, 4)
+    single = module(spec)
+    for r in range(2):
+        for k in range(3):
+            for key, parameter in single.named_parameters():
+                parameter.data.copy_(together.get_parameter(key).data[r, k])
+            assert_equal(values[r, k].detach(), single().cross(A, B).detach(), 1e-12)
+            assert_equal(diagonals.expand(2, 3, 4)[r, k].detach(), single().diagonal(A).detach(), 1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_samples_and_replicas_of_points(name):
+    """`[S, R, M, D]` against `[N, D]`: each slice is as if it were alone."""
+    together, points = shaken(module(KERNELS[name], replicas=(2,)), 0.3)(), normals(5, 2, 4, INPUTS, seed=3)
+    cross, gram, diagonal = together.cross(points, B), together.gram(points), together.diagonal(points)
+    assert cross.shape == (5, 2, 4, 6) and gram.shape == (5, 2, 4, 4) and diagonal.shape == (5, 2, 4)
+    for s in range(5):
+        assert_equal(cross[s].detach(), together.cross(points[s], B).detach(), 1e-12)
+        assert_equal(gram[s].detach(), together.gram(points[s]).detach(), 1e-12)
+        assert_equal(diagonal[s].detach(), together.diagonal(points[s]).detach(), 1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_values_have_the_dtype_of_the_points_and_are_as_exact(name):
+    """Arithmetic is in float64; float32 loses a rounding of the value, and one of the RBF's exponent."""
+    kernel = function(KERNELS[name])
+    low, high = kernel.cross(A.float(), B.float()), kernel.cross(A.float().double(), B.float().double())
+    assert low.dtype == torch.float32
+    largest = 1 + (high.abs() / high.abs().max()).log().abs().max()  # of exponents
+    assert ((low.double() - high).abs() <= 8 * 2**-24 * largest * high.abs().max()).all()
+    assert kernel.gram(A.float()).dtype == kernel.diagonal(A.float()).dtype == torch.float32
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    name=st.sampled_from(list(KERNELS)),
+    lead=st.sampled_from([(), (2,), (3, 1), (3, 2)]),
+    other=st.sampled_from([(), (2,), (1, 2)]),
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    seed=st.integers(0, 1000),
+)
+def test_shapes_broadcast_and_grams_are_covariances(name, lead, other, sizes, seed):
+    a, b = normals(*lead, sizes[0], INPUTS, seed=seed), normals(*other, sizes[1], INPUTS, seed=seed + 1)
+    kernel = function(KERNELS[name])
+    values = kernel.cross(a, b)
+    assert values.shape == (*torch.broadcast_shapes(lead, other), *sizes) and values.dtype == D
+    assert_equal(values.detach(), textbook(KERNELS[name], a, b), 1e-12)
+    assert_equal(values.mT.detach(), kernel.cross(b, a).detach(), 1e-12)
+    gram = kernel.gram(a).detach()
+    scale = gram.diagonal(dim1=-2, dim2=-1).amax()
+    assert torch.linalg.eigvalsh(gram).min() > -1e-12 * scale

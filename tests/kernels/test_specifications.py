@@ -1,0 +1,130 @@
+"""Specifications of kernels: what they refuse, what they build, sums and products, and files."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.config import describe, rebuild
+from gilib.kernels import RBF, ArcCosine, DotProduct, Kernel, KernelModule, KernelProduct, KernelSum, Matern
+from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module
+from tests.support import D, assert_equal, normals
+
+VALUES = {
+    "lengthscale -1": (lambda: RBF(-1.0), "lengthscale must be a positive finite number, got -1.0"),
+    "lengthscale 0": (lambda: Matern(0.0), "lengthscale must be a positive finite number, got 0.0"),
+    "one of them 0": (lambda: RBF((1.0, 0.0)), "lengthscale must be a positive finite number, got 0.0"),
+    "lengthscale nan": (lambda: RBF(math.nan), "lengthscale must be a positive finite number, got nan"),
+    "lengthscale inf": (lambda: RBF(math.inf), "lengthscale must be a positive finite number, got inf"),
+    "variance 0": (lambda: RBF(variance=0.0), "variance must be a positive finite number, got 0.0"),
+    "variances": (lambda: Matern(variance=(1.0, 1.0)), "variance must be a positive finite number"),
+    "smoothness": (lambda: Matern(smoothness=2.0), r"one of \(0.5, 1.5, 2.5\), got 2.0"),
+    "order 2": (lambda: ArcCosine(2), "unknown order '2': choose one of '0', '1'"),
+    "weights": (lambda: ArcCosine(weight_variance=-1.0), "weight_variance must be a positive .*got -1.0"),
+    "no bias": (lambda: ArcCosine(bias_variance=0.0), "bias_variance must be a positive .*got 0.0"),
+    "amplitude": (lambda: ArcCosine(variance=-2.0), "variance must be a positive finite number, got -2.0"),
+    "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance must be a positive .*got -1.0"),
+    "linear bias": (lambda: DotProduct(bias_variance=-1.0), "bias_variance must be a positive .*got -1.0"),
+    "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
+    "empty product": (lambda: KernelProduct(()), "KernelProduct needs at least one kernel"),
+    "two lengthscales of three": (
+        lambda: module(RBF((1.0, 2.0))),
+        "lengthscale must be one number or 3, one for each input, got 2",
+    ),
+    "lengthscales without ard": (
+        lambda: module(RBF(SCALES, ard=False)),
+        "lengthscale must be one number or 1, one for each input, got 3",
+    ),
+    "four weights of three": (
+        lambda: module(DotProduct((1.0, 2.0, 3.0, 4.0))),
+        "weight_variance must be one number or 3, one for each input, got 4",
+    ),
+    "inside a sum": (lambda: module(DotProduct() + RBF((1.0, 2.0))), "lengthscale must be one number or 3"),
+    "inside a layer": (
+        lambda: gilib.Network(normals(4, 3), [gilib.GP(3, 1, RBF((1.0, 2.0)))]),
+        "layer 0: lengthscale must be one number or 3",
+    ),
+}
+KINDS = {
+    "a number in a sum": (lambda: RBF() + 1.0, "a term of a kernel must be a Kernel, got float"),
+    "a class in a product": (lambda: RBF() * DotProduct, r"write DotProduct\(\) in place of DotProduct"),
+    "a number as a part": (lambda: KernelSum((RBF(), 2)), "every part must be a Kernel, got int"),
+    "text as a part": (lambda: KernelProduct(("rbf",)), "every part must be a Kernel, got str"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_do_not_fit(name):
+    call, message = VALUES[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_things_of_the_wrong_kind(name):
+    call, message = KINDS[name]
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_description_builds_the_same_kernel_again(name):
+    text = json.dumps(describe(KERNELS[name]))
+    again = rebuild(json.loads(text), Kernel)
+    assert again == KERNELS[name] and hash(again) == hash(KERNELS[name])
+    x = normals(4, INPUTS)
+    assert torch.equal(function(again).gram(x), function(KERNELS[name]).gram(x))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_state_holds_the_hyper_parameters(name):
+    built, other = module(KERNELS[name], replicas=(2,)), module(KERNELS[name], replicas=(2,))
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter += 0.3 * normals(*parameter.shape)
+    other.load_state_dict(built.state_dict())
+    x = normals(4, INPUTS)
+    assert torch.equal(built().gram(x), other().gram(x))
+    assert all(parameter.shape[0] == 2 for parameter in built.parameters())
+
+
+def test_sums_and_products_flatten_and_precede_as_numbers_do():
+    a, b, c = RBF(), DotProduct(), Matern()
+    assert a + b + c == a + (b + c) == KernelSum((a, b, c))
+    assert a * b * c == a * (b * c) == KernelProduct((a, b, c))
+    assert a + b * c == KernelSum((a, KernelProduct((b, c))))
+    assert (a + b) * c == KernelProduct((KernelSum((a, b)), c))
+
+
+def test_two_equal_terms_have_hyper_parameters_of_their_own():
+    built = module(RBF() + RBF())
+    assert len(list(built.parameters())) == 4
+    assert len({id(parameter) for parameter in built.parameters()}) == 4
+
+
+@pytest.mark.parametrize(("ard", "size"), [(True, INPUTS), (False, 1)])
+def test_automatic_relevance(ard, size):
+    built = module(RBF(0.5, ard=ard))
+    assert built.log["lengthscale"].shape == (size,)
+    assert_equal(built.log["lengthscale"].exp().detach(), torch.full((size,), 0.5, dtype=D))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_positive_whatever_the_parameters_become(name):
+    built = module(KERNELS[name])
+    with torch.no_grad():
+        for k, parameter in enumerate(built.parameters()):
+            parameter.fill_((-5.0, 5.0)[k % 2])
+    gram = built().gram(normals(4, INPUTS))
+    assert isinstance(built, KernelModule)
+    assert bool((gram.diagonal() > 0).all()) and bool(torch.isfinite(gram).all())
+
+
+def test_every_hyper_parameter_gets_a_gradient():
+    for spec in KERNELS.values():
+        built = module(spec)
+        value = (built().cross(normals(3, INPUTS), normals(4, INPUTS, seed=1)) * normals(3, 4, seed=2)).sum()
+        gradients = torch.autograd.grad(value, list(built.parameters()))
+        assert all(bool((g != 0).all()) and bool(torch.isfinite(g).all()) for g in gradients)

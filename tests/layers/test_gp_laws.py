@@ -1,0 +1,161 @@
+"""What a process draws, against the joint Gaussian: ratios of densities, joint draws, marginals, two layers.
+
+Draws are affine in their normals, so that over a cubature means and covariances are exact.
+"""
+
+import pytest
+import torch
+
+import gilib
+from gilib.kernels import DotProduct
+from gilib.randomness import Noise
+from tests.kernels.cases import textbook
+from tests.processes import (
+    KERNEL,
+    conditional,
+    covariance,
+    cubature,
+    layer_of,
+    log_ratio,
+    one_layer,
+    precisions,
+)
+from tests.support import PRECISIONS, assert_equal, normals, seeded, shaken
+
+POSTERIORS = {"global": gilib.GlobalInducing, "local": gilib.LocalInducing}
+
+
+def shaken_net(kind, precision, jitter=0.0):
+    """Pseudo-outputs, precisions and hyper-parameters where no two terms coincide."""
+    settings = {"num_inducing": 5} if kind == "local" else {}
+    posterior = POSTERIORS[kind](precision=precision, log_precision=0.5, **settings)
+    z, v = normals(5, 2, seed=1), normals(5, 2, seed=2)
+    net = one_layer(posterior, inducing=z, pseudo=v, jitter=jitter, replicas=())
+    return shaken(layer_of(net).weights, 0.3) and net, z
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.01])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_log_ratio_of_every_draw(precision, jitter):
+    """Log P(u) - log Q(u) = log N(v; 0, K + Λ⁻¹) - log N(v; u, Λ⁻¹) (Ober & Aitchison, 2021, App. F)."""
+    net, z = shaken_net("global", precision, jitter)
+    layer, v = layer_of(net), layer_of(net).weights.pseudo.outputs.detach()
+    faces = (
+        net.draw(7, generator=seeded(1)),
+        net.estimate(7, 4, generator=seeded(2)),
+        net.joint_draw(7, 4, generator=seeded(3)),
+    )
+    for drawn in faces:
+        ratio = of_all_outputs(layer, z, v, drawn.inducing_outputs.detach(), jitter * KERNEL.variance)
+        assert_equal(drawn.log_pq.detach(), ratio, 1e-9)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_log_ratio_of_local_inducing_outputs(precision):
+    """Those through which the path passes, at the layer's own inputs."""
+    net, z = shaken_net("local", precision)
+    layer, draw = layer_of(net), net.draw(7, generator=seeded(1))
+    ratio = of_all_outputs(layer, z, layer.weights.pseudo.outputs.detach(), draw(z).detach())
+    assert_equal(draw.log_pq.detach(), ratio, 1e-9)
+
+
+def of_all_outputs(layer, z, v, u, nugget=0.0):
+    return sum(log_ratio(layer.kernel, z, v[:, o], precisions(layer)[o], u[..., o], nugget) for o in range(2))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("kind", POSTERIORS)
+def test_joint_draws_are_the_conditional_gaussian(kind, precision):
+    """Over a cubature of all their normals, mean and covariance of f at 4 points are exact."""
+    net, z = shaken_net(kind, precision)
+    layer, x = layer_of(net), normals(4, 2, seed=6)
+    own, points = layer.joint_size.draw, 4 * 2
+    noise = cubature(own + points)
+    drawn = layer.joint_from_noise(
+        z if kind == "global" else None, Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2)))
+    )
+    values = drawn(x).detach()
+    for o in range(2):
+        mean, wanted = conditional(
+            KERNEL, z, x, layer.weights.pseudo.outputs[:, o].detach(), precisions(layer)[o]
+        )
+        assert_equal(values[..., o].mean(0), mean[5:], 1e-9)
+        assert_equal(covariance(values[..., o]), wanted[5:, 5:], 1e-9)
+    cross = (values[..., 0] - values[..., 0].mean(0)).mT @ values[..., 1]
+    assert float(cross.abs().max()) < 1e-8  # outputs are independent
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_marginals_are_the_conditional_at_each_point_and_independent(precision):
+    """An estimate given u: mean aᵀw, variance k - |a|², points independent; moments say the same."""
+    net, z = shaken_net("global", precision)
+    layer, x = layer_of(net), normals(4, 2, seed=6)
+    own = normals(1, layer.estimate_size.draw, seed=7).expand(2 * 8, -1)
+    estimate = layer.estimate_from_noise(z, Noise(own, cubature(8).unflatten(-1, (4, 2))))
+    values, (mean, variance) = estimate(x).detach(), estimate.moments(x)
+    u = estimate.inducing_outputs[0].detach()
+    gain = textbook(KERNEL, x, z) @ torch.linalg.inv(textbook(KERNEL, z, z))
+    left = textbook(KERNEL, x, x) - gain @ textbook(KERNEL, z, x)
+    assert_equal(mean.detach(), (gain @ u).expand(16, 4, 2), 1e-9)
+    assert_equal(variance.detach(), left.diagonal()[:, None].expand(16, 4, 2), 1e-9)
+    assert_equal(values.mean(0), gain @ u, 1e-9)
+    diagonal = left.diagonal().repeat_interleave(2).diag()
+    assert_equal(covariance(values.flatten(-2)), diagonal, 1e-9)
+
+
+def test_moments_of_a_free_gaussian():
+    """N(aᵀ m_o, k - |a|² + aᵀ S_o a), from unwhitened matrices."""
+    net, x = one_layer(gilib.FreeGaussian(5, 0.6), inducing=normals(5, 2, seed=1)), normals(4, 2, seed=6)
+    layer = layer_of(net)
+    shaken(layer.weights, 0.3)
+    z, module = layer.inducing_inputs.detach(), layer.weights
+    k, inner = textbook(KERNEL, z, x), textbook(KERNEL, z, z)
+    root = torch.linalg.cholesky(inner)
+    gain = torch.linalg.solve(inner, k).mT
+    for drawn in (net.estimate(3, 4, generator=seeded()), net.draw(3, generator=seeded())):
+        mean, variance = drawn.moments(x)
+        for o in range(2):
+            s = root @ module.root[o].tril().detach()
+            wanted = textbook(KERNEL, x, x) - gain @ k + gain @ s @ s.mT @ gain.mT
+            assert_equal(mean[..., o].detach(), (gain @ root @ module.mean[:, o].detach()).expand(3, 4), 1e-9)
+            assert_equal(variance[..., o].detach(), wanted.diagonal().expand(3, 4), 1e-9)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_two_linear_layers_against_their_joint_gaussian(precision):
+    """Given the function that the first layer drew, f = f_2(f_1(x)) and u_2 are jointly Gaussian."""
+    first, second = DotProduct(0.7, 0.4), DotProduct((1.1, 0.6), 0.3)
+    spec, z, x = (
+        gilib.GlobalInducing(precision, log_precision=0.2),
+        normals(3, 2, seed=1),
+        normals(4, 2, seed=6),
+    )
+    layers = [gilib.GP(2, 2, kernel, spec, jitter=0.0, num_features=16) for kernel in (first, second)]
+    net = gilib.Network(z, layers, pseudo_outputs=normals(3, 2, seed=2), generator=seeded())
+    for layer in layers:
+        shaken(layer.weights, 0.3)
+    below = layers[0].draw(z, 1, generator=seeded(4))
+    u1, x1 = below.inducing_outputs[0].detach(), below(x)[0].detach()
+    v = [layer.weights.pseudo.outputs.detach() for layer in layers]
+    parts = [log_ratio(first, z, v[0][:, o], precisions(layers[0])[o], u1[None, :, o]) for o in range(2)]
+    assert_equal(below.log_pq.detach(), sum(parts), 1e-8)
+
+    own, points = layers[1].joint_size.draw, 8
+    noise = cubature(own + points)
+    joint = layers[1].joint_from_noise(u1, Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2))))
+    values, u2 = joint(x1).detach(), joint.inducing_outputs.detach()
+    together, ratio = torch.cat([u2, values], -2), 0.0
+    for o in range(2):
+        mean, wanted = conditional(second, u1, x1, v[1][:, o], precisions(layers[1])[o])
+        assert_equal(together[..., o].mean(0), mean, 1e-7)
+        assert_equal(covariance(together[..., o]), wanted, 1e-7)
+        ratio = ratio + log_ratio(second, u1, v[1][:, o], precisions(layers[1])[o], u2[..., o])
+    assert_equal(joint.log_pq.detach(), ratio, 1e-7)
+
+    whole = net.base_noise(1, seeded(4))  # the network's draw begins as the first layer's did
+    draw = net.draw(noise=whole)
+    again = layers[0].draw(z, noise=whole[:, : layers[0].noise_size])
+    last = layers[1].draw(again.inducing_outputs, noise=whole[:, layers[0].noise_size :])
+    assert_equal(draw(x).detach(), last(again(x)).detach(), 1e-12)
+    assert_equal(draw.log_pq.detach(), (again.log_pq + last.log_pq).detach(), 1e-12)
+    assert_equal(draw.inducing_outputs.detach(), last.inducing_outputs.detach(), 1e-12)

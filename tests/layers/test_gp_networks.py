@@ -1,0 +1,225 @@
+"""Networks of processes: draws, estimates and joint draws in depth, mean functions, replicas, bounds."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.draws import GaussianFunction, moments
+from gilib.randomness import Noise, ReplicaGenerators
+from gilib.training.objective import preferred_estimator
+from tests.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
+from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
+
+X, Y = wave(12)
+LIKELIHOOD = gilib.Gaussian(0.2)
+EVERY = pytest.mark.parametrize("name", NETWORKS)
+
+
+def bound(drawn, x=X, y=Y, **settings):
+    return gilib.elbo(drawn, LIKELIHOOD, x, y, num_data=y.shape[-2], **settings)
+
+
+@EVERY
+def test_shapes_and_gradients_of_every_face(name):
+    net = NETWORKS[name]()
+    for drawn in (
+        net.draw(3, generator=seeded(1)),
+        net.estimate(3, 12, generator=seeded(2)),
+        net.joint_draw(3, 12, generator=seeded(3)),
+    ):
+        assert drawn(X).shape == (3, 12, 2) and drawn.log_pq.shape == (3,)
+        mean, variance = drawn.moments(X)
+        assert mean.shape == (3, 12, 2) and (variance is None or bool((variance > 0).all()))
+        gradients = torch.autograd.grad(bound(drawn), list(net.parameters()))
+        assert all(bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
+
+
+@EVERY
+def test_the_faces_have_one_expectation(name):
+    """That of log P - log Q, and the bound's of estimates and joint draws; paths are exact to two moments."""
+    net, count = NETWORKS[name](), 3000
+    with torch.no_grad():
+        draw, estimate = net.draw(count, generator=seeded(1)), net.estimate(count, 12, generator=seeded(2))
+        joint = net.joint_draw(count, 12, generator=seeded(3))
+        agree(draw.density, estimate.density)
+        agree(draw.density, joint.density)
+        agree(bound(estimate, reduction="none"), bound(joint, reduction="none"))
+
+
+def agree(values, others):
+    """Two sets of samples have one mean, within six standard errors."""
+    error = (values.var(0) / len(values) + others.var(0) / len(others)).sqrt()
+    assert bool((error > 0).all())
+    assert bool(((values.mean(0) - others.mean(0)).abs() < 6 * error).all())
+
+
+@EVERY
+def test_replicas_are_networks_of_their_own(name):
+    together, singles = NETWORKS[name](replicas=(2,)), [NETWORKS[name]() for _ in range(2)]
+    for r, single in enumerate(singles):
+        for key, parameter in single.named_parameters():
+            parameter.data.copy_(together.get_parameter(key).data[r])
+    x, y = torch.stack([X, X + 0.3]), torch.stack([Y, Y - 0.2])
+    noise, points = together.base_noise(3, seeded(1)), together.estimate_noise(3, 12, seeded(2))
+    draw, estimate = together.draw(noise=noise), together.estimate(noise=points)
+    bounds = bound(draw, x, y.expand(2, 12, 2)), bound(estimate, x, y)
+    joint = together.joint_draw(2, 12, generator=ReplicaGenerators([5, 6]))(x)
+    for r, single in enumerate(singles):
+        alone = single.draw(noise=noise[:, r])
+        assert_equal(draw(x)[:, r].detach(), alone(x[r]).detach(), 1e-9)
+        assert_equal(bounds_of(bounds[0], r), bound(alone, x[r], y[r]).detach(), 1e-9)
+        own = single.estimate(noise=Noise(points.draw[:, r], points.points[:, r]))
+        assert_equal(bounds_of(bounds[1], r), bound(own, x[r], y[r]).detach(), 1e-9)
+        lone = single.joint_draw(2, 12, generator=seeded(5 + r))(x[r])
+        assert_equal(
+            joint[:, r].detach(), lone.detach(), 1e-6
+        )  # joint draws factorise near-singular matrices
+
+
+def bounds_of(values, replica):
+    """`elbo` counts the points of one replica."""
+    return values[replica].detach()
+
+
+def test_two_replica_axes():
+    net = NETWORKS["global"](replicas=(2, 3))
+    draw = net.draw(4, generator=seeded())
+    assert draw(X).shape == (4, 2, 3, 12, 2) and draw.log_pq.shape == (4, 2, 3)
+    estimate = net.estimate(4, 12, generator=seeded())
+    assert bound(estimate, X, Y.expand(2, 3, 12, 2), reduction="none").shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize("branch", ["residual", "sum"])
+def test_inducing_points_and_data_pass_through_one_mean_function(branch):
+    """A data point that is an inducing point stays one, layer after layer; the network says where it went."""
+    matrix = normals(2, 3, seed=3)
+    if branch == "residual":
+        layers = [gilib.Residual([process(2, 2, jitter=1e-12)]), process(2, 2, jitter=1e-12)]
+    else:
+        mean = gilib.FixedLinear(2, 3, matrix)
+        layers = [gilib.Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
+    net = gilib.Network(X0, layers, pseudo_outputs=V0, generator=seeded())
+    draw = net.draw(4, generator=seeded(1))
+    below = net.layers.layers[0].draw(X0, noise=net.base_noise(4, seeded(1))[:, : layers[0].noise_size])
+    through = below.inducing_outputs.detach()
+    assert_equal(below(X0).detach(), through, 1e-5)
+    inner = next(iter(layers[0]))
+    own = inner.draw(X0, noise=net.base_noise(4, seeded(1))[:, : inner.noise_size]).inducing_outputs
+    straight = X0 if branch == "residual" else X0 @ matrix
+    assert_equal(through, (straight + own).detach(), 1e-12)
+    assert_equal(draw(X0).detach(), draw.inducing_outputs.detach(), 1e-5)
+    for drawn in (net.estimate(4, 5, generator=seeded(2)), net.joint_draw(4, 5, generator=seeded(3))):
+        assert_equal(drawn(X0).detach(), drawn.inducing_outputs.detach(), 1e-3)  # roots of what is left
+
+
+def test_a_layer_that_integrates_its_inducing_outputs_out_draws_below_one_that_needs_them():
+    net = NETWORKS["free, then global"]()
+    first, last = net.estimate(2, 12).function.functions
+    assert not isinstance(getattr(first, "branch", first), type(last))
+    assert preferred_estimator(net) == "pointwise"
+    sizes = net.layers.estimate_size
+    assert sizes.points == 2  # of the last layer alone
+
+
+def test_moments_add_up_in_blocks():
+    """The last Gaussian of a residual block or a sum; nothing after a nonlinearity."""
+    fixed = gilib.FixedLinear(2, 2, normals(2, 2, seed=3))
+    for last, shift in ((gilib.Residual([process(2, 2)]), X), (gilib.Sum([process(2, 2), fixed]), None)):
+        net = gilib.Network(X0, [last], generator=seeded())
+        estimate = net.estimate(3, 12, generator=seeded(1))
+        mean, variance = estimate.moments(X)
+        inner = estimate.function.functions[0]
+        own = inner.branch.functions[0] if shift is not None else inner.functions[0]
+        assert isinstance(own, GaussianFunction)
+        expected = own.moments(X)
+        straight = X if shift is not None else X @ fixed.matrix
+        assert_equal(mean.detach(), (expected.mean + straight).detach(), 1e-12)
+        assert_equal(variance.detach(), expected.variance.detach(), 1e-12)
+    two = gilib.Network(X0, [gilib.Sum([process(2, 2), process(2, 2)])], generator=seeded())
+    estimate = two.estimate(3, 12, generator=seeded(1))
+    parts = [moments(function, X) for function in estimate.function.functions[0].functions]
+    assert_equal(
+        estimate.moments(X).variance.detach(), (parts[0].variance + parts[1].variance).detach(), 1e-12
+    )
+    net = mixed([process(2, 2), torch.nn.Tanh()])
+    estimate = net.estimate(3, 12, generator=seeded(1))
+    mean, variance = estimate.moments(X)
+    assert variance is None and torch.equal(mean, estimate(X))
+
+
+def test_closed_form_expectation_is_the_average_over_samples():
+    """E log N(y; f, σ²) against sampling the last layer 20 000 times, the layers below the same."""
+    net = deep(gilib.FreeGaussian(initial_scale=0.5), 1)
+    with torch.no_grad():
+        closed = LIKELIHOOD.expected_log_prob(net.estimate(1, 12, generator=seeded(1)), X, Y)[0]
+        sampled = LIKELIHOOD.log_prob(net.estimate(20_000, 12, generator=seeded(2))(X), Y)
+    assert_mean(sampled, closed)
+
+
+@pytest.mark.parametrize("name", ["global", "free", "a process, then weights"])
+def test_iwbo_of_joint_draws_is_at_least_the_elbo_and_refuses_estimates(name):
+    net = NETWORKS[name]()
+    joint = net.joint_draw(50, 12, generator=seeded(1))
+    assert float(gilib.iwbo(joint, LIKELIHOOD, X, Y).detach()) > float(bound(joint).detach())
+    assert float(gilib.iwbo(net.joint_draw(1, 12, generator=seeded(1)), LIKELIHOOD, X, Y).detach()) < 1e9
+    with pytest.raises(TypeError, match=r"got Estimate: use net.draw\(num_samples\), or net.joint_draw"):
+        gilib.iwbo(net.estimate(5, 12), LIKELIHOOD, X, Y)
+
+
+def test_iwbo_converges_to_the_evidence_of_one_layer():
+    """Importance sampling from a shaken posterior: E exp(iwbo) is the evidence, whatever the posterior."""
+    x, y = X[:3], Y[:3, :1]
+    net = gilib.models.sparse_gp(2, 1, inducing_points=x + 0.1, dtype=D, jitter=1e-8, generator=seeded())
+    shaken(layer_of(net).weights, 0.2)
+    with torch.no_grad():
+        joint = net.joint_draw(100_000, 3, generator=seeded(2))
+        log_weights = LIKELIHOOD.log_prob(joint(x), y).sum(-1) + joint.density
+    kernel = layer_of(net).hyperparameters().gram(x).detach() + 0.2 * torch.eye(3, dtype=D)
+    truth = torch.distributions.MultivariateNormal(torch.zeros(3, dtype=D), kernel).log_prob(y[:, 0])
+    assert_mean((log_weights - truth).exp(), torch.ones((), dtype=D))
+
+
+@pytest.mark.parametrize("name", ["local", "free", "narrow"])
+def test_predictions_in_closed_form_have_the_moments_of_draws(name):
+    """Mixtures of the last layer's Gaussians, against the functions themselves."""
+    net, points = NETWORKS[name](), normals(4, 2, seed=5)
+    prediction = gilib.predict(net, LIKELIHOOD, points, 8000, generator=seeded(1))
+    with torch.no_grad():
+        outputs = net.draw(20_000, generator=seeded(2))(points)
+    agree(outputs, prediction.means)
+    variance = prediction.component_sd.square() - 0.2
+    agree(outputs.square(), prediction.means.square() + variance)
+
+
+@pytest.mark.parametrize("posterior", [gilib.LocalInducing(), gilib.FreeGaussian(initial_scale=0.5)])
+def test_predictive_densities_are_averages_over_exact_draws(posterior):
+    net, points, targets = deep(posterior, 1), normals(4, 2, seed=5), normals(4, 2, seed=6)
+    prediction = gilib.predict(net, LIKELIHOOD, points, 8000, generator=seeded(1))
+    with torch.no_grad():
+        joint = net.joint_draw(20_000, 4, generator=seeded(2))
+        densities = LIKELIHOOD.log_prob(joint(points), targets).exp()
+    sd = prediction.component_sd.expand_as(prediction.means)
+    components = torch.distributions.Normal(prediction.means, sd).log_prob(targets).sum(-1).exp()
+    assert_equal(components.mean(0).log(), prediction.log_prob(targets), 1e-10)
+    agree(densities, components)
+
+
+def test_predictions_in_batches_and_in_units():
+    net, points = NETWORKS["free"](), normals(7, 2, seed=5)
+    whole = gilib.predict(net, LIKELIHOOD, points, 5, generator=seeded(1))
+    pieces = gilib.predict(net, LIKELIHOOD, points, 5, generator=seeded(1), batch_size=3)
+    assert whole.component_sd.shape == (5, 7, 2)
+    assert_equal(whole.means, pieces.means, 1e-12)
+    assert_equal(whole.component_sd, pieces.component_sd, 1e-12)
+    units = gilib.data.Normalisation.fit(3 + 2 * X, 5 - 4 * Y)
+    scaled = gilib.predict(
+        net, LIKELIHOOD, points * units.x_std + units.x_mean, 5, generator=seeded(1), normalisation=units
+    )
+    assert_equal(scaled.means, whole.means * units.y_std + units.y_mean, 1e-9)
+    assert_equal(scaled.component_sd, whole.component_sd * units.y_std, 1e-9)
+
+
+def test_an_ensemble_of_processes_predicts():
+    net = NETWORKS["free"](replicas=(3,))
+    prediction = gilib.predict(gilib.Ensemble(net), LIKELIHOOD, normals(4, 2), 5, generator=seeded(1))
+    assert prediction.means.shape == prediction.component_sd.expand(15, 4, 2).shape == (15, 4, 2)

@@ -1,0 +1,147 @@
+"""Hard kernels in float32 storage: they survive, as exact as stated, or say which layer failed and why."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
+from tests.kernels.cases import textbook
+from tests.processes import layer_of
+from tests.support import normals, seeded, shaken
+
+X = normals(30, 2, seed=1).float().double()
+Y = (X.sin() + 0.2 * normals(30, 2, seed=2)).float().double()
+Z = torch.cat([X[:6], normals(4, 2, seed=3)]).float().double()  # six inducing inputs are data
+LIKELIHOOD = gilib.Gaussian(0.05)
+POSTERIORS = {
+    "global": gilib.GlobalInducing("full"),
+    "local": gilib.LocalInducing(num_inducing=10),
+    "free": gilib.FreeGaussian(num_inducing=10, initial_scale=0.5),
+}
+UNIT = 2.0**-24
+
+
+def pair(posterior, kernel, *, layers=1, inducing=Z, jitter=1e-5):
+    """The same network in float32 and in float64, its parameters float32 numbers."""
+    own = {} if posterior.is_global else {"inducing_inputs": inducing.float()}
+    net = gilib.Network(
+        inducing.float() if posterior.is_global else None,
+        [gilib.GP(2, 2, kernel, posterior, jitter=jitter, num_features=32, **own) for _ in range(layers)],
+        pseudo_outputs=Y[:10].float() if posterior.is_global else None,
+        input_shape=(2,),
+        generator=seeded(),
+        dtype=torch.float32,
+    )
+    for layer in net.layers:
+        shaken(layer.weights, 0.1)
+    exact = gilib.Network(
+        inducing if posterior.is_global else None,
+        [
+            gilib.GP(
+                2,
+                2,
+                kernel,
+                posterior,
+                jitter=jitter,
+                num_features=32,
+                **({} if posterior.is_global else {"inducing_inputs": inducing}),
+            )
+            for _ in range(layers)
+        ],
+        input_shape=(2,),
+        dtype=torch.float64,
+    )
+    exact.load_state_dict({name: value.double() for name, value in net.state_dict().items()})
+    return net, exact
+
+
+def bound_and_gradients(net, noise, x=X):
+    """Of an estimate."""
+    dtype = noise.draw.dtype
+    bound = gilib.elbo(net.estimate(noise=noise), LIKELIHOOD, x.to(dtype), Y.to(dtype), num_data=30)
+    names, parameters = zip(*net.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(bound, parameters)
+    return bound.detach().double(), dict(zip(names, (g.double() for g in gradients), strict=True))
+
+
+@pytest.mark.parametrize("lengthscale", [0.01, 0.3, 1.0, 100.0])
+@pytest.mark.parametrize("kernel", [RBF, Matern], ids=["rbf", "matern"])
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_gradients_of_a_float32_layer_are_those_of_float64(name, kernel, lengthscale):
+    """Values in float32 meet R⁻¹ once, which enlarges a rounding by s = |R⁻¹|, at most the root of 1/jitter.
+
+    So the bound and the gradients of the posterior are good to some s/2²⁴; those of inducing inputs and
+    hyper-parameters, which pass R⁻¹ forward and back, to some s²/2²⁴. Data are within a lengthscale of
+    inducing inputs, six of which are data. Allowed are sixteen roundings of the largest entry.
+    """
+    near = Z.repeat(3, 1) + min(lengthscale, 1.0) * normals(30, 2, seed=5)
+    x = torch.cat([X[:6], near[6:]]).float().double()
+    net, exact = pair(POSTERIORS[name], kernel(lengthscale))
+    noise = net.estimate_noise(3, 30, seeded(4))
+    bound, gradients = bound_and_gradients(net, noise, x)
+    truth, wanted = bound_and_gradients(exact, gilib.Noise(noise.draw.double(), noise.points.double()), x)
+    root = torch.linalg.cholesky(textbook(kernel(lengthscale), Z, Z) + 1e-5 * torch.eye(10))
+    once = 16 * UNIT * float(torch.linalg.svdvals(torch.linalg.inv(root)).max())
+    twice = once**2 / (16 * UNIT)
+    assert float((bound - truth).abs()) <= once * float(truth.abs())
+    for key, gradient in gradients.items():
+        kind = twice if "hyperparameters" in key or "inducing" in key else once
+        largest = float(wanted[key].abs().max())
+        assert largest > 1e-3, key  # the data tell something about it
+        assert float((gradient - wanted[key]).abs().max()) <= kind * largest, key
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_duplicated_inducing_points_survive(name):
+    """Ten times the same two: the jitter alone tells them apart."""
+    repeated = X[:2].repeat(5, 1)
+    net, exact = pair(POSTERIORS[name], RBF(), inducing=repeated)
+    noise = net.estimate_noise(3, 30, seeded(4))
+    bound, gradients = bound_and_gradients(net, noise)
+    truth, _ = bound_and_gradients(exact, gilib.Noise(noise.draw.double(), noise.points.double()))
+    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients.values())
+    assert float((bound - truth).abs()) < 0.01 * float(truth.abs())
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(100.0), DotProduct(), ArcCosine(), RBF(1e-3), RBF(1e3) * DotProduct()]
+)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_near_singular_kernels_train(name, kernel):
+    net, _ = pair(POSTERIORS[name], kernel, layers=2)
+    x, y = X.float(), Y.float()
+    history = gilib.fit(net, gilib.Gaussian(0.1, learn=True), x, y, steps=5, seed=0, progress=False)
+    assert bool(torch.isfinite(history.elbo).all())
+    draw = net.draw(3, generator=seeded(1))
+    assert bool(torch.isfinite(draw(x)).all())
+    assert bool(torch.isfinite(net.joint_draw(3, 30, generator=seeded(2))(x)).all())
+
+
+def test_without_jitter_a_singular_kernel_says_which_layer_and_what():
+    net, _ = pair(gilib.GlobalInducing(), RBF(), inducing=X[:2].repeat(5, 1), jitter=0.0)
+    message = (
+        r"layer 0, GP\(2 → 2\): the kernel matrix of the inducing inputs is not positive definite "
+        r"\(eigenvalues .* condition .* in torch.float64"
+    )
+    for face in (lambda: net.draw(2), lambda: net.estimate(2, 30), lambda: net.joint_draw(2, 30)):
+        with pytest.raises(gilib.FactorisationError, match=message):
+            face()
+
+
+def test_the_place_is_named_inside_blocks():
+    layers = [gilib.FixedLinear(2, 2), gilib.Sum([gilib.FixedLinear(2, 2), gilib.GP(2, 2, jitter=0.0)])]
+    net = gilib.Network(X[:3].repeat(2, 1), layers, generator=seeded())
+    with pytest.raises(
+        gilib.FactorisationError, match=r"layer 1, Sum: branch 1, GP\(2 → 2\): the kernel matrix"
+    ):
+        net.draw(2)
+
+
+def test_diverged_hyper_parameters_are_reported():
+    net, _ = pair(gilib.FreeGaussian(10), RBF())
+    with torch.no_grad():
+        layer_of(net).hyperparameters.log["lengthscale"].fill_(math.nan)
+    with pytest.raises(gilib.FactorisationError, match="layer 0, GP.*hold NaN or infinite entries"):
+        net.estimate(2, 30)

@@ -1,0 +1,88 @@
+"""A Cholesky factor together with its inverse: values, the hand-written gradient, failures."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import FactorisationError, cholesky_and_inverse
+from gilib.linalg.factor import failures_as_nan
+from tests.helpers import Operations, normal, positive_definite, seeded
+
+pytestmark = pytest.mark.usefixtures("float64")
+USES = {
+    "both": lambda factor, inverse: (factor, inverse),
+    "the factor": lambda factor, inverse: factor,
+    "the inverse": lambda factor, inverse: inverse,
+    "their diagonals": lambda factor, inverse: (
+        factor.diagonal(dim1=-2, dim2=-1).log() + inverse.diagonal(dim1=-2, dim2=-1)
+    ),
+}
+
+
+@given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 40), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_both_are_those_of_torch(lead, size, seed):
+    matrix = positive_definite(seeded(seed), *lead, size, size)
+    factor, inverse = cholesky_and_inverse(matrix)
+    torch.testing.assert_close(factor, torch.linalg.cholesky(matrix), rtol=0, atol=0)
+    torch.testing.assert_close(inverse @ factor, torch.eye(size).expand_as(matrix), rtol=0, atol=1e-11)
+    assert torch.equal(inverse, inverse.tril())
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 4, 4), (2, 3, 3, 3)])
+def test_gradients_by_finite_differences(use, shape, generator):
+    root = normal(generator, *shape).requires_grad_()
+
+    def call(root):
+        return USES[use](*cholesky_and_inverse(root @ root.mT + torch.eye(shape[-1])))
+
+    assert torch.autograd.gradcheck(call, root)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_gradients_are_those_of_autograd_and_symmetric(use, generator):
+    matrix = positive_definite(generator, 3, 6, 6).requires_grad_()
+    factor = torch.linalg.cholesky(matrix)
+    plain = USES[use](
+        factor, torch.linalg.solve_triangular(factor, torch.eye(6).expand(3, 6, 6), upper=False)
+    )
+    ours = USES[use](*cholesky_and_inverse(matrix))
+
+    def pull(outputs):
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        weights = [normal(seeded(k), *output.shape) for k, output in enumerate(outputs)]
+        return torch.autograd.grad(outputs, matrix, weights)[0]
+
+    found, wanted = pull(ours), pull(plain)
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, found.mT, rtol=1e-12, atol=1e-12)
+
+
+def test_one_factorisation_forward_and_none_back(generator):
+    matrix = positive_definite(generator, 4, 7, 7).requires_grad_()
+    with Operations() as count:
+        factor, inverse = cholesky_and_inverse(matrix)
+        (factor.sum() + inverse.sum()).backward()
+    assert count.factorised == [(4, 7, 7)] and count.of("linalg_solve_triangular") == 1
+
+
+def test_the_dtype_is_kept_and_only_the_lower_triangle_is_read(generator):
+    matrix = positive_definite(generator, 2, 5, 5)
+    spoilt = torch.where(torch.ones(5, 5).triu(1).bool(), torch.nan, matrix)
+    for ours, theirs in zip(cholesky_and_inverse(spoilt), cholesky_and_inverse(matrix), strict=True):
+        assert torch.equal(ours, theirs)
+    assert all(part.dtype == torch.float32 for part in cholesky_and_inverse(matrix.float()))
+
+
+def test_a_failure_is_named_or_spoils_its_own_results_only(generator):
+    matrix = positive_definite(generator, 3, 4, 4)
+    matrix[1] -= 10.0 * torch.eye(4)
+    with pytest.raises(FactorisationError, match="the kernel matrix is not positive definite .*eigenvalues"):
+        cholesky_and_inverse(matrix, "the kernel matrix")
+    with failures_as_nan():
+        factor, inverse = cholesky_and_inverse(matrix)
+    for part in (factor, inverse):
+        broken = torch.isnan(part).flatten(1).any(-1)
+        assert broken.tolist() == [False, True, False]

@@ -1,0 +1,122 @@
+"""A free Gaussian over inducing outputs: its draws, its law and its divergence."""
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+
+import gilib
+from gilib.sites import InducingOutputs
+from tests.processes import covariance, cubature
+from tests.support import D, assert_equal, normals, shaken
+
+M, OUTPUTS = 4, 2
+
+
+def built(replicas=(), shake=0.4, **settings):
+    """A module over four inducing outputs of two functions; diagonals of both signs are factors too."""
+    context = gilib.BuildContext(replicas=replicas, dtype=D)
+    module = shaken(gilib.FreeGaussian(**settings).build(InducingOutputs(M, OUTPUTS), context), shake)
+    with torch.no_grad():
+        module.root.diagonal(dim1=-2, dim2=-1)[..., 0] *= -1.0
+    return module
+
+
+def distribution(module):
+    """The same Gaussians by torch, `[O]`; factors with positive diagonals."""
+    root = module.root.detach().tril()
+    covariance = root @ root.mT
+    return MultivariateNormal(module.mean.detach().mT, covariance)
+
+
+PRIOR = MultivariateNormal(torch.zeros(M, dtype=D), torch.eye(M, dtype=D))
+
+
+def test_the_divergence_is_that_of_torch():
+    module = built(initial_scale=0.7)
+    assert_equal(module.kl().detach(), kl_divergence(distribution(module), PRIOR).sum(), 1e-10)
+
+
+def test_draws_and_their_log_ratio():
+    module, posterior = built(initial_scale=0.7), distribution(built(initial_scale=0.7))
+    weights, log_pq = module.draw(None, None, normals(6, module.noise_size, seed=1))
+    wanted = (PRIOR.log_prob(weights.mT) - posterior.log_prob(weights.mT)).sum(-1)
+    assert_equal(log_pq.detach(), wanted.detach(), 1e-10)
+
+
+def test_the_law_is_that_of_the_draws():
+    """Over a cubature: means, covariances, and the mean of the log-ratio is minus the divergence."""
+    module = built(initial_scale=0.7)
+    weights, log_pq = module.draw(None, None, cubature(module.noise_size))
+    mean, spread, minus_kl = module.law(None, None, normals(3, 0))
+    assert module.law_size == 0 and minus_kl.shape == (3,)
+    assert_equal(weights.mean(0), mean, 1e-12)
+    for o in range(OUTPUTS):
+        assert_equal(covariance(weights[..., o]), spread[o], 1e-12)
+    assert_equal(log_pq.mean().expand(3), minus_kl, 1e-10)
+
+
+def test_what_stands_above_the_diagonal_has_no_effect():
+    module, noise = built(), normals(5, M * OUTPUTS, seed=1)
+    weights, kl = module.draw(None, None, noise)[0], module.kl()
+    with torch.no_grad():
+        module.root += normals(M, M).triu(1)
+    assert torch.equal(weights, module.draw(None, None, noise)[0]) and torch.equal(kl, module.kl())
+
+
+@pytest.mark.parametrize(
+    ("last", "scale", "start"), [(True, None, 1.0), (False, None, 1e-5), (True, 0.3, 0.3)]
+)
+def test_where_it_starts(last, scale, start):
+    spec = gilib.FreeGaussian(M, scale)
+    module = spec.build(InducingOutputs(M, OUTPUTS), gilib.BuildContext(dtype=D, last=last, replicas=(3,)))
+    assert torch.equal(module.mean, torch.zeros(3, M, OUTPUTS, dtype=D))
+    assert_equal(module.root.detach(), (start * torch.eye(M, dtype=D)).expand(3, OUTPUTS, M, M))
+
+
+def test_replicas():
+    together, noise = built((3,)), normals(5, 3, M * OUTPUTS, seed=2)
+    weights, log_pq = together.draw(None, None, noise)
+    assert together.kl().shape == (3,) and weights.shape == (5, 3, M, OUTPUTS)
+    single = built()
+    for r in range(3):
+        for name, parameter in single.named_parameters():
+            parameter.data.copy_(together.get_parameter(name).data[r])
+        alone = single.draw(None, None, noise[:, r])
+        assert_equal(weights[:, r].detach(), alone[0].detach(), 1e-12)
+        assert_equal(log_pq[:, r].detach(), alone[1].detach(), 1e-12)
+        assert_equal(together.kl()[r].detach(), single.kl().detach(), 1e-12)
+
+
+def test_every_parameter_gets_a_gradient():
+    module = built()
+    gradients = torch.autograd.grad(module.kl(), list(module.parameters()))
+    assert bool((gradients[0] != 0).all())
+    assert torch.equal(gradients[1] != 0, torch.ones(M, M, dtype=torch.bool).tril().expand(OUTPUTS, M, M))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gilib.FreeGaussian(0), "num_inducing must be an integer of at least 1, got 0"),
+        (lambda: gilib.FreeGaussian(2.5), "num_inducing must be an integer of at least 1, got 2.5"),
+        (lambda: gilib.FreeGaussian(3, 0.0), "initial_scale must be a positive finite number, got 0.0"),
+        (lambda: gilib.FreeGaussian(3, -1.0), "initial_scale must be a positive finite number, got -1.0"),
+        (
+            lambda: gilib.Network(None, [gilib.Linear(2, 1, gilib.FreeGaussian(3))]),
+            r"layer 0: FreeGaussian is over the inducing outputs.*not over weights: use it in gilib.GP",
+        ),
+        (
+            lambda: gilib.Network(
+                normals(3, 1, 4, 4), [gilib.Conv2d(1, 2, 3, posterior=gilib.FreeGaussian(3))]
+            ),
+            r"layer 0: FreeGaussian is over the inducing outputs.*not over weights: use it in gilib.GP",
+        ),
+        (
+            lambda: gilib.Network(None, [gilib.GP(2, 1, posterior=gilib.FreeGaussian())]),
+            r"layer 0: say how many inducing inputs the layer has: FreeGaussian\(num_inducing=100\)",
+        ),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,105 @@
+"""The law of inducing outputs at many points: values against plain algebra, and the hand-written gradient."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.projection import project
+from tests.helpers import normal, positive_definite, seeded
+
+pytestmark = pytest.mark.usefixtures("float64")
+# leading axes of k, R⁻¹, m and S
+LEADS = {
+    "one": ((), (), (), ()),
+    "samples of everything": ((3,), (3,), (3,), (3,)),
+    "samples of points": ((3,), (), (), ()),
+    "samples of w alone": ((), (), (3,), ()),
+    "samples and replicas": ((3, 2), (2,), (2,), (2,)),
+    "samples of w, replicas of all": ((2,), (2,), (3, 2), (2,)),
+    "inducing inputs that were drawn": ((3, 2), (3, 2), (3, 2), (2,)),
+}
+
+
+def plain(kernel, inverse, mean, covariance):
+    """By einsum, term by term."""
+    white = torch.einsum("...mk,...nk->...nm", inverse, kernel)
+    first = torch.einsum("...nm,...mo->...no", white, mean)
+    square = torch.einsum("...nm,...nm->...n", white, white)[..., None]
+    if covariance is None:
+        return first, square
+    return first, square, torch.einsum("...nm,...omk,...nk->...no", white, covariance, white)
+
+
+def parts(leads, points, size, outputs, generator, spread):
+    kernel = normal(generator, *leads[0], points, size)
+    inverse = normal(generator, *leads[1], size, size).tril()
+    mean = normal(generator, *leads[2], size, outputs)
+    return (
+        kernel,
+        inverse,
+        mean,
+        positive_definite(generator, *leads[3], outputs, size, size) if spread else None,
+    )
+
+
+def found(*inputs):
+    """Without what is not there."""
+    return tuple(value for value in project(*inputs) if value is not None)
+
+
+@given(
+    st.sampled_from(list(LEADS)),
+    st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 4)),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_values_of_any_shape(name, sizes, spread, seed):
+    inputs = parts(LEADS[name], *sizes, seeded(seed), spread)
+    ours, theirs = found(*inputs), plain(*inputs)
+    assert len(ours) == 2 + spread
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(
+            a.expand(torch.broadcast_shapes(a.shape, b.shape)),
+            b.expand(torch.broadcast_shapes(a.shape, b.shape)),
+            rtol=1e-11,
+            atol=1e-11,
+        )
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("name", LEADS)
+def test_gradients_by_finite_differences(name, spread, generator):
+    """In k, R⁻¹, m, and a root of S, which stays symmetric."""
+    kernel, inverse, mean, covariance = parts(LEADS[name], 3, 4, 2, generator, spread)
+    inputs = [kernel, inverse, mean]
+    if spread:
+        inputs.append(torch.linalg.cholesky(covariance))
+
+    def call(kernel, inverse, mean, root=None):
+        return found(kernel, inverse, mean, None if root is None else root @ root.mT)
+
+    assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs])
+
+
+@pytest.mark.parametrize("only", range(3))
+@pytest.mark.parametrize("name", LEADS)
+def test_a_gradient_of_one_result(name, only, generator):
+    """The others have no upstream gradient."""
+    kernel, inverse, mean, covariance = parts(LEADS[name], 3, 4, 2, generator, True)
+    root = torch.linalg.cholesky(covariance).requires_grad_()
+    inputs = [value.requires_grad_() for value in (kernel, inverse, mean)] + [root]
+    pulls = []
+    for call in (project, plain):
+        value = call(kernel, inverse, mean, root @ root.mT)[only]
+        weights = normal(seeded(1), *torch.broadcast_shapes(value.shape))
+        pulls.append(torch.autograd.grad((value * weights).sum(), inputs, allow_unused=True))
+    for ours, theirs in zip(*pulls, strict=True):
+        zero = torch.zeros(())
+        torch.testing.assert_close(
+            zero if ours is None else ours,
+            (zero if ours is None else torch.zeros_like(ours)) if theirs is None else theirs,
+            rtol=1e-10,
+            atol=1e-10,
+        )
