@@ -90,10 +90,12 @@ def test_a_gradient_of_one_result(name, only, generator):
     kernel, inverse, mean, covariance = parts(LEADS[name], 3, 4, 2, generator, True)
     root = torch.linalg.cholesky(covariance).requires_grad_()
     inputs = [value.requires_grad_() for value in (kernel, inverse, mean)] + [root]
+    every = torch.broadcast_shapes(*(value.shape[:-2] for value in inputs[:3]), root.shape[:-3])
     pulls = []
     for call in (project, plain):
         value = call(kernel, inverse, mean, root @ root.mT)[only]
-        weights = normal(seeded(1), *torch.broadcast_shapes(value.shape))
+        value = value.expand(*every, *value.shape[-2:])
+        weights = normal(seeded(1), *value.shape)
         pulls.append(torch.autograd.grad((value * weights).sum(), inputs, allow_unused=True))
     for ours, theirs in zip(*pulls, strict=True):
         zero = torch.zeros(())
