@@ -2,9 +2,9 @@
 
 927 points with 8 inputs, 100 inducing points, ten samples; hidden layers of 8 processes with mean zero, one
 kernel and one set of inducing inputs in a layer, on both sides. Ours is doubly stochastic like the peer, and,
-beside it, with global inducing points. The bound of a single layer is compared before anything is timed (it is
-not random, parameters are copied). Denormal numbers are flushed on both sides: without that the peer is three
-times slower, which would be no merit of ours. Times are interleaved, medians, in one process.
+beside it, with global inducing points. The bound of a single layer is compared before anything is timed: it
+is not random, parameters are copied. Denormal numbers are flushed on both sides: without that the peer is
+three times slower, which would be no merit of ours. Times are interleaved, medians, in one process.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory]
 """
@@ -147,8 +147,8 @@ def check() -> None:
         process.weights.mean.copy_(distribution.variational_mean[:, None])
         process.weights.root.copy_(distribution.chol_variational_covar[None])
         modules[1].scaled_log_variance.copy_(model.likelihood.noise.log()[0])
-        difference = float(mine() - theirs().mean())
-    assert abs(difference) < 1e-4 * abs(float(mine())), f"bounds differ by {difference:.1e}"
+        bound, theirs_bound = float(mine()), float(theirs().mean())
+    assert abs(bound - theirs_bound) < 1e-4 * abs(bound), f"bounds differ: {bound}, {theirs_bound}"
 
 
 def floor(depth: int, method: str) -> float:

@@ -38,6 +38,7 @@ from gilib.posteriors import (
     PointEstimate,
     Posterior,
     PosteriorModule,
+    PropagatedGaussian,
 )
 from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
@@ -97,6 +98,7 @@ __all__ = [
     "Prediction",
     "Prior",
     "PriorModule",
+    "PropagatedGaussian",
     "ReplicaGenerators",
     "Residual",
     "Samples",

@@ -38,6 +38,8 @@ METHODS: dict[str, MethodStyle] = {
     "exact": MethodStyle("exact", "#4D4D4D", "x"),
     "prior": MethodStyle("prior", "#8C8C8C", "+"),
     "li_gi": MethodStyle("li → gi", "#A89A00", "P"),
+    "dsvi": MethodStyle("doubly stochastic", "#7A4FA3", "h"),
+    "prop": MethodStyle("propagated Gaussian", "#882255", "<"),
 }
 
 

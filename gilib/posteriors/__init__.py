@@ -3,7 +3,7 @@
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
 from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
-from gilib.posteriors.free import FreeGaussian, FreeInducing
+from gilib.posteriors.free import FreeGaussian, FreeInducing, PropagatedGaussian, PropagatedInducing
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
 from gilib.posteriors.point import PointEstimate
 from gilib.posteriors.prior import FromPrior
@@ -25,5 +25,7 @@ __all__ = [
     "PointEstimate",
     "Posterior",
     "PosteriorModule",
+    "PropagatedGaussian",
+    "PropagatedInducing",
     "PseudoData",
 ]

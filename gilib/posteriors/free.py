@@ -1,4 +1,4 @@
-"""A free Gaussian over what a process is at its inducing inputs: doubly stochastic variational inference."""
+"""Free Gaussians over what a process is at its inducing inputs: doubly stochastic variational inference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
-from gilib.posteriors.inducing import own_points
+from gilib.posteriors.inducing import network_points, own_points
+from gilib.posteriors.pseudo import fitted
 from gilib.sites import InducingOutputs, Site
 from gilib.validation import count, positive
 
@@ -104,3 +105,76 @@ class FreeInducing(PosteriorModule):
         """KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, `[R]` nats."""
         squares = self.root.tril().square().sum((-3, -2, -1)) + self.mean.square().sum((-2, -1))
         return 0.5 * (squares - self.noise_size) - self.half_log_det
+
+
+@dataclass(frozen=True)
+class PropagatedGaussian(InducingPosterior):
+    """Q(u_o) = N(m_o, L_o L_oᵀ) at inducing inputs that layers below pass on (Ustyuzhaninov et al., 2020).
+
+    Between `FreeGaussian` and `GlobalInducing`: what a layer is at its inducing inputs is drawn without a
+    look at them, so that only functions of layers next to each other depend on each other (Ober & Aitchison,
+    2021, App. G).
+
+    Args:
+        initial_scale: L starts as this times the identity: small, since white noise is improbable under a
+            smooth kernel. The means start at the targets in the last layer, at zero below.
+
+    >>> PropagatedGaussian().short
+    'prop'
+    """
+
+    short: ClassVar[str] = "prop"
+    is_global: ClassVar[bool] = True
+    initial_scale: float = 1e-2
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        positive(self.initial_scale, "initial_scale")
+
+    def points(self, context: BuildContext) -> int:
+        """Those of the network."""
+        return network_points(context, "PropagatedGaussian")
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Means and factors."""
+        if not isinstance(site, InducingOutputs):
+            raise ValueError(
+                "PropagatedGaussian is over the inducing outputs of a Gaussian process: use it in gilib.GP"
+            )
+        return PropagatedInducing(self, site, context)
+
+
+class PropagatedInducing(PosteriorModule):
+    """Parameters of a Gaussian over inducing outputs, not whitened.
+
+    Attributes:
+        mean: m, `[R, M, O]`.
+        root: L in its lower triangle, `[R, O, M, M]`.
+    """
+
+    needs_inducing = True
+
+    def __init__(self, spec: PropagatedGaussian, site: Site, context: BuildContext):
+        """Start at the targets, or at zero."""
+        super().__init__()
+        points, outputs = site.channels, site.outputs
+        self.noise_size = points * outputs
+        given, shape = context.pseudo_outputs, site.pseudo_outputs(points)
+        self.starts_at_targets = given is not None
+        self.mean = nn.Parameter(context.full(shape, 0.0) if given is None else fitted(given, shape, context))
+        identity = torch.eye(points, dtype=context.dtype, device=context.device)
+        start = context.full((outputs, points, points), 0.0)
+        self.root = nn.Parameter(start + spec.initial_scale * identity)
+
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """W = R⁻¹ (m + L z); log_pq = -½‖w‖² - O Σ log R_ii + ½‖z‖² + Σ log|L_ii|."""
+        assert features is not None
+        noise = noise.unflatten(-1, self.mean.shape[-2:])
+        outputs = self.mean + (self.root.tril() @ noise.mT[..., None])[..., 0].mT
+        weights = torch.linalg.solve_triangular(features, outputs, upper=False)
+        log_prior = -0.5 * weights.square().sum((-2, -1))
+        log_prior = log_prior - outputs.shape[-1] * features.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_det = self.root.diagonal(dim1=-2, dim2=-1).abs().log().sum((-2, -1))
+        return weights, log_prior + 0.5 * noise.square().sum((-2, -1)) + log_det

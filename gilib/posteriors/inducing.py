@@ -61,12 +61,7 @@ class GlobalInducing(InducingPosterior):
 
     def points(self, context: BuildContext) -> int:
         """Those of the network."""
-        if context.num_inducing is None:
-            raise ValueError(
-                "GlobalInducing needs inducing points: give the network inducing_points of shape [M, ...], "
-                "or the layer num_inducing=M"
-            )
-        return context.num_inducing
+        return network_points(context, "GlobalInducing")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Pseudo-outputs and log-precisions of the network's inducing points."""
@@ -118,6 +113,16 @@ class LocalInducing(InducingPosterior):
         points = self.num_inducing or (context.num_inducing if rows is site else None) or site.fan_in
         inputs = context.normal(points, site.fan_in - site.bias)
         return InducingWeights(self, rows, PseudoData(self, rows, points, context, targets=False), inputs)
+
+
+def network_points(context: BuildContext, name: str) -> int:
+    """M of a layer whose inducing points are the network's."""
+    if context.num_inducing is None:
+        raise ValueError(
+            f"{name} needs inducing points: give the network inducing_points of shape [M, ...], "
+            "or the layer num_inducing=M"
+        )
+    return context.num_inducing
 
 
 def own_points(given: int | None, context: BuildContext, name: str) -> int:

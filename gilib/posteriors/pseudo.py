@@ -53,7 +53,7 @@ class PseudoData(nn.Module):
         site.check_precision(self.kind)
         given = context.pseudo_outputs if targets else None
         self.outputs = nn.Parameter(
-            context.normal(*shape) if given is None else _fitted(given, shape, context)
+            context.normal(*shape) if given is None else fitted(given, shape, context)
         )
         start = spec.log_precision if spec.log_precision is not None else (0.0 if context.last else -4.0)
         rows = (site.outputs, points) if self.kind == "per_output" else (points,)
@@ -81,7 +81,7 @@ class PseudoData(nn.Module):
         return Observations(self.outputs.to(dtype), self.kind, log_precision, root)
 
 
-def _fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
+def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
     """Given targets as the start of pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O)."""
     lead = tuple(given.shape[: -len(shape)])
     if tuple(given.shape[-len(shape) :]) != shape or lead not in ((), context.replicas):

@@ -3,6 +3,7 @@
 from gilib.training.adam import Adam
 from gilib.training.checks import check_data
 from gilib.training.loop import fit
+from gilib.training.natural import NaturalGradient
 from gilib.training.objective import Batch, Objective
 from gilib.training.optimiser import ReplicaAdam
 from gilib.training.parallel import DataParallel
@@ -24,6 +25,7 @@ __all__ = [
     "FallingStrips",
     "History",
     "LinearDecay",
+    "NaturalGradient",
     "Objective",
     "Paused",
     "PiecewiseConstant",

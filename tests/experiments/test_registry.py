@@ -12,7 +12,7 @@ from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import chosen
 from gilib.experiments.runner.identity import identity, record_identity
 from gilib.experiments.runner.legacy import legacy_identity
-from gilib.experiments.runner.records import read_records, results_file
+from gilib.experiments.runner.records import recorded
 from gilib.experiments.running import Place, run_experiment, status
 
 TO_COME = ("dgp_uci", "dgp_start")  # experiments that may have no records yet
@@ -27,7 +27,7 @@ def committed(monkeypatch):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_committed_records_are_those_of_the_grid(name, committed):
-    records, kind = read_records(results_file(name)), EXPERIMENTS[name].config
+    records, kind = recorded(name), EXPERIMENTS[name].config
     assert records or name in TO_COME
     for scale in {record["scale"] for record in records}:
         grid = {identity(name, config): config for config in chosen(EXPERIMENTS[name], scale)}

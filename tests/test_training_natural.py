@@ -1,0 +1,139 @@
+"""Natural gradients: one step to the optimum of a sparse Gaussian process, and the rest by Adam."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+import gilib
+from gilib.linalg import FactorisationError
+from gilib.training import NaturalGradient
+from gilib.training.natural import natural_step
+from tests.support import D, assert_equal, normals, seeded
+
+NOISE = 0.1
+X = normals(30, 2, seed=1)
+Y = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D) + 0.1 * normals(
+    30, 2, seed=2
+)
+
+
+def sparse(**settings):
+    return gilib.models.sparse_gp(2, 2, inducing_points=X[::5], dtype=D, jitter=0.0, **settings)
+
+
+def collapsed_bound(net):
+    """log N(y; 0, Q + σ²) - tr(K - Q) / 2σ², Q = K_xz K_zz⁻¹ K_zx (Titsias, 2009), summed over outputs."""
+    layer = next(iter(net.layers))
+    kernel = layer.kernel.build(2, gilib.BuildContext(dtype=D))()
+    z = layer.inducing_inputs.detach()
+    cross = kernel.cross(z, X).detach()
+    q = cross.mT @ torch.linalg.solve(kernel.gram(z).detach(), cross)
+    law = MultivariateNormal(torch.zeros(30, dtype=D), q + NOISE * torch.eye(30, dtype=D))
+    trace = (kernel.gram(X).detach() - q).diagonal().sum()
+    return sum(law.log_prob(column) for column in Y.mT) - 2 * trace / (2 * NOISE)
+
+
+def frozen(net):
+    """Only q is trained."""
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_("weights" in name)
+    return net
+
+
+def bound(net):
+    likelihood = gilib.Gaussian(NOISE)
+    return gilib.elbo(net.estimate(1, 30, generator=seeded()), likelihood, X, Y, num_data=30).detach()
+
+
+def train(net, rule, steps, **settings):
+    return gilib.fit(
+        net, gilib.Gaussian(NOISE), X, Y, steps=steps, rule=rule, num_samples=1, progress=False, **settings
+    )
+
+
+def test_one_whole_step_ends_at_the_optimum():
+    net = frozen(sparse())
+    train(net, NaturalGradient(1.0), 1)
+    assert_equal(bound(net), collapsed_bound(net), 1e-9)
+    train(net, NaturalGradient(1.0), 1)  # and stays there
+    assert_equal(bound(net), collapsed_bound(net), 1e-9)
+
+
+def test_minibatches_and_short_steps_come_close():
+    net = frozen(sparse())
+    history = train(net, NaturalGradient(0.05), 300, batch_size=10)
+    assert bound(net) <= collapsed_bound(net) + 1e-9
+    assert bound(net) > collapsed_bound(net) - 0.1 * abs(collapsed_bound(net))
+    assert history.elbo[-1] > history.elbo[0]
+
+
+def test_adam_moves_the_rest_and_a_training_resumes(tmp_path):
+    def start():
+        return gilib.models.deep_gp(
+            2, 2, 2, posterior=gilib.FreeGaussian(initial_scale=0.1), inducing_points=X[::5], dtype=D
+        )
+
+    whole, paused, rule = start(), start(), NaturalGradient(0.1, gilib.Adam(0.02))
+    before = {name: value.detach().clone() for name, value in whole.named_parameters()}
+    train(whole, rule, 12, seed=3)
+    assert all(not torch.equal(before[name], value) for name, value in whole.named_parameters())
+    file = tmp_path / "checkpoint"
+    train(paused, rule, 5, seed=3, checkpoint=file)
+    train(paused, rule, 12, seed=3, checkpoint=file)
+    for one, other in zip(whole.parameters(), paused.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_replicas_step_alone():
+    net, alone = frozen(sparse(replicas=(2,))), frozen(sparse())
+    with torch.no_grad():
+        next(iter(net.layers)).weights.mean[1] += 0.3
+    train(alone, NaturalGradient(0.5), 3)
+    train(net, NaturalGradient(0.5), 3)
+    layer, single = next(iter(net.layers)).weights, next(iter(alone.layers)).weights
+    assert_equal(layer.mean[0].detach(), single.mean.detach(), 1e-9)
+    assert not torch.allclose(layer.mean[1], layer.mean[0])
+
+
+def test_the_step_is_the_natural_parameters_of_the_expectation_gradient():
+    """θ - γ ∂loss/∂η, by autograd through η = (m, S + mmᵀ)."""
+    mean, root = normals(4, 2, seed=5), normals(2, 4, 4, seed=6).tril()
+    root.diagonal(dim1=-2, dim2=-1).abs_().add_(0.5)
+    target = normals(2, 4, 4, seed=7)
+    target = target @ target.mT
+
+    def loss(mean, covariance):
+        return (target * covariance).sum() + (covariance @ mean.mT[..., None]).square().sum()
+
+    eta1, eta2 = mean.mT.clone(), (root @ root.mT + mean.mT[..., None] * mean.mT[..., None, :])
+    eta1.requires_grad_(), eta2.requires_grad_()
+    covariance = eta2 - eta1[..., None] * eta1[..., None, :]
+    g1, g2 = torch.autograd.grad(loss(eta1.mT, 0.5 * (covariance + covariance.mT)), (eta1, eta2))
+    rate, precision = 0.01, torch.linalg.inv(root @ root.mT)
+    new_precision = precision + 2 * rate * g2
+    new_shift = (precision @ mean.mT[..., None])[..., 0] - rate * g1
+    leaves = mean.clone().requires_grad_(), root.clone().requires_grad_()
+    d_mean, d_root = torch.autograd.grad(loss(leaves[0], leaves[1] @ leaves[1].mT), leaves)
+    moved, factor = natural_step(mean, root, d_mean, d_root, rate)
+    assert_equal(factor @ factor.mT, torch.linalg.inv(new_precision), 1e-10)
+    assert_equal(moved.mT, torch.linalg.solve(new_precision, new_shift), 1e-10)
+
+
+def test_a_step_that_is_too_long_says_so():
+    eye = torch.eye(3, dtype=D)[None]
+    with pytest.raises(FactorisationError, match="lower its learning rate"):
+        natural_step(torch.zeros(3, 1, dtype=D), eye, torch.zeros(3, 1, dtype=D), -3 * eye, 1.0)
+
+
+@pytest.mark.parametrize("lr", [0.0, -1.0, 1.5, math.nan])
+def test_rates_that_make_no_sense(lr):
+    with pytest.raises(ValueError, match="lr"):
+        NaturalGradient(lr)
+
+
+def test_networks_without_free_gaussians():
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=D)
+    with pytest.raises(ValueError, match=r"use gilib\.Adam"):
+        train(net, NaturalGradient(), 1)
