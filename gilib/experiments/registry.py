@@ -5,6 +5,7 @@ from __future__ import annotations
 from gilib.experiments.ober2021 import (
     cifar10,
     depth,
+    dgp_toy,
     dgp_uci_run,
     mnist_500,
     toy,
@@ -24,5 +25,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **mnist_500.EXPERIMENTS,
     **cifar10.EXPERIMENTS,
     **depth.EXPERIMENTS,
+    **dgp_toy.EXPERIMENTS,
     **dgp_uci_run.EXPERIMENTS,
 }

@@ -242,6 +242,26 @@ def test_uci_claims_find_their_records(papers):
     assert all(each.measured.wanted == 20 and each.measured.is_whole for each in found)
 
 
+def test_deep_process_claims_find_their_records(papers):
+    """The rules of Tables 8 to 10 on records as `dgp_uci` writes them; nothing recorded is nothing run."""
+    files = {"8_uci_dgp_test_ll": "test_log_likelihood", "9_uci_dgp_rmse": "rmse"}
+    files["10_uci_dgp_elbo"] = "elbo_per_datapoint"
+    for file, metric in files.items():
+        row = {"metric": metric, "method": "local_inducing", "model": "dgp", "depth": "4"}
+        print_table(papers, f"ober2021_table{file}", row, row | {"depth": "5"})
+    assert all(each.verdict == Verdict.NOT_RUN for each in report.comparisons())
+    metrics = {"test_log_likelihood": 0.5, "rmse": 0.6, "elbo": 0.7, "elbo_stderr": 9.0}
+    head = {"experiment": "dgp_uci", "scale": "reduced", "metrics": metrics}
+    for other in ({"depth": 4}, {"depth": 4, "method": "gi"}, {"depth": 3}):
+        record(papers, *({**head, "config": {"method": "li"} | other | {"split": k}} for k in range(2)))
+    (papers / "trial.jsonl").rename(papers / "dgp_uci.jsonl")
+    found = report.comparisons()
+    assert [each.measured and each.measured.mean for each in found] == [0.5, None, 0.6, None, 0.7, None]
+    assert all(len(each.measured.sources) == 2 for each in found if each.measured)
+    text = report.text()
+    assert "starts the free Gaussians of DSVI at 0.1" in text and "| not run |" in text
+
+
 def test_cifar_claims_find_their_records(papers):
     """The rules of Tables 1, 3 and 4 on records as `cifar10` writes them; Table 4 is of SVHN alone."""
     small = {"architecture": "small ResNet, 32 channels", "prior": "SpatialIWPrior", "method": "fac_to_gi"}
