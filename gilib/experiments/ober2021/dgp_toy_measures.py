@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,14 +12,14 @@ import gilib
 from gilib.draws import record
 from gilib.experiments.common.measuring import rounded, significant
 from gilib.experiments.runner.records import Record
-from gilib.metrics import layer_variances, log_mean_exp
+from gilib.metrics import log_mean_exp
 
 Pair = tuple[Tensor, Tensor]
 
 GRID = torch.linspace(-5.0, 5.0, 61)[:, None]  # inputs at which functions are recorded
-WITHIN = torch.linspace(-3.0, 3.0, 25)[:, None]  # those at which layers are correlated
+RANGE = 3.0  # of the training inputs, in which layers are correlated
 PATHS = 4  # functions that are recorded themselves
-AT_ONCE = 100  # joint draws: bounds the memory of their covariances
+AT_ONCE = 100  # draws: bounds the memory of paths and of joint covariances
 REPEATS = 5  # of the importance-weighted bound
 
 
@@ -44,16 +44,15 @@ def measure(
 
     Returns:
         ELBO (mean and standard error over S estimates) and importance-weighted bound (of S joint draws, mean
-        and standard error over five) in nats; mean log density of the tests; variance of every layer's
-        functions at the training inputs; noise variance, lengthscales and variances of the kernels; what
-        `functions` says.
+        and standard error over five) in nats; mean log density of the tests; noise variance, lengthscales and
+        variances of the kernels; what `functions` says.
     """
     x, y = data
     estimate = net.estimate(samples, len(x), generator=generator)
     bounds = gilib.elbo(estimate, likelihood, x, y, num_data=len(x), reduction="none").double()
     weighted = torch.stack([_iwbo(net, likelihood, data, samples, generator) for _ in range(REPEATS)])
     logs = {name: float(p.detach().exp()) for name, p in net.named_parameters() if ".log." in name}
-    draw = net.draw(samples, generator=generator)
+    draws = [net.draw(size, generator=generator) for size in _pieces(samples)]
     return {
         "elbo": significant(float(bounds.mean())),
         "elbo_stderr": significant(float(bounds.std()) / math.sqrt(samples)),
@@ -63,11 +62,10 @@ def measure(
             f"log_density_{name}": _log_density(net, likelihood, test, samples, generator)
             for name, test in tests.items()
         },
-        "layer_variances": [significant(float(value)) for value in layer_variances(draw, x)],
         "noise_variance": significant(float(likelihood.noise_variance)),
         "lengthscales": [significant(value) for name, value in logs.items() if "lengthscale" in name],
         "kernel_variances": [significant(value) for name, value in logs.items() if "variance" in name],
-        **functions(draw, x),
+        **functions(draws, x),
     }
 
 
@@ -75,14 +73,23 @@ def _iwbo(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Pair, samples: int, generator: torch.Generator
 ) -> Tensor:
     """The importance-weighted bound of joint draws, in pieces of equal size."""
-    pieces = max(1, samples // AT_ONCE)
     parts = [
-        gilib.iwbo(
-            net.joint_draw(samples // pieces, len(data[0]), generator=generator), likelihood, *data
-        ).double()
-        for _ in range(pieces)
+        gilib.iwbo(net.joint_draw(size, len(data[0]), generator=generator), likelihood, *data).double()
+        for size in _pieces(samples)
     ]
     return log_mean_exp(torch.stack(parts))
+
+
+def _pieces(samples: int) -> list[int]:
+    """Equal parts of so many draws.
+
+    >>> _pieces(1000) == [100] * 10, _pieces(20), sum(_pieces(250))
+    (True, [20], 250)
+    """
+    pieces = max(1, samples // AT_ONCE)
+    if samples % pieces:
+        raise ValueError(f"samples must be at most {AT_ONCE}, or a multiple of it, got {samples}")
+    return [samples // pieces] * pieces
 
 
 def _log_density(
@@ -93,31 +100,36 @@ def _log_density(
     return significant(float(found.log_prob(y).mean()))
 
 
-def functions(draw: gilib.Draw, x: Tensor) -> Record:
+def functions(draws: Sequence[gilib.Draw], x: Tensor) -> Record:
     """Mean and deviation of the composition and of both layers' functions, on grids; how far they depend.
 
     The second function is evaluated where the first one's outputs lie: its grid spans the middle 99 percent
     of those at the training inputs.
 
     Args:
-        draw: S functions of two layers.
+        draws: functions of two layers, in pieces.
         x: training inputs, `[N, 1]`.
 
     Returns:
         For "composition", "layer_1" and "layer_2": "mean", "sd" and a few "paths" at "grid";
-        `layer_correlation`, see `correlation`.
+        `layer_variances` at the training inputs, and `layer_correlation`, the mean size of `correlation`
+        between the first function there in range, and the second.
     """
-    grid, within = GRID.to(x), WITHIN.to(x)
-    steps = record(draw.function, x).steps
-    first, second = (step.function for step in steps)
-    low, high = steps[1].input.flatten().quantile(torch.tensor([0.005, 0.995]).to(x)).tolist()
+    grid = GRID.to(x)
+    at_x, at_grid = ([record(draw.function, points) for draw in draws] for points in (x, grid))
+    variances = [torch.cat([each.outputs[k] for each in at_x]).var(0).mean() for k in (0, 1)]
+    entering = torch.cat([each.steps[1].input for each in at_x]).flatten()
+    low, high = entering.quantile(torch.tensor([0.005, 0.995]).to(x)).tolist()
     between = torch.linspace(low, high, len(GRID)).to(x)[:, None]
-    coarse = torch.linspace(low, high, len(WITHIN)).to(x)[:, None]
+    first = torch.cat([each.outputs[0] for each in at_grid])
+    second = torch.cat([each.steps[1].function(between) for each in at_grid])
+    related = correlation(first[:, grid[:, 0].abs() <= RANGE], second)
     return {
-        "composition": _described(draw(grid), grid),
-        "layer_1": _described(first(grid), grid),
-        "layer_2": _described(second(between), between),
-        "layer_correlation": significant(float(correlation(first(within), second(coarse)).abs().mean())),
+        "layer_variances": [significant(float(value)) for value in variances],
+        "layer_correlation": significant(float(related.abs().mean())),
+        "composition": _described(torch.cat([each.output for each in at_grid]), grid),
+        "layer_1": _described(first, grid),
+        "layer_2": _described(second, between),
     }
 
 

@@ -27,8 +27,9 @@ class DgpConfig:
     with a lengthscale for each input, identity mean functions, width at most 30, Adam's rate, minibatches,
     steps, the noise at the start. By their code alone: lengthscale and variance at the start, one draw a
     step, k-means, the start of "dsvi" at 1e-5. Our choice: the numbers of draws for the measurements and, at
-    reduced scale, a start of "dsvi" at 0.1. From 1e-5 the gradient of log L_ii fills Adam's second moments
-    with 1e10, which they take 20000 steps to forget; until then L hardly moves (experiment `dgp_start`).
+    reduced scale, a start of "dsvi" at 0.1. From 1e-5 the first gradients of log L_ii are 1e5, and Adam's
+    second moments, which fall by half in 700 steps, remember them: for many thousand steps L hardly moves.
+    With the moments forgotten after 200 steps it moves at once (experiment `dgp_start` compares starts).
 
     Attributes:
         dataset: name of the set.

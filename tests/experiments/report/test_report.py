@@ -259,7 +259,7 @@ def test_deep_process_claims_find_their_records(papers):
     assert [each.measured and each.measured.mean for each in found] == [0.5, None, 0.6, None, 0.7, None]
     assert all(len(each.measured.sources) == 2 for each in found if each.measured)
     text = report.text()
-    assert "starts the free Gaussians of DSVI at 0.1" in text and "| not run |" in text
+    assert "starts the free Gaussians of hidden layers at 0.1" in text and "| not run |" in text
 
 
 def test_cifar_claims_find_their_records(papers):

@@ -15,7 +15,7 @@ DGP_METHODS = {"dsvi": "dsvi", "local_inducing": "li", "global_inducing": "gi"}
 DGP_REMARK = (
     "The print's DSVI is a rerun of the code of Salimbeni & Deisenroth (2017), ours is our own. Reduced "
     "scale takes 3000 steps (5000 in minibatches on the four large sets) for 20000, and starts the free "
-    "Gaussians of DSVI at 0.1 for 1e-5."
+    "Gaussians of hidden layers at 0.1 for 1e-5 (DSVI)."
 )
 
 

@@ -1,0 +1,193 @@
+"""Two-layer Gaussian processes on their own data: the data, starts, grid, and what is measured."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import gilib
+from gilib.draws import record
+from gilib.experiments import load_records
+from gilib.experiments.ober2021 import dgp_toy, dgp_toy_measures
+from gilib.experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, figure_a3, run
+from gilib.experiments.ober2021.dgp_toy_measures import correlation, functions
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.running import Ran, run_experiment
+from gilib.training import Paused
+from tests.support import assert_equal, assert_mean, normals, seeded
+
+CPU = torch.device("cpu")
+
+
+def config(method="gi", **settings):
+    settings = {"num_inducing": 6, "steps": 4, "num_samples": 2, "samples": 20} | settings
+    return DgpToyConfig(method, 0, **settings)
+
+
+def test_the_data_are_two_functions_of_the_prior_and_noise():
+    """Products of values at two points have the kernel's mean, of both functions; the noise its variance."""
+    hidden, outputs = [], []
+    for draw in range(400):
+        problem = composed(draw)
+        (x, other), (h, g), (y, z) = (part[:2, 0] for part in (problem.x, problem.hidden, problem.y))
+        hidden.append(h * g - torch.exp(-0.5 * (x - other).square()))
+        outputs.append(y * z - torch.exp(-0.5 * (h - g).square()))
+    assert_mean(torch.stack(hidden), 0.0)
+    assert_mean(torch.stack(outputs), 0.0)
+    squares = [composed(draw).y[:1, 0].square() for draw in range(400)]
+    assert_mean(torch.cat(squares), dgp_toy.VARIANCE + dgp_toy.NOISE_VARIANCE)
+
+
+def test_targets_are_noisy_functions_of_the_hidden_values():
+    """Neighbours in the hidden value differ by noise: half their squared difference has its variance."""
+    found = []
+    for draw in range(50):
+        problem = composed(draw)
+        order = problem.hidden[:, 0].argsort()
+        close = problem.hidden[order].diff(dim=0).abs() < 0.01
+        found.append((problem.y[order].diff(dim=0)[close].square() / 2).mean())
+    assert_mean(torch.stack(found), dgp_toy.NOISE_VARIANCE)
+
+
+def test_ranges_of_the_inputs():
+    problem = composed(3)
+    assert problem.x.abs().max() <= 3 and problem.inside[0].abs().max() <= 3
+    outside = problem.outside[0]
+    assert outside.abs().min() >= 3 and outside.abs().max() <= 5 and outside.min() < 0 < outside.max()
+    assert torch.equal(problem.y, composed(3).y) and not torch.equal(problem.y, composed(4).y)
+
+
+def test_the_grid_has_all_methods_on_the_same_draws_and_starts():
+    for scale, draws in (("smoke", 1), ("reduced", 3), ("paper", 10)):
+        grid = list(figure_a3(scale))
+        assert len(set(grid)) == len(grid)
+        about = [{dataclasses.replace(c, method="") for c in grid if c.method == m} for m in dgp_toy.METHODS]
+        assert about[0] == about[1] == about[2] and {c.draw for c in grid} == set(range(draws))
+        assert {c.learn for c in grid} == {True, False} and {c.scale for c in grid} == {scale}
+
+
+def test_global_inducing_starts_at_training_points_with_their_targets():
+    problem = composed(0)
+    net, _ = build(config("gi"), problem)
+    rows = (net.inducing_points == problem.x[:, 0].float()).double().argmax(-1)
+    assert_equal(net.inducing_points, problem.x[rows].float())
+    first, last = net.layers
+    assert_equal(last.weights.pseudo.outputs, problem.y[rows].float())
+    assert (first.weights.pseudo.log_precision == -4).all() and (last.weights.pseudo.log_precision == 0).all()
+
+
+@pytest.mark.parametrize("mean", ["zero", "identity"])
+@pytest.mark.parametrize("method", dgp_toy.METHODS)
+def test_a_network_is_two_processes_of_width_one(method, mean):
+    net, _ = build(config(method, mean=mean), composed(0))
+    layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
+    assert [(layer.in_features, layer.out_features, layer.num_inducing) for layer in layers] == [
+        (1, 1, 6)
+    ] * 2
+    x = torch.full((1, 1), 1e4)  # so far out that only the mean function is left, and prior
+    mean_there = net.draw(400, generator=seeded())(x).mean()
+    assert (mean_there > 9e3) == (mean == "identity")
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_kernels_and_noise_are_learned_only_if_asked(learn):
+    metrics = run(config(learn=learn), Job(CPU, None))["metrics"]
+    known = [1.0] * 4 + [pytest.approx(dgp_toy.NOISE_VARIANCE)]
+    found = [*metrics["lengthscales"], *metrics["kernel_variances"], metrics["noise_variance"]]
+    assert (found == known) != learn
+
+
+def test_correlations_against_numpy():
+    first, second = normals(50, 3, 1), normals(50, 4, 1, seed=1)
+    second[:, 0] -= 2 * first[:, 1]
+    expected = np.corrcoef(first[..., 0].T, second[..., 0].T)[:3, 3:]
+    assert_equal(correlation(first, second), torch.tensor(expected), 1e-12)
+
+
+def test_only_global_inducing_couples_layers():
+    """Independent layers correlate by chance, 0.04 in the mean of four hundred draws; at most twice that.
+
+    Pseudo-outputs of high precision make a global layer depend on where the inducing points came out.
+    """
+    found = {}
+    for method in dgp_toy.METHODS:
+        net, _ = build(config(method), composed(0))
+        for name, parameter in list(net.layers)[1].named_parameters():
+            if name.endswith("scaled_log_precision"):
+                parameter.data.fill_(2.0)
+        with torch.no_grad():
+            draws = [net.draw(100, generator=seeded(seed)) for seed in range(4)]
+            found[method] = functions(draws, composed(0).x[:20].float())["layer_correlation"]
+    chance = math.sqrt(2 / (math.pi * 400))
+    assert found["li"] < 2 * chance and found["dsvi"] < 2 * chance and found["gi"] > 2 * chance
+
+
+@pytest.mark.parametrize("mean", ["zero", "identity"])
+@torch.no_grad()
+def test_recorded_functions_are_those_of_the_draw(mean):
+    """The first, then the second at its outputs, is the composition; deviations are over the draws."""
+    net, _ = build(config("li", mean=mean), composed(0))
+    draws, x = [net.draw(20, generator=seeded(seed)) for seed in (0, 1)], composed(0).x.float()
+    found, grid = functions(draws, x), dgp_toy_measures.GRID
+
+    def at(points):
+        """Outputs of the layers alone, what enters the second, and the composition."""
+        steps = [record(draw.function, points).steps for draw in draws]
+        outputs = [torch.cat([each[k].output for each in steps]) for k in (0, 1)]
+        return *outputs, torch.cat([each[1].input for each in steps]), torch.cat([d(points) for d in draws])
+
+    first, _, _, whole = at(grid)
+    between = torch.tensor(found["layer_2"]["grid"])[:, None]
+    second = torch.cat([record(draw.function, x).steps[1].function(between) for draw in draws])
+    for name, values in {"layer_1": first, "layer_2": second, "composition": whole}.items():
+        assert found[name]["mean"] == pytest.approx(values.mean(0).flatten().tolist(), abs=1e-3)
+        assert found[name]["sd"] == pytest.approx(values.std(0).flatten().tolist(), abs=1e-3)
+        assert found[name]["paths"][1] == pytest.approx(values[1].flatten().tolist(), abs=2e-3)
+    *outputs, entering, _ = at(x)
+    assert_equal(entering, outputs[0] + (x if mean == "identity" else 0), 1e-5)
+    ends = np.quantile(entering.numpy(), (0.005, 0.995)).tolist()
+    assert [found["layer_2"]["grid"][k] for k in (0, -1)] == pytest.approx(ends, abs=1e-3)
+    assert found["layer_variances"] == pytest.approx([float(o.var(0).mean()) for o in outputs], rel=1e-4)
+
+
+def test_the_bound_in_pieces_is_that_of_all_draws(monkeypatch):
+    """Pieces of bounds log 1 and log 3 have the bound log 2."""
+    asked = []
+
+    def bound(draw, likelihood, x, y):
+        asked.append(draw.density.numel())
+        return torch.tensor(math.log((1.0, 3.0)[len(asked) - 1]))
+
+    monkeypatch.setattr(gilib, "iwbo", bound)
+    net, likelihood = build(config(), composed(0))
+    data = composed(0).x.float(), composed(0).y.float()
+    with torch.no_grad():
+        found = dgp_toy_measures._iwbo(net, likelihood, data, 200, seeded())
+    assert_equal(found, torch.tensor(math.log(2.0), dtype=torch.float64), 1e-7)
+    assert asked == [100, 100]
+
+
+def test_draws_come_in_equal_pieces():
+    assert dgp_toy_measures._pieces(300) == [100] * 3
+    with pytest.raises(ValueError, match="samples must be at most 100, or a multiple of it, got 251"):
+        dgp_toy_measures._pieces(251)
+
+
+def test_a_training_is_resumed_where_it_was_paused(tmp_path):
+    straight = run(config(), Job(CPU, tmp_path / "one"))
+    with pytest.raises(Paused):
+        run(config(), Job(CPU, tmp_path / "two", deadline=0.0))
+    assert run(config(), Job(CPU, tmp_path / "two")) == straight
+
+
+def test_smoke_runs_record_everything_once():
+    assert run_experiment("dgp_toy", "smoke") == Ran(added=6, diverged=0, left=0)
+    assert run_experiment("dgp_toy", "smoke") == Ran(0, 0, 0)
+    records = load_records("dgp_toy")
+    assert {each["config"]["method"] for each in records} == set(dgp_toy.METHODS)
+    for metrics in (each["metrics"] for each in records):
+        assert len(metrics["layer_variances"]) == 2 and metrics["iwbo"] > metrics["elbo"]
+        assert math.isfinite(metrics["log_density_inside"] + metrics["log_density_outside"])
+        assert all(len(metrics[name]["sd"]) == 61 for name in ("composition", "layer_1", "layer_2"))
