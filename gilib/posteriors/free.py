@@ -89,7 +89,7 @@ class FreeInducing(PosteriorModule):
     @property
     def half_log_det(self) -> Tensor:
         """Σ log|L_ii|, `[R]`."""
-        return self.root.diagonal(dim1=-2, dim2=-1).abs().log().sum((-2, -1))
+        return half_log_det(self.root)
 
     @property
     def law_size(self) -> int:
@@ -176,5 +176,11 @@ class PropagatedInducing(PosteriorModule):
         weights = torch.linalg.solve_triangular(features, outputs, upper=False)
         log_prior = -0.5 * weights.square().sum((-2, -1))
         log_prior = log_prior - outputs.shape[-1] * features.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        log_det = self.root.diagonal(dim1=-2, dim2=-1).abs().log().sum((-2, -1))
+        log_det = half_log_det(self.root)
         return weights, log_prior + 0.5 * noise.square().sum((-2, -1)) + log_det
+
+
+def half_log_det(root: Tensor) -> Tensor:
+    """Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`; a step may put an entry at zero, and pass it."""
+    diagonal = root.diagonal(dim1=-2, dim2=-1).abs()
+    return diagonal.clamp_min(torch.finfo(root.dtype).tiny).log().sum((-2, -1))

@@ -120,3 +120,13 @@ def test_every_parameter_gets_a_gradient():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_factor_whose_diagonal_meets_zero_does_not_end_a_training():
+    """A first step of Adam is as long as its rate: a start of that size may land on zero exactly."""
+    x = normals(12, 1, seed=1)
+    net = gilib.models.sparse_gp(1, 1, inducing_points=x[:4], dtype=D)
+    with torch.no_grad():
+        next(iter(net.layers)).weights.root[0, 1, 1] = 0.0
+    history = gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=3, num_samples=1, progress=False)
+    assert bool(history.elbo.isfinite().all())
