@@ -29,3 +29,7 @@ def test_replicas_train_alike_both_ways(method):
 
 def test_ways_to_convolve_with_several_weights_agree():
     load("weight_samples").check()
+
+
+def test_one_layer_has_the_bound_of_gpytorch():
+    load("deep_gp").check()
