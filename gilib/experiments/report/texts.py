@@ -19,7 +19,7 @@ def headline(count: Totals) -> str:
     """The totals in two sentences."""
     scales = f"{count.paper} at paper scale, {count.long} at long scale, {count.reduced} at reduced scale"
     said = f"{count.covered} of {count.claims} printed numbers ({share_text(count)}) are covered: {scales}."
-    agreeing = f"Of these, {count.agrees} agree with the print within two combined standard errors"
+    agreeing = f"Of these, {count.agrees} agree with the papers within two combined standard errors"
     others = f"{count.better} are better, {count.apart} are worse or differ, {count.diverged} diverged"
     return f"{said} {agreeing}, {others}."
 
