@@ -41,12 +41,15 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def with_error(values: Iterable[float], digits: int) -> str:
-    """Mean ± standard error as text, with a true minus sign and unbreakable spaces.
+    """Mean ± standard error as text, with a true minus sign and unbreakable spaces; of one value, itself.
 
-    >>> with_error([-1.0, -3.0], 1).split()
-    ['−2.0', '±', '1.0']
+    >>> with_error([-1.0, -3.0], 1).split(), with_error([2.0], 1)
+    (['−2.0', '±', '1.0'], '2.0')
     """
-    mean, error = mean_and_error(values)
+    found = list(values)
+    mean, error = mean_and_error(found)
+    if len(found) == 1:
+        return number(mean, digits)
     return f"{number(mean, digits)}\u00a0±\u00a0{number(error, digits)}"
 
 
