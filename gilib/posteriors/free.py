@@ -113,7 +113,7 @@ class PropagatedGaussian(InducingPosterior):
 
     Between `FreeGaussian` and `GlobalInducing`: what a layer is at its inducing inputs is drawn without a
     look at them, so that only functions of layers next to each other depend on each other (Ober & Aitchison,
-    2021, App. G).
+    2021, App. G); with skip connections (`Residual`, `deep_gp`) all do.
 
     Args:
         initial_scale: L starts as this times the identity: small, since white noise is improbable under a
