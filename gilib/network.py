@@ -190,7 +190,12 @@ class Network(nn.Module):
             )
 
     def joint_draw(
-        self, num_samples: int = 1, num_points: int = 1, *, generator: Source | None = None
+        self,
+        num_samples: int = 1,
+        num_points: int = 1,
+        *,
+        generator: Source | None = None,
+        noise: Noise | None = None,
     ) -> JointDraw:
         """Draw functions exactly, but for `num_points` points only: what `iwbo` takes of deep GPs.
 
@@ -200,9 +205,12 @@ class Network(nn.Module):
             num_samples: S.
             num_points: N, of the points at which it will be evaluated, once, at all of them.
             generator: source of the noise; None: torch's default one.
+            noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
         """
         with exact_products():
-            return self.layers.joint_draw(self.inducing_points, num_samples, num_points, generator=generator)
+            return self.layers.joint_draw(
+                self.inducing_points, num_samples, num_points, generator=generator, noise=noise
+            )
 
     def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
         """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""

@@ -192,6 +192,7 @@ class Layer(nn.Module, Part, ABC):
         num_points: int = 1,
         *,
         generator: Source | None = None,
+        noise: Noise | None = None,
     ) -> JointDraw:
         """Functions that are known at `num_points` points only, and exact there: what `iwbo` takes.
 
@@ -200,9 +201,13 @@ class Layer(nn.Module, Part, ABC):
             num_samples: S.
             num_points: N, of the points at which it will be evaluated.
             generator: as for `draw`.
+            noise: in place of a generator, of the sizes that `joint_size` tells.
         """
         self._check_inducing(inducing)
-        noise = self._point_noise(num_samples, num_points, self.joint_size, generator)
+        if noise is None:
+            noise = self._point_noise(num_samples, num_points, self.joint_size, generator)
+        else:
+            self._check_point_noise(noise, self.joint_size, "normals of joint_size")
         drawn = self.located("", self.joint_from_noise, inducing, noise)
         return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
 

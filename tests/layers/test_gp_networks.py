@@ -223,3 +223,15 @@ def test_an_ensemble_of_processes_predicts():
     net = NETWORKS["free"](replicas=(3,))
     prediction = gilib.predict(gilib.Ensemble(net), LIKELIHOOD, normals(4, 2), 5, generator=seeded(1))
     assert prediction.means.shape == prediction.component_sd.expand(15, 4, 2).shape == (15, 4, 2)
+
+
+def test_a_joint_draw_is_a_function_of_its_noise():
+    x = normals(6, 1, seed=1)
+    net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())
+    size = net.layers.joint_size
+    noise = gilib.Noise(normals(3, size.draw, seed=2), normals(3, 5, size.points, seed=3))
+    one, other = (net.joint_draw(noise=noise) for _ in range(2))
+    points = normals(5, 1, seed=4)
+    assert torch.equal(one(points), other(points)) and torch.equal(one.log_pq, other.log_pq)
+    with pytest.raises(ValueError, match="normals of joint_size"):
+        net.joint_draw(noise=gilib.Noise(noise.draw[:, 1:], noise.points))
