@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
     print(
         f"torch {torch.__version__}, {options.threads} threads, large float32 products {rate():.0f} GFLOP/s, "
         f"load {os.getloadavg()[0]:.1f}; {options.images} images, {options.channels} channels, "

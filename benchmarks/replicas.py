@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
     device = torch.device(options.device)
     hardware = provenance(device.type)["hardware"]
     print(f"torch {torch.__version__}, {hardware}, {options.threads} thread(s); times and GFLOP per replica")

@@ -254,6 +254,7 @@ def main() -> None:
     parser.add_argument("--tf32", action="store_true", help="rounded products on a GPU, in all ways")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
     device = torch.device(options.device)
     hardware = provenance(device.type)["hardware"]

@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=32)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
     check()
     print(f"torch {torch.__version__}, {options.threads} threads, {options.images} images of each sample")
     print(f"{'':28}" + "".join(f"{name:>12}" for name in WAYS) + "   ms, and / one by one")
