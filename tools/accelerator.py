@@ -1,7 +1,7 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
 The parts: ``uci`` (small sets first, each searched and then trained), ``depth``, ``images`` (the global
-inducing ResNet of CIFAR-10 first). Trainings pause when the time is up and go on at the next call on the same
+inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes). Trainings pause when the time is up and go on at the next call on the same
 machine. The records, old and new, are left in DIR; the checkout stays as it is. At home ``python -m
 gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
 """
@@ -26,7 +26,7 @@ from gilib.experiments.running import Place, run_experiment
 from gilib.training import Speed
 from gilib.training.speed import PRECISIONS
 
-PARTS = ("uci", "depth", "images")
+PARTS = ("uci", "depth", "images", "dgp")
 
 
 def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[str]]]:
@@ -37,6 +37,7 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
     first = ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
     everything += [("depth", "depth", []), ("images", "cifar10", first)]
     everything += [("images", "mnist_500", []), ("images", "cifar10", [])]
+    everything += [("dgp", experiment, []) for experiment in ("dgp_start", "dgp_toy", "dgp_uci")]
     for part, experiment, only in everything:
         if part in parts and scale in EXPERIMENTS[experiment].scales:
             yield experiment, only
