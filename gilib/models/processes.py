@@ -69,36 +69,47 @@ def deep_gp(
             f"hidden layers may be as wide as the inputs, {in_features}, and not wider, got width={width}: "
             "their mean function is linear; build wider ones from gilib.GP and gilib.Sum"
         )
-    posteriors = one_per_layer(GlobalInducing("full") if posterior is None else posterior, depth)
     if inducing_points is not None and tensor(inducing_points, "inducing_points").shape[-1] != in_features:
         raise ValueError(
             f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
         )
-    layers: list[Layer | nn.Module] = []
-    inputs, start = in_features, inducing_points
-    for k, chosen in enumerate(posteriors):
-        instance(chosen, InducingPosterior, "posterior")
-        assert isinstance(chosen, InducingPosterior)
-        last = k == depth - 1
-        outputs = out_features if last else width
-        own: dict[str, Any] = {} if chosen.is_global else {"inducing_inputs": start}
-        process = GP(inputs, outputs, kernel, chosen, jitter=jitter, num_features=num_features, **own)
-        if last or inputs == outputs:
-            layers.append(process if last else Residual([process]))
-            continue
-        matrix = _principal_directions(inputs, outputs, start)
-        layers.append(Sum([process, FixedLinear(inputs, outputs, matrix)]))
-        start = None if start is None or matrix is None else start @ matrix
-        inputs = outputs
+    posteriors = one_per_layer(GlobalInducing("full") if posterior is None else posterior, depth)
+    widths = [in_features, *[width] * (depth - 1), out_features]
+    settings = {"jitter": jitter, "num_features": num_features}
     return Network(
         inducing_points,
-        layers,
+        _with_mean_functions(widths, kernel, posteriors, inducing_points, settings),
         pseudo_outputs=pseudo_outputs,
         input_shape=(in_features,),
         replicas=replicas,
         generator=generator,
         dtype=dtype,
     )
+
+
+def _with_mean_functions(
+    widths: Sequence[int],
+    kernel: Kernel | None,
+    posteriors: Sequence[Posterior],
+    start: Tensor | None,
+    settings: dict[str, Any],
+) -> list[Layer | nn.Module]:
+    """Layers of processes, all but the last around the identity or principal directions."""
+    layers: list[Layer | nn.Module] = []
+    for inputs, outputs, posterior in zip(widths, widths[1:], posteriors, strict=False):
+        instance(posterior, InducingPosterior, "posterior")
+        assert isinstance(posterior, InducingPosterior)
+        own: dict[str, Any] = {} if posterior.is_global else {"inducing_inputs": start}
+        process = GP(inputs, outputs, kernel, posterior, **settings, **own)
+        if len(layers) == len(posteriors) - 1:
+            return [*layers, process]
+        if inputs == outputs:
+            layers.append(Residual([process]))
+            continue
+        matrix = _principal_directions(inputs, outputs, start)
+        layers.append(Sum([process, FixedLinear(inputs, outputs, matrix)]))
+        start = None if start is None or matrix is None else start @ matrix
+    return layers
 
 
 def sparse_gp(
