@@ -106,9 +106,9 @@ SETTINGS = {
     "fractional width": (lambda: mlp(2, (3.0,), 1), "must be an integer of at least 1, got 3.0"),
     "two posteriors of four": (
         lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]),
-        "one for each of the 4 weight layers; got 3",
+        "one for each of the 4 layers; got 3",
     ),
-    "no posterior": (lambda: mlp(posterior=[]), "one for each of the 2 weight layers; got 0"),
+    "no posterior": (lambda: mlp(posterior=[]), "one for each of the 2 layers; got 0"),
 }
 KINDS = {
     "posterior class": (lambda: mlp(posterior=gilib.GlobalInducing), r"instance: write GlobalInducing\(\)"),

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.baselines import Chains, HMCSettings, effective_sample_size, optional, split_r_hat
+from gilib import optional
+from gilib.baselines import Chains, HMCSettings, effective_sample_size, split_r_hat
 from gilib.data import toy
 
 GRID = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[:, None]
