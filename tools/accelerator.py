@@ -1,9 +1,9 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
 The parts: ``uci`` (small sets first, each searched and then trained), ``depth``, ``images`` (the global
-inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes). Trainings pause when the time is up and
-go on at the next call on the same machine. The records, old and new, are left in DIR; the checkout stays as it
-is. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
+inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes). Trainings pause when the time is up
+and go on at the next call on the same machine. The records, old and new, are left in DIR; the checkout stays
+as it is. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
 """
 
 import argparse
