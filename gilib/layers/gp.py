@@ -192,7 +192,9 @@ class GP(Layer):
 
     @property
     def _prior(self) -> ScaledIdentity:
-        return ScaledIdentity(torch.ones((), dtype=torch.float64), self.num_inducing)
+        like = self.like()
+        one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
+        return ScaledIdentity(one, self.num_inducing)
 
     def _outputs(self, process: Inducing, weights: Tensor) -> Tensor | None:
         """U = R w, if the inducing inputs are those that travel on."""
