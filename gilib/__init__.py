@@ -4,7 +4,7 @@ A layer draws a function: `draw = net.draw(10)` is ten functions, `draw(x)` eval
 log P - log Q of what was drawn.
 """
 
-from gilib import data, distributions, kernels, metrics, models, training
+from gilib import data, distributions, kernels, metrics, models, structured, training
 from gilib.convolution import autocorrelation
 from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, Estimate, JointDraw, record
@@ -129,5 +129,6 @@ __all__ = [
     "regress_dual",
     "save",
     "shared_statistics",
+    "structured",
     "training",
 ]

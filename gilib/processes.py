@@ -105,17 +105,21 @@ class Marginals(GaussianFunction):
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]` both."""
     kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
-    mean, square, forms = project(
+    at = project(
         kernel.cross(x, inducing.inputs),
         inducing.inverse.to(x.dtype),
         law.mean.to(x.dtype),
         None if covariance is None else covariance.to(x.dtype),
     )
-    variance = kernel.diagonal(x)[..., None] - square
-    if forms is not None:
-        variance = variance + forms
-    least = torch.finfo(x.dtype).eps  # √ has no slope at 0
-    return mean, variance.clamp_min(least).expand(*variance.shape[:-2], *mean.shape[-2:])
+    variance = kernel.diagonal(x)[..., None] - at.square
+    if at.forms is not None:
+        variance = variance + at.forms
+    return at.mean, positive(variance).expand(*variance.shape[:-2], *at.mean.shape[-2:])
+
+
+def positive(variance: Tensor) -> Tensor:
+    """A variance that rounding may have taken below zero, where √ has no slope."""
+    return variance.clamp_min(torch.finfo(variance.dtype).eps)
 
 
 @dataclass(frozen=True)
@@ -178,9 +182,8 @@ class Path(GaussianFunction):
         inducing: Inducing,
         law: Law,
         drawn: Tensor,
-        features: Tensor,
-        weights: Tensor,
-        jitter: Tensor,
+        noise: Tensor,
+        num_features: int,
     ) -> Path:
         """The path of given normals.
 
@@ -188,15 +191,24 @@ class Path(GaussianFunction):
             inducing: the process.
             law: of w, for `moments`.
             drawn: w, `[S, R, M, O]`.
-            features: normals, `[S, R, F, P]`.
-            weights: ω, `[S, R, F, O]`.
-            jitter: standard normals ε, `[S, R, M, O]`: what the factorised K has beside the kernel.
+            noise: standard normals, `[S, R, size]`: for the features, `[S, R, F, P]`; for their weights ω,
+                `[S, R, F, O]`; and for what the factorised K has beside the kernel, ε, `[S, R, M, O]`.
+            num_features: F.
         """
-        weights = weights / math.sqrt(weights.shape[-2])
+        points, outputs = drawn.shape[-2:]
+        pieces = noise.split(cls.sizes(inducing.kernel, num_features, points, outputs), -1)
+        features = pieces[0].unflatten(-1, (num_features, -1))
+        weights, jitter = (piece.unflatten(-1, (-1, outputs)) for piece in pieces[1:])
+        weights = weights / math.sqrt(num_features)
         prior = inducing.kernel.features(inducing.inputs, features) @ weights
         prior = prior.double() + inducing.nugget.sqrt() * jitter.double()
         correction = drawn - (inducing.inverse @ prior).to(drawn.dtype)
         return cls(inducing, law, features, weights, correction)
+
+    @staticmethod
+    def sizes(kernel: KernelFunction, num_features: int, points: int, outputs: int) -> tuple[int, int, int]:
+        """How many normals features, their weights and the jitter take."""
+        return num_features * kernel.feature_noise, num_features * outputs, points * outputs
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the path at `x`, `[..., N, D]`."""

@@ -1,12 +1,17 @@
-"""What a process is at many points given its inducing outputs, one sample after the other.
+"""What processes are at many points given their inducing outputs, one sample after the other.
 
-With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, then aᵀ m_o, |a|² and aᵀ S_o a. Of each
-sample these are some hundred kilobytes, which stay in cache from the first product to the last; written for
-all samples at once they travel to memory and back a dozen times.
+With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, then aᵀ m_o, |a|² and aᵀ S_o a. Where
+inducing outputs of several layers have a joint law, covariances S' of a layer with a later one make fields
+S' a at every point, with which the later layer's own a' has products a'ᵀ S' a.
+
+Of each sample these are some hundred kilobytes, which stay in cache from the first product to the last;
+written for all samples at once they travel to memory and back a dozen times.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -22,16 +27,42 @@ class Projected(NamedTuple):
     Attributes:
         mean: aᵀ m_o, `[..., N, O]`.
         square: |a|², `[..., N, 1]`.
-        forms: aᵀ S_o a, `[..., N, O]`; None without S.
+        forms: aᵀ S_q a, `[..., N, Q]`; None without S.
+        crosses: products of a with the fields of earlier layers, `[..., N, J]` each.
+        onward: fields for later layers, `[..., N, K]` each.
     """
 
     mean: Tensor
     square: Tensor
-    forms: Tensor | None
+    forms: Tensor | None = None
+    crosses: Sequence[Tensor] = ()
+    onward: Sequence[Tensor] = ()
+
+
+class Columns(NamedTuple):
+    """What a is multiplied with, side by side.
+
+    Attributes:
+        values: S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`.
+        forms: Q. The matrices S_q are symmetric.
+        outputs: O.
+        onward: K of every later layer.
+    """
+
+    values: Tensor
+    forms: int
+    outputs: int
+    onward: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> list[slice]:
+        """Where the matrices are, the covariances with each later layer, and the means."""
+        widths = self.forms * self.values.shape[-2], *self.onward, self.outputs
+        return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
 
 def project(kernel: Tensor, inverse: Tensor, mean: Tensor, covariance: Tensor | None) -> Projected:
-    """Project the law of w onto points.
+    """Project a law of w with independent columns onto points.
 
     Args:
         kernel: k(x, Z), `[..., N, M]`.
@@ -41,84 +72,123 @@ def project(kernel: Tensor, inverse: Tensor, mean: Tensor, covariance: Tensor | 
     """
     columns, outputs = mean, mean.shape[-1]
     if covariance is not None:
-        matrices = covariance.movedim(-3, -2).flatten(-2)  # [..., M, O M]
-        lead = torch.broadcast_shapes(matrices.shape[:-2], mean.shape[:-2])
-        parts = [part.expand(*lead, *part.shape[-2:]) for part in (matrices, mean)]
-        columns = torch.cat(parts, -1)
-    lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
-    shared = torch.broadcast_shapes(lead, columns.shape[:-2]) != lead
-    if shared or kernel.device.type != "cpu":
-        return projected_at_once(kernel, inverse, columns, outputs)
-    return Projected(*_Project.apply(kernel, inverse, columns, outputs))
+        columns = side_by_side([covariance.movedim(-3, -2).flatten(-2), mean])
+    forms = 0 if covariance is None else outputs
+    return project_columns(kernel, inverse, Columns(columns, forms, outputs))
 
 
-def projected_at_once(kernel: Tensor, inverse: Tensor, columns: Tensor, outputs: int) -> Projected:
-    """The same by plain products: where samples share a, and on an accelerator.
+def project_columns(
+    kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
+) -> Projected:
+    """Project a part of a joint law onto points.
 
     Args:
-        kernel: as for `project`.
-        inverse: likewise.
-        columns: S_1, ..., S_O (or none of them), m_1, ..., m_O side by side, `[..., M, O M + O]`.
-        outputs: O.
+        kernel: k(x, Z), `[..., N, M]`.
+        inverse: R⁻¹, `[..., M, M]`.
+        columns: of this layer.
+        fields: of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
+    lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
+    others = [columns.values.shape[:-2], *(field.shape[:-2] for field in fields)]
+    if torch.broadcast_shapes(lead, *others) != lead or kernel.device.type != "cpu":
+        return projected_at_once(kernel, inverse, columns, fields)
+    mean, square, forms, *rest = _Project.apply(kernel, inverse, columns, columns.values, *fields)
+    return Projected(mean, square, forms, rest[: len(fields)], rest[len(fields) :])
+
+
+def projected_at_once(
+    kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor]
+) -> Projected:
+    """The same by plain products: where samples share a, and on an accelerator. Arguments as above."""
     white = product(kernel, inverse.mT)
-    products = product(white, columns)
-    matrices, mean = products[..., :-outputs], products[..., -outputs:]
-    forms = None
-    if matrices.shape[-1]:
-        forms = (matrices.unflatten(-1, (outputs, -1)) * white[..., None, :]).sum(-1)
-    return Projected(mean, white.square().sum(-1, keepdim=True), forms)
+    products = product(white, columns.values)
+    own, *onward, mean = (products[..., part] for part in columns.parts)
+
+    def dots(vectors: Tensor) -> Tensor:
+        return (vectors.unflatten(-1, (-1, white.shape[-1])) * white[..., None, :]).sum(-1)
+
+    forms = dots(own) if columns.forms else None
+    square = white.square().sum(-1, keepdim=True)
+    return Projected(mean, square, forms, [dots(field) for field in fields], onward)
+
+
+def side_by_side(columns: Sequence[Tensor]) -> Tensor:
+    """Matrices `[..., M, *]` of any leading axes as one."""
+    lead = torch.broadcast_shapes(*(part.shape[:-2] for part in columns))
+    return torch.cat([part.expand(*lead, *part.shape[-2:]) for part in columns], -1)
 
 
 class _Project(torch.autograd.Function):
-    """With upstream f, n and q of aᵀm, |a|² and aᵀSa, that of a is Σ_o f_o m_o + 2 n a + 2 Σ_o q_o S_o a.
+    """The gradient, of upstream f, n, q, j, k of aᵀm, |a|², aᵀSa, products with fields v, and fields S'a.
 
-    The products S_o a are kept: reading them takes a tenth of the time of forming them.
+    That of a is
+
+        Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
+
+    The products S_q a are kept: reading them takes a tenth of the time of forming them.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, kernel: Tensor, inverse: Tensor, columns: Tensor, outputs: int
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        ctx: Any, kernel: Tensor, inverse: Tensor, columns: Columns, values: Tensor, *fields: Tensor
+    ) -> tuple[Tensor | None, ...]:
         lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
         points, size = kernel.shape[-2:]
-        widths = size, columns.shape[-1], outputs, 1
-        white, products, means, squares = (kernel.new_empty(*lead, points, k) for k in widths)
-        forms, work = None, white.new_empty(points, outputs, size)
-        if columns.shape[-1] > outputs:
-            forms = torch.empty_like(means)
-        given, made = (kernel, inverse, columns), (white, products, means, squares, forms)
-        for k, r, c, a, p, f, n, q in samples(lead, (2,) * 8, *given, *made):
+        own, *later, means = columns.parts
+        widths = [size, own.stop, columns.outputs, 1, columns.forms]
+        widths += [field.shape[-1] // size for field in fields] + list(columns.onward)
+        made = [kernel.new_empty(*lead, points, width) if width else None for width in widths]
+        given, count = (kernel, inverse, values, *fields), len(fields)
+        for k, r, c, *rest in samples(lead, *given, *made):
+            vectors, (a, p, m, n, q), found = rest[:count], rest[count : count + 5], rest[count + 5 :]
             torch.mm(k, r.mT, out=a)
-            torch.mm(a, c, out=p)
-            f.copy_(p[:, -outputs:])
+            torch.mm(a, c[:, means], out=m)
             torch.linalg.vecdot(a, a, out=n[:, 0])
             if q is not None:
-                torch.mul(p[:, :-outputs].unflatten(1, (outputs, size)), a[:, None], out=work)
-                torch.sum(work, 2, out=q)
-        ctx.save_for_backward(*given, white, products)
-        return means, squares, forms
+                torch.mm(a, c[:, own], out=p)
+                _dots(p, a, q)
+            for v, j in zip(vectors, found, strict=False):
+                _dots(v, a, j)
+            for part, o in zip(later, found[count:], strict=True):
+                torch.mm(a, c[:, part], out=o)
+        ctx.save_for_backward(*given, *made[:2])
+        ctx.parts, ctx.forms = columns.parts, columns.forms
+        return tuple(made[2:])
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, of_mean: Tensor, of_square: Tensor, of_forms: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *given, white, products = ctx.saved_tensors
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        *given, white, kept = ctx.saved_tensors
+        own, *later, means = ctx.parts
         gradients = [torch.zeros_like(value) for value in given]
-        (points, size), outputs = white.shape[-2:], of_mean.shape[-1]
-        d_a, weighted = white.new_empty(points, size), white.new_empty(points, outputs, size)
-        upstream = of_mean, of_square, of_forms
-        every = samples(white.shape[:-2], (2,) * 11, *given, white, products, *upstream, *gradients)
-        for k, r, c, a, p, f, n, q, d_k, d_r, d_c in every:
+        (points, size), count = white.shape[-2:], len(given) - 3
+        d_a, weighted = white.new_empty(points, size), white.new_empty(points, ctx.forms, size)
+        for a, p, k, r, c, *rest in samples(white.shape[:-2], white, kept, *given, *gradients, *upstream):
+            vectors, (d_k, d_r, d_c), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
+            d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
             torch.mul(a, n, out=d_a)
             if q is not None:
-                matrices = p[:, :-outputs].unflatten(1, (outputs, size))
-                d_a.add_(torch.bmm(q[:, None], matrices)[:, 0])
+                d_a.add_(_weighted(p, q))
                 torch.mul(q[..., None], a[:, None], out=weighted)
-                d_c[:, :-outputs].addmm_(a.mT, weighted.flatten(1))
-            d_a.mul_(2.0).addmm_(f, c[:, -outputs:].mT)
-            d_c[:, -outputs:].addmm_(a.mT, f)
+                d_c[:, own].addmm_(a.mT, weighted.flatten(1))
+            d_a.mul_(2.0).addmm_(f, c[:, means].mT)
+            d_c[:, means].addmm_(a.mT, f)
+            for v, d_v, j in zip(vectors, d_vectors, rest, strict=False):
+                d_a.add_(_weighted(v, j))
+                d_v.unflatten(1, (-1, size)).addcmul_(j[..., None], a[:, None])
+            for part, o in zip(later, rest[count:], strict=True):
+                d_a.addmm_(o, c[:, part].mT)
+                d_c[:, part].addmm_(a.mT, o)
             d_r.addmm_(d_a.mT, k)
             d_k.addmm_(d_a, r)
-        return *gradients, None
+        return gradients[0], gradients[1], None, *gradients[2:]
+
+
+def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:
+    """Products v_j · a of J vectors side by side, `[N, J M]`, with a, `[N, M]`, into `[N, J]`."""
+    torch.linalg.vecdot(vectors.unflatten(1, (-1, white.shape[1])), white[:, None], out=out)
+
+
+def _weighted(vectors: Tensor, weights: Tensor) -> Tensor:
+    """Σ_j j_j v_j, `[N, M]`, of `[N, J M]` and `[N, J]`."""
+    return torch.bmm(weights[:, None], vectors.unflatten(1, (weights.shape[1], -1)))[:, 0]

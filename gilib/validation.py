@@ -25,6 +25,14 @@ def count(value: int, name: str, least: int = 1) -> None:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
+def fraction(value: float, name: str) -> float:
+    """Return `value` if it is a number of at least 0 and below 1, else raise."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (number and 0.0 <= value < 1.0):
+        raise ValueError(f"{name} must be a number of at least 0 and below 1, got {value!r}")
+    return float(value)
+
+
 def choice(value: str, options: Iterable[str], name: str) -> None:
     """Raise unless `value` is one of `options`."""
     options = tuple(options)

@@ -41,7 +41,7 @@ def parts(leads, points, size, outputs, generator, spread):
 
 def found(*inputs):
     """Without what is not there."""
-    return tuple(value for value in project(*inputs) if value is not None)
+    return tuple(value for value in project(*inputs)[:3] if value is not None)
 
 
 @given(

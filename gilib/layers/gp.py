@@ -14,7 +14,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Po
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import count, instance, tensor
+from gilib.validation import count, fraction, instance, tensor
 
 
 class GP(Layer):
@@ -74,10 +74,8 @@ class GP(Layer):
         count(in_features, "in_features")
         count(out_features, "out_features")
         count(num_features, "num_features")
-        if not 0.0 <= jitter < 1.0:
-            raise ValueError(f"jitter must be a number from 0 to 1, a part of the variance, got {jitter!r}")
         self.in_features, self.out_features = in_features, out_features
-        self.jitter, self.num_features = float(jitter), num_features
+        self.jitter, self.num_features = fraction(jitter, "jitter"), num_features
         self.kernel = instance(RBF() if kernel is None else kernel, Kernel, "kernel")
         self.posterior = instance(
             GlobalInducing() if posterior is None else posterior, InducingPosterior, "posterior"
@@ -101,24 +99,11 @@ class GP(Layer):
         self.weights = self.posterior.build(InducingOutputs(points, self.out_features), context)
         self.needs_inducing = self.carries = self.posterior.is_global
         if not self.posterior.is_global:
-            self.inducing_inputs = nn.Parameter(self._inputs(points, context))
+            start, self._start = self._start, None
+            self.inducing_inputs = nn.Parameter(inducing_inputs(start, (points, self.in_features), context))
         self.replicas, self.starts_at_targets = context.replicas, self.weights.starts_at_targets
         self.noise_size = sum(self._draw_sizes())
         return (self.out_features,)
-
-    def _inputs(self, points: int, context: BuildContext) -> Tensor:
-        shape, start = (points, self.in_features), self._start
-        self._start = None
-        if start is None:
-            return context.normal(*shape)
-        tensor(start, "inducing_inputs")
-        if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):
-            raise ValueError(
-                f"inducing_inputs must have shape {[*context.replicas, *shape]} (replicas, inducing inputs "
-                f"of the posterior, inputs of the layer), or its last two axes, got {list(start.shape)}"
-            )
-        start = start.detach().to(dtype=context.dtype, device=context.device)
-        return start.expand(*context.replicas, *shape).clone()
 
     def _built(self) -> tuple[KernelModule, PosteriorModule]:
         if self.weights is None or self.hyperparameters is None:
@@ -127,16 +112,11 @@ class GP(Layer):
             )
         return self.hyperparameters, self.weights
 
-    def _draw_sizes(self) -> tuple[int, int, int, int]:
+    def _draw_sizes(self) -> tuple[int, ...]:
         """Normals for w, for random features, for their weights, for the jitter."""
         kernel, posterior = self._built()
-        features = self.num_features * kernel().feature_noise
-        return (
-            posterior.noise_size,
-            features,
-            self.num_features * self.out_features,
-            self.num_inducing * self.out_features,
-        )
+        path = Path.sizes(kernel(), self.num_features, self.num_inducing, self.out_features)
+        return posterior.noise_size, *path
 
     def _inducing(self, inducing: Tensor | None) -> Inducing:
         inputs = inducing if self.inducing_inputs is None else self.inducing_inputs
@@ -152,21 +132,14 @@ class GP(Layer):
         """Draw w; then a path through u = R w."""
         _, posterior = self._built()
         process = self._inducing(inducing)
-        own, features, weights, jitter = noise.split(self._draw_sizes(), -1)
+        own, path = noise.tensor_split([posterior.noise_size], -1)
         root = process.root.to(noise.dtype)
         law = posterior.law(root, self._prior, own[..., : posterior.law_size])
         drawn, log_pq = law.mean, law.log_pq
         if law.covariance is not None:
             drawn, log_pq = posterior.draw(root, self._prior, own)
-        path = Path.of(
-            process,
-            law,
-            drawn,
-            features.unflatten(-1, (self.num_features, -1)),
-            weights.unflatten(-1, (self.num_features, self.out_features)),
-            jitter.unflatten(-1, (self.num_inducing, self.out_features)),
-        )
-        return Draw(path, log_pq, self._outputs(process, drawn))
+        function = Path.of(process, law, drawn, path, self.num_features)
+        return Draw(function, log_pq, self._outputs(process, drawn))
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -218,3 +191,21 @@ class GP(Layer):
             "jitter": self.jitter,
             "num_features": self.num_features,
         }
+
+
+def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -> Tensor:
+    """Where a layer's own inducing inputs start, `[R, M, D]`; standard normals without a `start`.
+
+    Raises:
+        ValueError: if `start` has not the `shape` (M, D), with or without the replicas before it.
+    """
+    if start is None:
+        return context.normal(*shape)
+    tensor(start, "inducing_inputs")
+    if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):
+        raise ValueError(
+            f"inducing_inputs must have shape {[*context.replicas, *shape]} (replicas, inducing inputs "
+            f"of the posterior, inputs of the layer), or its last two axes, got {list(start.shape)}"
+        )
+    start = start.detach().to(dtype=context.dtype, device=context.device)
+    return start.expand(*context.replicas, *shape).clone()

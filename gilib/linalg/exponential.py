@@ -40,7 +40,7 @@ class _Exponentials(torch.autograd.Function):
         lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
         values = left.new_empty(*lead, left.shape[-1], right.shape[-1], dtype=dtype)
         exponents = left.new_empty(values.shape[-2:])
-        for a, b, out in samples(lead, (2, 2, 2), left, right, values):
+        for a, b, out in samples(lead, left, right, values):
             out.copy_(torch.mm(a.mT, b, out=exponents)).exp_()
         return values
 
@@ -54,7 +54,7 @@ class _Exponentials(torch.autograd.Function):
         left, right, values = ctx.saved_tensors
         d_left, d_right = torch.zeros_like(left), torch.zeros_like(right)
         weighted = left.new_empty(values.shape[-2:])
-        each = samples(values.shape[:-2], (2, 2, 2, 2, 2, 2), left, right, values, g, d_left, d_right)
+        each = samples(values.shape[:-2], left, right, values, g, d_left, d_right)
         for a, b, value, upstream, d_a, d_b in each:
             torch.mul(value, upstream, out=weighted)
             d_a.addmm_(b, weighted.mT)

@@ -23,25 +23,25 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     return left.expand(*lead, *left.shape[-2:]) @ right.expand(*lead, *right.shape[-2:])
 
 
-def samples(lead: Sequence[int], axes: Sequence[int], *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:
     """What of several tensors belongs to a sample, sample by sample.
 
     These are views: what is added to one of a tensor that samples share is added to that of all.
 
     Args:
         lead: leading axes, to which those of every tensor broadcast.
-        axes: how many axes of each tensor are a sample's own.
         tensors: any of them may be None, and then is.
+        axes: how many axes of each tensor are a sample's own.
 
     >>> total = torch.zeros(1)
-    >>> for value, shared in samples((3,), (1, 1), torch.ones(3, 1), total):
+    >>> for value, shared in samples((3,), torch.ones(3, 1), total, axes=1):
     ...     _ = shared.add_(value)
     >>> total
     tensor([3.])
     """
     spread = [
-        value if value is None else value.expand(*lead, *value.shape[value.dim() - own :])
-        for value, own in zip(tensors, axes, strict=True)
+        value if value is None else value.expand(*lead, *value.shape[value.dim() - axes :])
+        for value in tensors
     ]
     for index in indices(*map(range, lead)):
         yield tuple(None if value is None else value[index] for value in spread)

@@ -106,7 +106,7 @@ def _with_mean_functions(
         if inputs == outputs:
             layers.append(Residual([process]))
             continue
-        matrix = _principal_directions(inputs, outputs, start)
+        matrix = principal_directions(inputs, outputs, start)
         layers.append(Sum([process, FixedLinear(inputs, outputs, matrix)]))
         start = None if start is None or matrix is None else start @ matrix
     return layers
@@ -171,7 +171,7 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     return torch.as_tensor(centres).to(x)
 
 
-def _principal_directions(inputs: int, outputs: int, points: Tensor | None) -> Tensor | None:
+def principal_directions(inputs: int, outputs: int, points: Tensor | None) -> Tensor | None:
     """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points."""
     if points is None:
         return None

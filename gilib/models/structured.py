@@ -1,0 +1,95 @@
+"""Deep Gaussian processes with a structured posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gilib.kernels import Kernel
+from gilib.layers import FixedLinear
+from gilib.models.processes import principal_directions
+from gilib.network import Network
+from gilib.randomness import Source
+from gilib.structured import Family, Process, StructuredGP
+from gilib.validation import count, tensor
+
+
+def structured_gp(
+    in_features: int,
+    out_features: int,
+    depth: int = 3,
+    *,
+    inducing_points: Tensor,
+    width: int = 5,
+    family: Family | None = None,
+    kernel: Kernel | None = None,
+    mean_points: Tensor | None = None,
+    replicas: tuple[int, ...] = (),
+    generator: Source | None = None,
+    dtype: torch.dtype | None = None,
+    jitter: float = 1e-5,
+    num_features: int = 1024,
+    marginalise: bool = True,
+) -> Network:
+    """A deep Gaussian process with one joint Gaussian over all inducing outputs (Lindinger et al., 2020).
+
+    Hidden layers have linear mean functions: principal directions where the width shrinks, the identity
+    (with zeros beside it) where it does not. The last layer has mean zero.
+
+    Args:
+        in_features: D.
+        out_features: O.
+        depth: L, the last layer included.
+        inducing_points: `[M, D]` or `[R, M, D]`, where inducing inputs start; those of later layers are what
+            the mean functions make of them.
+        width: T, processes of every hidden layer.
+        family: `StripesAndArrow` (the default), `FullyCoupled` or `MeanField`.
+        kernel: of every layer; default `RBF()`.
+        mean_points: `[N, D]`, whose principal directions the first mean function keeps; None: those of the
+            inducing points.
+        replicas: shape of the replica axes.
+        generator: source of the initial values.
+        dtype: of the parameters; None: that of the inducing points.
+        jitter: see `StructuredGP`.
+        num_features: see `StructuredGP`.
+        marginalise: see `StructuredGP`.
+
+    >>> net = structured_gp(8, 1, inducing_points=torch.randn(20, 8))
+    >>> net.estimate(10, 4)(torch.zeros(4, 8)).shape
+    torch.Size([10, 4, 1])
+    """
+    count(depth, "depth")
+    count(width, "width")
+    for name, points in {"inducing_points": inducing_points, "mean_points": mean_points}.items():
+        if points is not None and tensor(points, name).shape[-1] != in_features:
+            raise ValueError(f"{name} must have {in_features} features, got shape {list(points.shape)}")
+    widths = [in_features, *[width] * (depth - 1), out_features]
+    processes, start = list[Process](), inducing_points
+    for inputs, outputs in zip(widths[:-1], widths[1:-1], strict=False):
+        matrix = mean_matrix(inputs, outputs, inducing_points if mean_points is None else mean_points)
+        mean = nn.Identity() if matrix is None else FixedLinear(inputs, outputs, matrix)
+        processes.append(Process(inputs, outputs, kernel, mean=mean, inducing_inputs=start))
+        start = start if matrix is None else start @ matrix.to(start)
+    processes.append(Process(widths[-2], out_features, kernel, inducing_inputs=start))
+    settings: dict[str, Any] = {"jitter": jitter, "num_features": num_features, "marginalise": marginalise}
+    return Network(
+        None,
+        [StructuredGP(processes, family, **settings)],
+        replicas=replicas,
+        generator=generator,
+        dtype=inducing_points.dtype if dtype is None else dtype,
+    )
+
+
+def mean_matrix(inputs: int, outputs: int, points: Tensor) -> Tensor | None:
+    """Of a mean function, `[D, T]`, None for the identity.
+
+    Principal directions where it narrows, zeros beside the identity where it widens.
+    """
+    if inputs == outputs:
+        return None
+    if inputs < outputs:
+        return torch.eye(inputs, outputs, dtype=points.dtype)
+    return principal_directions(inputs, outputs, points)

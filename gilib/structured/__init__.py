@@ -1,0 +1,20 @@
+"""Deep Gaussian processes with one joint Gaussian over the inducing outputs of all layers."""
+
+from gilib.structured.families import Family, FullyCoupled, MeanField, Place, StripesAndArrow
+from gilib.structured.gaussian import JointGaussian, JointLaw
+from gilib.structured.layer import StructuredGP
+from gilib.structured.pattern import Pattern
+from gilib.structured.process import Process
+
+__all__ = [
+    "Family",
+    "FullyCoupled",
+    "JointGaussian",
+    "JointLaw",
+    "MeanField",
+    "Pattern",
+    "Place",
+    "Process",
+    "StripesAndArrow",
+    "StructuredGP",
+]

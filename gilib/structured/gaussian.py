@@ -1,0 +1,98 @@
+"""One Gaussian over the inducing outputs of all layers, by its sparse Cholesky factor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gilib.posteriors import BuildContext
+from gilib.posteriors.free import half_log_det
+from gilib.structured.blocks import covariance_blocks
+from gilib.structured.pattern import Pattern
+
+
+class JointLaw(NamedTuple):
+    """What the whitened inducing outputs are.
+
+    Attributes:
+        pattern: of the covariance.
+        means: of every layer, `[R, M_l, T_l]`.
+        covariance: blocks of its lower triangle by processes (row, column), `[R, M_r, M_c]`.
+    """
+
+    pattern: Pattern
+    means: tuple[Tensor, ...]
+    covariance: Mapping[tuple[int, int], Tensor]
+
+
+class JointGaussian(nn.Module):
+    """Q(w) = N(m, C Cᵀ) for the whitened inducing outputs w of all layers, u = R w in each.
+
+    Whitening by each layer's R, K = R Rᵀ, keeps the pattern of the factor, and the prior is N(0, Id).
+
+    Attributes:
+        means: m, of every layer, `[R, M_l, T_l]`.
+        rows: of C, one for every process: its blocks side by side, the last one lower triangular,
+            `[R, M_r, K_r]`.
+    """
+
+    def __init__(self, pattern: Pattern, context: BuildContext):
+        """Start at zero means and a multiple of the prior's factor."""
+        super().__init__()
+        self.pattern, self.noise_size = pattern, pattern.size
+        shapes = zip(pattern.sizes, pattern.widths, strict=True)
+        self.means = nn.ParameterList(context.full(shape, 0.0) for shape in shapes)
+        self.rows = nn.ParameterList(self._start(process, context) for process in range(len(pattern.places)))
+
+    def _start(self, process: int, context: BuildContext) -> Tensor:
+        points, starts = self.pattern.points(process), self.pattern.starts[process]
+        last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
+        scale = self.pattern.family.initial_scale or (1.0 if last else 1e-5)
+        row = context.full((points, starts[process] + points), 0.0)
+        row[..., starts[process] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+        return row
+
+    def factor(self) -> list[Tensor]:
+        """The rows of C, with zeros above the diagonal."""
+        found = []
+        for process, row in enumerate(self.rows):
+            below, own = row.tensor_split([self.pattern.starts[process][process]], -1)
+            found.append(torch.cat([below, own.tril()], -1))
+        return found
+
+    def law(self) -> JointLaw:
+        """Means and covariances."""
+        return JointLaw(self.pattern, tuple(self.means), covariance_blocks(self.factor(), self.pattern))
+
+    def kl(self) -> Tensor:
+        """KL(Q(w) ‖ N(0, Id)) = ½ (‖C‖² + ‖m‖² - n) - Σ log|C_ii|, `[R]` nats."""
+        squares = [value.square().sum((-2, -1)) for value in (*self.factor(), *self.means)]
+        return 0.5 * (torch.stack(squares).sum(0) - self.noise_size) - self.half_log_det
+
+    @property
+    def half_log_det(self) -> Tensor:
+        """Σ log|C_ii|, `[R]`."""
+        own = [row[..., -row.shape[-2] :] for row in self.rows]
+        return torch.stack([half_log_det(block[..., None, :, :]) for block in own]).sum(0)
+
+    def draw(self, noise: Tensor) -> tuple[list[Tensor], Tensor]:
+        """W = m + C z, of every layer `[S, R, M_l, T_l]`; log_pq = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`.
+
+        Args:
+            noise: z, `[S, R, n]`.
+        """
+        pattern, factor = self.pattern, self.factor()
+        pieces = noise.split([pattern.points(process) for process in range(len(factor))], -1)
+        spread = []
+        for row, columns in zip(factor, pattern.factor, strict=True):
+            own = torch.cat([pieces[column] for column in columns], -1)
+            spread.append((row @ own[..., None])[..., 0])
+        drawn = [
+            mean + torch.stack([spread[process] for process in pattern.of_layer(layer)], -1)
+            for layer, mean in enumerate(self.means)
+        ]
+        squares = noise.square().sum(-1) - torch.stack([w.square().sum((-2, -1)) for w in drawn]).sum(0)
+        return drawn, 0.5 * squares + self.half_log_det

@@ -1,0 +1,198 @@
+"""A deep Gaussian process whose layers are coupled by their posterior: one layer of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor, nn
+
+from gilib.config import Config
+from gilib.draws import Composition, Draw, Estimate, Function, SumFunction
+from gilib.layers import Layer
+from gilib.linalg import FactorisationError
+from gilib.posteriors import BuildContext, Law
+from gilib.processes import Inducing, Jointly, Marginals, Path
+from gilib.randomness import Noise, NoiseSize
+from gilib.sites import Shape
+from gilib.structured.families import Family, StripesAndArrow
+from gilib.structured.gaussian import JointGaussian
+from gilib.structured.pattern import Pattern
+from gilib.structured.process import Process
+from gilib.structured.theorem import Recursion
+from gilib.validation import count, fraction, instance
+
+
+class StructuredGP(Layer):
+    """Layers of Gaussian processes whose inducing outputs have one joint Gaussian (Lindinger et al., 2020).
+
+    An estimate integrates all inducing outputs out, point by point, by their Theorem 1; its log_pq is minus
+    the divergence in closed form. A draw samples the inducing outputs of all layers together, and then is a
+    path in each, as a draw of `gilib.GP`; `joint_draw` is exact.
+
+    Args:
+        processes: the layers, from the first to the last.
+        family: which of the processes depend on each other: `MeanField`, `StripesAndArrow`, `FullyCoupled`.
+        jitter: added to the diagonal of each K, times its mean variance.
+        num_features: F, of a draw.
+        marginalise: False: an estimate samples the inducing outputs, and points given them: the same bound on
+            average, with more noise (ibid., Fig. 2).
+
+    Attributes:
+        weights: the joint Gaussian, once the layer is built.
+
+    >>> import torch
+    >>> layer = StructuredGP([Process(3, 2, num_inducing=9), Process(2, 1, num_inducing=9)])
+    >>> layer.build((3,), BuildContext())
+    (1,)
+    >>> function, log_pq = layer.estimate(num_samples=4, num_points=7)
+    >>> function(torch.randn(7, 3)).shape, log_pq.shape
+    (torch.Size([4, 7, 1]), torch.Size([4]))
+    """
+
+    has_weights = prefers_estimate = True
+    carries = False
+    weights: JointGaussian | None
+
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        family: Family | None = None,
+        *,
+        jitter: float = 1e-5,
+        num_features: int = 1024,
+        marginalise: bool = True,
+    ):
+        """Describe the layers; their parameters are created by `build`."""
+        super().__init__()
+        if not processes:
+            raise ValueError("a structured deep GP needs at least one process")
+        count(num_features, "num_features")
+        self.processes = nn.ModuleList(instance(process, Process, "processes") for process in processes)
+        self.family = instance(StripesAndArrow() if family is None else family, Family, "family")
+        self.jitter, self.num_features = fraction(jitter, "jitter"), num_features
+        self.marginalise = instance(marginalise, bool, "marginalise")
+        widths = tuple(process.out_features for process in self)
+        for below, above in zip(self, list(self)[1:], strict=False):
+            if below.out_features != above.in_features:
+                raise ValueError(
+                    f"{below.describe()} gives {below.out_features} numbers, and {above.describe()}, after "
+                    f"it, takes {above.in_features}"
+                )
+        self.family.check(widths)
+        self.weights = None
+
+    def __iter__(self) -> Iterator[Process]:
+        """The layers in order."""
+        for process in self.processes:
+            assert isinstance(process, Process)
+            yield process
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Create kernels, inducing inputs, and the joint Gaussian."""
+        for process in self:
+            shape = process.build(shape, context)
+        widths, sizes = zip(*((process.out_features, process.points) for process in self), strict=True)
+        self.weights = JointGaussian(Pattern(self.family, widths, sizes), context)
+        self.replicas = context.replicas
+        self.noise_size = self.weights.noise_size + sum(self._path_sizes())
+        return shape
+
+    def _built(self) -> JointGaussian:
+        if self.weights is None:
+            raise RuntimeError(
+                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
+            )
+        return self.weights
+
+    def _path_sizes(self) -> list[int]:
+        return [sum(process.path_sizes(self.num_features)) for process in self]
+
+    def _inducing(self) -> list[Inducing]:
+        """Of every layer.
+
+        Raises:
+            FactorisationError: if a kernel matrix has no factor, saying of which.
+        """
+        found = []
+        for k, process in enumerate(self):
+            try:
+                found.append(process.inducing(self.jitter))
+            except FactorisationError as error:
+                raise error.within(f"process {k}, {process.describe()}") from None
+        return found
+
+    def _means(self, noise: Tensor) -> list[Function | None]:
+        return [process.mean_function(noise) for process in self]
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """Draw all inducing outputs together; then a path through those of each layer."""
+        joint = self._built()
+        own, *paths = noise.split([joint.noise_size, *self._path_sizes()], -1)
+        drawn, log_pq = joint.draw(own)
+        functions = [
+            Path.of(process, Law(w, None, None), w, path, self.num_features)
+            for process, w, path in zip(self._inducing(), drawn, paths, strict=True)
+        ]
+        return Draw(_stacked(functions, self._means(noise)), log_pq)
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """One normal at every point for each process; for the inducing outputs if they are sampled."""
+        joint = self._built()
+        return NoiseSize(0 if self.marginalise else joint.noise_size, len(joint.pattern.places))
+
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """All layers at every point by itself, the inducing outputs integrated out, or sampled."""
+        joint, means = self._built(), self._means(noise.draw)
+        log_pq = -joint.kl().expand(noise.draw.shape[:-1])
+        if self.marginalise:
+            return Estimate(Recursion(self._inducing(), means, joint.law(), noise.points), log_pq)
+        drawn, _ = joint.draw(noise.draw)
+        functions = [
+            Marginals(process, Law(w, None, None), normals)
+            for process, w, normals in zip(self._inducing(), drawn, self._by_layer(noise.points), strict=True)
+        ]
+        return Estimate(_stacked(functions, means), log_pq)
+
+    @property
+    def joint_size(self) -> NoiseSize:
+        """For all inducing outputs, and one normal at every point for each process."""
+        joint = self._built()
+        return NoiseSize(joint.noise_size, len(joint.pattern.places))
+
+    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
+        """Draw all inducing outputs together; then the points of each layer together."""
+        drawn, log_pq = self._built().draw(noise.draw)
+        functions = [
+            Jointly(process, w, normals)
+            for process, w, normals in zip(self._inducing(), drawn, self._by_layer(noise.points), strict=True)
+        ]
+        return Draw(_stacked(functions, self._means(noise.draw)), log_pq)
+
+    def _by_layer(self, points: Tensor) -> Sequence[Tensor]:
+        return points.split([process.out_features for process in self], -1)
+
+    def input_shape(self) -> Shape:
+        """Of the first layer."""
+        return (next(iter(self)).in_features,)
+
+    def describe(self) -> str:
+        """StructuredGP(widths)."""
+        widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
+        return f"StructuredGP({' → '.join(map(str, widths))})"
+
+    def config(self) -> Config:
+        """The layers, the family and numbers."""
+        return {
+            "processes": list(self),
+            "family": self.family,
+            "jitter": self.jitter,
+            "num_features": self.num_features,
+            "marginalise": self.marginalise,
+        }
+
+
+def _stacked(functions: Sequence[Function], means: Sequence[Function | None]) -> Composition:
+    """Layer after layer, each with its mean function."""
+    pairs = zip(functions, means, strict=True)
+    return Composition(tuple(f if mean is None else SumFunction((f, mean)) for f, mean in pairs))

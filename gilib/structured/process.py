@@ -1,0 +1,120 @@
+"""What a layer of a structured deep GP is before anything is known of its inducing outputs."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from gilib.config import Config, Part
+from gilib.draws import Function
+from gilib.kernels import RBF, Kernel, KernelModule
+from gilib.layers import Layer, as_layer
+from gilib.layers.gp import inducing_inputs as placed
+from gilib.posteriors import BuildContext
+from gilib.posteriors.inducing import own_points
+from gilib.processes import Inducing, Path
+from gilib.sites import Shape
+from gilib.validation import count, instance, tensor
+
+
+class Process(nn.Module, Part):
+    """Gaussian processes f_t ~ GP(μ_t, k), t = 1 ... T, with one kernel and one set of inducing inputs.
+
+    Args:
+        in_features: D.
+        out_features: T.
+        kernel: default `RBF()`, with one lengthscale for each input.
+        mean: μ, a layer or module that draws nothing, for example `torch.nn.Identity()` or
+            `gilib.FixedLinear(D, T, matrix)`; None: zero.
+        num_inducing: M; None: as many as `inducing_inputs`, or as the network has inducing points.
+        inducing_inputs: where they start, `[M, D]` or `[R, M, D]`; None: standard normals.
+
+    Attributes:
+        points: M, once built.
+        inducing_inputs: Z, `[R, M, D]`, once built.
+        hyperparameters: the kernel's module, once built.
+    """
+
+    hyperparameters: KernelModule | None
+    inducing_inputs: nn.Parameter | None
+    mean: Layer | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        kernel: Kernel | None = None,
+        *,
+        mean: Layer | nn.Module | None = None,
+        num_inducing: int | None = None,
+        inducing_inputs: Tensor | None = None,
+    ):
+        """Describe the processes; their parameters are created by `build`."""
+        super().__init__()
+        count(in_features, "in_features")
+        count(out_features, "out_features")
+        if num_inducing is not None:
+            count(num_inducing, "num_inducing")
+        elif inducing_inputs is not None:
+            num_inducing = tensor(inducing_inputs, "inducing_inputs").shape[-2]
+        self.in_features, self.out_features, self.num_inducing = in_features, out_features, num_inducing
+        self.kernel = instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.mean = None if mean is None else as_layer(mean)
+        self.hyperparameters = self.inducing_inputs = None
+        self.points = 0
+        self._start = inducing_inputs
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Create kernel and inducing inputs, and see whether the mean function fits.
+
+        Raises:
+            ValueError: if points of this shape cannot enter, or the mean function gives another width.
+        """
+        if shape != (self.in_features,):
+            raise ValueError(
+                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
+            )
+        if self.mean is not None:
+            given = self.mean.join(shape, context)
+            if given != (self.out_features,) or self.mean.noise_size:
+                raise ValueError(
+                    f"the mean function of {self.describe()} must give {self.out_features} numbers and draw "
+                    f"nothing, got {self.mean.describe()}, which gives {list(given)}: use "
+                    "gilib.FixedLinear(in_features, out_features, matrix)"
+                )
+        self.points = own_points(self.num_inducing, context, "Process")
+        self.hyperparameters = self.kernel.build(self.in_features, context)
+        start, self._start = self._start, None
+        self.inducing_inputs = nn.Parameter(placed(start, (self.points, self.in_features), context))
+        return (self.out_features,)
+
+    def inducing(self, jitter: float) -> Inducing:
+        """The processes at their inducing inputs.
+
+        Raises:
+            FactorisationError: if K has no factor.
+        """
+        assert self.hyperparameters is not None and self.inducing_inputs is not None
+        return Inducing.of(self.hyperparameters(), self.inducing_inputs, jitter)
+
+    def path_sizes(self, num_features: int) -> tuple[int, int, int]:
+        """How many normals a path through given inducing outputs takes."""
+        assert self.hyperparameters is not None
+        return Path.sizes(self.hyperparameters(), num_features, self.points, self.out_features)
+
+    def mean_function(self, noise: Tensor) -> Function | None:
+        """The mean function, None if it is zero; `noise` tells samples, dtype and device."""
+        return None if self.mean is None else self.mean.draw_from_noise(None, noise[..., :0]).function
+
+    def describe(self) -> str:
+        """Process(in → out)."""
+        return f"Process({self.in_features} → {self.out_features})"
+
+    def config(self) -> Config:
+        """Widths, kernel and mean function; inducing inputs belong to the state."""
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "kernel": self.kernel,
+            "mean": self.mean,
+            "num_inducing": self.points or self.num_inducing,
+        }

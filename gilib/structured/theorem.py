@@ -1,0 +1,187 @@
+"""Theorem 1 of Lindinger et al. (2020): the inducing outputs of all layers integrated out, point by point.
+
+With w ~ N(m, S) jointly over all layers, and a_l = R_l⁻¹ k_l(Z_l, f^{l-1}) for layer l at one point, let
+
+    μ̃_t = a_lᵀ m_t (+ mean function),    S̃_tt' = δ_tt' (k_l(f, f) - |a_l|²) + a_lᵀ S_tt' a_l'
+
+for processes t of layer l and t' of layer l'. Then the outputs of the layers, one after the other, are as if
+they were N(μ̃, S̃) together: those of layer l, given all before, have
+
+    mean        μ̃_l + S̃_{l,<l} S̃_{<l,<l}⁻¹ (f_{<l} - μ̃_{<l})        (Eq. 10)
+    covariance  S̃_ll - S̃_{l,<l} S̃_{<l,<l}⁻¹ S̃_{<l,l}                (Eq. 11)
+
+where everything depends on the outputs before through the kernels. With the Cholesky factor G of S̃, grown row
+by row (App. E), no system is solved: f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. S̃ and G are zero where the pattern of S
+makes them so, and those entries do not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from gilib.draws import Function, GaussianFunction, Moments
+from gilib.processes import Inducing, positive
+from gilib.projection import Columns, project_columns, side_by_side
+from gilib.randomness import noise_at
+from gilib.structured.gaussian import JointLaw
+
+
+@dataclass(frozen=True)
+class Recursion(GaussianFunction):
+    """An estimate: every point by itself, through all layers, with all inducing outputs integrated out.
+
+    Attributes:
+        processes: of every layer.
+        means: the layers' mean functions; None: zero.
+        law: of the inducing outputs of all of them.
+        noise: ε, `[S, R, N, Q]`, one normal for every process.
+    """
+
+    processes: Sequence[Inducing]
+    means: Sequence[Function | None]
+    law: JointLaw
+    noise: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """A sample of the last layer at `x`."""
+        return self.outputs(x)[-1]
+
+    def outputs(self, x: Tensor) -> list[Tensor]:
+        """A sample of every layer, `[S, R, N, T_l]`."""
+        below, points, last, mean = self._up(x)
+        return [*below, points.sampled(last, mean)]
+
+    def moments(self, x: Tensor) -> Moments:
+        """Of the last layer, given a sample of those below.
+
+        Several outputs that depend on each other are sampled, since moments stand for independent ones.
+        """
+        _, points, last, mean = self._up(x)
+        if points.coupled(last):
+            return Moments(points.sampled(last, mean))
+        return points.moments(last, mean)
+
+    def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
+        """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
+        noise_at(self.noise, x, -2)
+        points, below = PointFactor(self.noise), list[Tensor]()
+        fields: dict[tuple[int, int], Tensor] = {}
+        for layer, (process, function) in enumerate(zip(self.processes, self.means, strict=True)):
+            rows = self.law.pattern.of_layer(layer)
+            mean = self._grow(process, layer, process.points(x), fields, points)
+            mean = mean if function is None else mean + function(x)
+            if layer < len(self.processes) - 1:
+                x = points.sampled(rows, mean)
+                below.append(x)
+        return below, points, rows, mean
+
+    def _grow(
+        self,
+        process: Inducing,
+        layer: int,
+        x: Tensor,
+        fields: dict[tuple[int, int], Tensor],
+        points: PointFactor,
+    ) -> Tensor:
+        """Add a layer's rows to the factor; return aᵀ m.
+
+        `fields`, by layers (to, from), loses those of this layer and gains those for later ones.
+        """
+        pattern = self.law.pattern
+        places = {source: pattern.between(layer, source) for source in range(layer + 1)}
+        from_below = [source for source in range(layer) if (layer, source) in fields]
+        targets = [above for above in range(layer + 1, len(pattern.widths)) if pattern.between(above, layer)]
+        at = project_columns(
+            process.kernel.cross(x, process.inputs),
+            process.inverse.to(x.dtype),
+            self._columns(layer, targets, x.dtype),
+            [fields.pop((layer, source)) for source in from_below],
+        )
+        fields |= {(above, layer): field for above, field in zip(targets, at.onward, strict=True)}
+        assert at.forms is not None
+        covariances = dict(zip(places[layer], at.forms.unbind(-1), strict=True))
+        for source, cross in zip(from_below, at.crosses, strict=True):
+            covariances |= dict(zip(places[source], cross.unbind(-1), strict=True))
+        alone = process.kernel.diagonal(x) - at.square[..., 0]
+        for row in pattern.of_layer(layer):
+            points.grow({column: value for (r, column), value in covariances.items() if r == row}, alone)
+        return at.mean
+
+    def _columns(self, layer: int, targets: Sequence[int], dtype: torch.dtype) -> Columns:
+        """What the layer's a is multiplied with."""
+        pattern, blocks, mean = self.law.pattern, self.law.covariance, self.law.means[layer]
+        own = [
+            blocks[r, c] if r == c else 0.5 * (blocks[r, c] + blocks[r, c].mT)
+            for r, c in pattern.between(layer, layer)
+        ]
+        onward = [[blocks[place].mT for place in pattern.between(above, layer)] for above in targets]
+        values = side_by_side([*own, *chain.from_iterable(onward), mean]).to(dtype)
+        widths = tuple(sum(block.shape[-1] for block in group) for group in onward)
+        return Columns(values, len(own), mean.shape[-1], widths)
+
+
+class PointFactor:
+    """The Cholesky factor G of S̃ at every point, a row for each process, grown as layers are evaluated.
+
+    Attributes:
+        noise: ε of every process, `[S, R, N]` each.
+        rows: entries by column, `[..., N]` each; the last is the diagonal's.
+    """
+
+    def __init__(self, noise: Tensor):
+        """No rows yet."""
+        self.noise = noise.unbind(-1)
+        self.rows: list[dict[int, Tensor]] = []
+
+    def grow(self, covariances: dict[int, Tensor], alone: Tensor) -> None:
+        """One more row.
+
+        Args:
+            covariances: aᵀ S_tt' a by column t', t itself included, `[..., N]`.
+            alone: k - |a|², what the process varies by itself, `[..., N]`.
+        """
+        place, row = len(self.rows), dict[int, Tensor]()
+        for column, above in enumerate(self.rows):
+            entry = less_products(covariances.get(column), row, above)
+            if entry is not None:
+                row[column] = entry / above[column]
+        variance = less_products(alone + covariances[place], row, row)
+        assert variance is not None
+        row[place] = positive(variance).sqrt()
+        self.rows.append(row)
+
+    def coupled(self, rows: range) -> bool:
+        """Whether processes of one layer depend on each other given all below."""
+        return any(column in rows for row in rows for column in self.rows[row] if column != row)
+
+    def sampled(self, rows: range, mean: Tensor) -> Tensor:
+        """Outputs of the processes, `[S, R, N, T]`, from their μ̃, `[..., N, T]`."""
+        return mean + torch.stack([self._spread(row, row + 1) for row in rows], -1)
+
+    def moments(self, rows: range, mean: Tensor) -> Moments:
+        """Mean and variance of the processes given all below, if they do not depend on each other."""
+        mean = mean + torch.stack([self._spread(row, rows.start) for row in rows], -1)
+        variance = torch.stack([self.rows[row][row].square() for row in rows], -1)
+        return Moments(mean, variance.expand(mean.shape))
+
+    def _spread(self, row: int, stop: int) -> Tensor:
+        """Σ_t' G_tt' ε_t' over t' < stop, `[S, R, N]`."""
+        total = torch.zeros_like(self.noise[row])
+        for column, entry in self.rows[row].items():
+            if column < stop:
+                total = total + entry * self.noise[column]
+        return total
+
+
+def less_products(value: Tensor | None, row: dict[int, Tensor], other: dict[int, Tensor]) -> Tensor | None:
+    """`value` - Σ_k row_k other_k over the entries that both have; None if nothing is there."""
+    for column, entry in row.items():
+        if column in other:
+            step = entry * other[column]
+            value = -step if value is None else value - step
+    return value
