@@ -58,6 +58,15 @@ class Pattern:
         every = ((r, c) for r in range(len(columns)) for c in range(r + 1))
         return tuple((r, c) for r, c in every if columns[r] & columns[c])
 
+    @cached_property
+    def components(self) -> tuple[tuple[int, ...], ...]:
+        """Groups of processes that do not depend on those of other groups."""
+        groups: list[set[int]] = []
+        for row in self.factor:
+            joined = set(row).union(*(group for group in groups if group & set(row)))
+            groups = [group for group in groups if not group & joined] + [joined]
+        return tuple(tuple(sorted(group)) for group in sorted(groups, key=min))
+
     def between(self, layer: int, other: int) -> list[tuple[int, int]]:
         """The blocks of the covariance whose rows are of one layer and columns of another, or the same."""
         rows, columns = self.of_layer(layer), self.of_layer(other)
