@@ -49,7 +49,7 @@ class JointGaussian(nn.Module, Gaussians):
         self.rows = nn.ParameterList(self._start(process, context) for process in range(len(pattern.places)))
 
     def _start(self, process: int, context: BuildContext) -> Tensor:
-        points, starts = self.pattern.points(process), self.pattern.starts[process]
+        points, starts = self.pattern.points[process], self.pattern.starts[process]
         last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
         scale = self.pattern.family.initial_scale or (1.0 if last else 1e-5)
         row = context.full((points, starts[process] + points), 0.0)
@@ -89,12 +89,11 @@ class JointGaussian(nn.Module, Gaussians):
         means: dict[int, Tensor] = {}
         rows: dict[int, Tensor] = {}
         for group, (mean, root) in zip(pattern.components, gaussians, strict=True):
-            sizes = [pattern.points(process) for process in group]
+            sizes = [pattern.points[process] for process in group]
             means |= dict(zip(group, mean[..., 0].split(sizes, -1), strict=True))
             strips = zip(group, root[..., 0, :, :].split(sizes, -2), strict=True)
             rows |= {process: strip[..., : self.rows[process].shape[-1]] for process, strip in strips}
-        layers = [pattern.of_layer(layer) for layer in range(len(pattern.widths))]
-        stacked = [torch.stack([means[process] for process in layer], -1) for layer in layers]
+        stacked = [torch.stack([means[process] for process in layer], -1) for layer in pattern.layers]
         return [*stacked, *(rows[process] for process in range(len(rows)))]
 
     def factor(self) -> list[Tensor]:
@@ -127,14 +126,14 @@ class JointGaussian(nn.Module, Gaussians):
             noise: z, `[S, R, n]`.
         """
         pattern, factor = self.pattern, self.factor()
-        pieces = noise.split([pattern.points(process) for process in range(len(factor))], -1)
+        pieces = noise.split(pattern.points, -1)
         spread = []
         for row, columns in zip(factor, pattern.factor, strict=True):
             own = torch.cat([pieces[column] for column in columns], -1)
             spread.append((row @ own[..., None])[..., 0])
         drawn = [
-            mean + torch.stack([spread[process] for process in pattern.of_layer(layer)], -1)
-            for layer, mean in enumerate(self.means)
+            mean + torch.stack([spread[process] for process in layer], -1)
+            for layer, mean in zip(pattern.layers, self.means, strict=True)
         ]
         squares = noise.square().sum(-1) - torch.stack([w.square().sum((-2, -1)) for w in drawn]).sum(0)
         return drawn, 0.5 * squares + self.half_log_det

@@ -69,10 +69,11 @@ class Recursion(GaussianFunction):
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
         """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
         noise_at(self.noise, x, -2)
-        points, below = PointFactor(self.noise), list[Tensor]()
+        points = PointFactor(self.noise)
+        below: list[Tensor] = []
         fields: dict[tuple[int, int], Tensor] = {}
         for layer, (process, function) in enumerate(zip(self.processes, self.means, strict=True)):
-            rows = self.law.pattern.of_layer(layer)
+            rows = self.law.pattern.layers[layer]
             mean = self._grow(process, layer, process.points(x), fields, points)
             mean = mean if function is None else mean + function(x)
             if layer < len(self.processes) - 1:
@@ -108,7 +109,7 @@ class Recursion(GaussianFunction):
         for source, cross in zip(from_below, at.crosses, strict=True):
             covariances |= dict(zip(places[source], cross.unbind(-1), strict=True))
         alone = process.kernel.diagonal(x) - at.square[..., 0]
-        for row in pattern.of_layer(layer):
+        for row in pattern.layers[layer]:
             points.grow({column: value for (r, column), value in covariances.items() if r == row}, alone)
         return at.mean
 
@@ -145,7 +146,8 @@ class PointFactor:
             covariances: aᵀ S_tt' a by column t', t itself included, `[..., N]`.
             alone: k - |a|², what the process varies by itself, `[..., N]`.
         """
-        place, row = len(self.rows), dict[int, Tensor]()
+        place = len(self.rows)
+        row: dict[int, Tensor] = {}
         for column, above in enumerate(self.rows):
             entry = less_products(covariances.get(column), row, above)
             if entry is not None:
