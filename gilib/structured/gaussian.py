@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from gilib.posteriors import BuildContext
+from gilib.posteriors import BuildContext, Law
 from gilib.posteriors.free import Gaussians, half_log_det
 from gilib.structured.blocks import covariance_blocks
 from gilib.structured.pattern import Pattern
@@ -137,3 +137,20 @@ class JointGaussian(nn.Module, Gaussians):
         ]
         squares = noise.square().sum(-1) - torch.stack([w.square().sum((-2, -1)) for w in drawn]).sum(0)
         return drawn, 0.5 * squares + self.half_log_det
+
+    def last(self, drawn: Tensor, noise: Tensor) -> Law:
+        """The last layer's inducing outputs given those of the layers below.
+
+        Several that depend on each other remain as they were drawn.
+
+        Args:
+            drawn: what `draw` gave, `[S, R, M, T]`.
+            noise: of that draw.
+        """
+        rows = self.pattern.layers[-1]
+        if any(column in rows for row in rows for column in self.pattern.factor[row][:-1]):
+            return Law(drawn, None, None)
+        root = torch.stack([self.rows[row][..., -drawn.shape[-2] :].tril() for row in rows], -3)
+        own = torch.stack(noise.split(self.pattern.points, -1)[rows.start :], -2)
+        mean = drawn - (root @ own[..., None])[..., 0].mT
+        return Law(mean, root @ root.mT, None)

@@ -1,15 +1,15 @@
 """Structured networks of the library whose parameters are at random, and their reading as oracle's models.
 
 All that the tests assume of the library's parameters is here: unknowns are ordered by layer, GP and inducing
-point; `weights.roots` has one strip of C for every GP in this order, `[R, M, columns]`: its blocks from left
+point; `weights.rows` has one strip of C for every GP in this order, `[R, M, columns]`: its blocks from left
 to right, without those that the family leaves out. The block on the diagonal is the last; its lower triangle
 counts.
 """
 
 import torch
-from gilib.structured import FullyCoupled, MeanField, Place, Process, StripesAndArrow, StructuredGP
 
 import gilib
+from gilib.structured import FullyCoupled, MeanField, Place, Process, StripesAndArrow, StructuredGP
 from tests.structured import oracle
 from tests.support import D, normals, seeded
 
@@ -92,7 +92,7 @@ def strips(net):
             places.append((Place(k, t), slice(start, start + mean.shape[-2])))
             start += mean.shape[-2]
     depth = len(layer.weights.means)
-    for i, (strip, (row, rows)) in enumerate(zip(layer.weights.roots, places, strict=True)):
+    for i, (strip, (row, rows)) in enumerate(zip(layer.weights.rows, places, strict=True)):
         below = [own for column, own in places[:i] if layer.family.couples(row, column, depth)]
         yield strip, rows, [*below, rows]
 
@@ -124,8 +124,8 @@ def write_root(net, root):
 def oracle_of(net, replica=()):
     """The model of one replica, with gradients to all parameters."""
     layer, widths, layers = layer_of(net), widths_of(net), []
-    for k, hyperparameters in enumerate(layer.hyperparameters):
-        inputs = layer.inducing_inputs[k][replica]
+    for k, process in enumerate(layer):
+        inputs, hyperparameters = process.inducing_inputs[replica], process.hyperparameters
         layers.append(
             oracle.Layer(
                 inputs=inputs,

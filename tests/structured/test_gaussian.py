@@ -126,3 +126,26 @@ def test_dense_and_back(family, replicas):
 def test_no_natural_gradient_for_a_sparse_covariance(family):
     with pytest.raises(ValueError, match="natural gradients need every block of a covariance"):
         _ = joint(family).gaussian_parameters
+
+
+@pytest.mark.parametrize("widths", [(2, 1), (2, 2)])
+@each
+def test_the_last_layer_given_those_below(family, widths):
+    """By conditioning the dense Gaussian on what was drawn below; outputs that depend remain drawn."""
+    module = shaken(
+        JointGaussian(Pattern(FAMILIES[family], widths, (3, 2)), gilib.BuildContext(dtype=D)), 0.5
+    )
+    mean, factor = dense(module)
+    noise = normals(3, len(mean), seed=4)
+    drawn, _ = module.draw(noise)
+    law = module.last(drawn[-1], noise)
+    if widths[-1] == 2 and family in ("star", "fc"):
+        assert law.covariance is None and torch.equal(law.mean, drawn[-1])
+        return
+    covariance, below = factor @ factor.mT, 6
+    gain = torch.linalg.solve(covariance[:below, :below], covariance[:below, below:]).mT
+    values = torch.cat([w.mT.flatten(1) for w in drawn], -1)
+    expected = mean[below:] + (values[:, :below] - mean[:below]) @ gain.mT
+    spread = covariance[below:, below:] - gain @ covariance[:below, below:]
+    assert_equal(law.mean.mT.flatten(1), expected, 1e-9)
+    assert_equal(torch.block_diag(*law.covariance), spread, 1e-9)

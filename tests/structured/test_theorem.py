@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from gilib.structured import Family, FullyCoupled, MeanField, Place, StripesAndArrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 import gilib
 from gilib.randomness import Noise, NoiseSize
+from gilib.structured import Family, FullyCoupled, MeanField, Place, StripesAndArrow
 from tests.structured import oracle
 from tests.structured.reading import (
     CASES,
@@ -92,7 +92,8 @@ def test_patterns_of_the_factor(family):
     depth, places = 3, [Place(0, 0), Place(0, 1), Place(1, 0), Place(1, 1), Place(2, 0)]
     for i, row in enumerate(places):
         for column in places[:i]:
-            wanted = oracle.PATTERNS[family](row, column, depth)
+            pair = ((place.layer, place.index) for place in (row, column))
+            wanted = oracle.PATTERNS[family](*pair, depth)
             assert layer_of(net).family.couples(row, column, depth) == wanted
 
 
@@ -121,7 +122,7 @@ def stacked(net):
     """Doubly stochastic layers with the parameters of a mean field: gilib.GP around the mean functions."""
     layer, layers = layer_of(net), []
     for k, mean in enumerate(layer.weights.means):
-        points, entering, width = mean.shape[-2], layer.inducing_inputs[k].shape[-1], mean.shape[-1]
+        points, entering, width = mean.shape[-2], list(layer)[k].in_features, mean.shape[-1]
         own = gilib.GP(
             entering, width, posterior=gilib.FreeGaussian(points), jitter=layer.jitter, num_features=8
         )
@@ -141,8 +142,8 @@ def copy_mean_field(net, gps):
     """Give doubly stochastic layers the parameters of a structured one."""
     layer, root, start = layer_of(net), dense_root(net).detach(), 0
     for k, own in enumerate(gps):
-        own.inducing_inputs.data.copy_(layer.inducing_inputs[k])
-        own.hyperparameters.load_state_dict(layer.hyperparameters[k].state_dict())
+        own.inducing_inputs.data.copy_(list(layer)[k].inducing_inputs)
+        own.hyperparameters.load_state_dict(list(layer)[k].hyperparameters.state_dict())
         mean = layer.weights.means[k]
         own.weights.mean.data.copy_(mean)
         for t in range(mean.shape[-1]):
