@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
     cifar10,
     depth,
@@ -27,4 +28,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     **depth.EXPERIMENTS,
     **dgp_toy.EXPERIMENTS,
     **dgp_uci_run.EXPERIMENTS,
+    **structured_uci.EXPERIMENTS,
 }

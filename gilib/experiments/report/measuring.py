@@ -9,11 +9,12 @@ from typing import Any
 
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.rules import Rule
+from gilib.experiments.report.rules.rule import Metric
 from gilib.experiments.runner.records import Record, RecordError, diverged
 from gilib.experiments.selecting import best_scale
 from gilib.tables import mean_and_error
 
-REPEATED = ("split", "seed")  # what tells the repetitions of a configuration apart
+REPEATED = ("split", "seed", "repetition")  # what tells the repetitions of a configuration apart
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,15 @@ def measure(
         return None
     matching = _matching(rule.settings(claim), records)
     sources = _last_of_each(_given(matching, rule.each, scales or {}) or _at_best_scale(matching))
-    if not sources:
+    found = _with_partners(sources, None if rule.baseline is None else rule.baseline(claim), records)
+    if not found:
         return None
-    healthy = [source for source in sources if not diverged(source.record)]
+    healthy = [each for each in found if not any(diverged(source.record) for source in each)]
     factor = rule.factors.get(claim.metric, 1.0)
-    values = tuple(factor * _value(source, rule.metrics[claim.metric]) for source in healthy)
+    values = tuple(factor * _value(rule.metrics[claim.metric], each) for each in healthy)
     wanted = rule.repetitions(claim) if rule.repetitions else None
-    scale = sources[0].record["scale"]
-    return Measured(scale, values, tuple(sources), wanted, rule.print_is_one_draw)
+    scale, own = found[0][0].record["scale"], tuple(each[0] for each in found)
+    return Measured(scale, values, own, wanted, rule.print_is_one_draw)
 
 
 def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[Source]:
@@ -129,11 +131,33 @@ def _at_best_scale(sources: Sequence[Source]) -> list[Source]:
 
 def _last_of_each(sources: Sequence[Source]) -> list[Source]:
     """The last record of every repetition, in the order of the file."""
-    last = {tuple(source.record["config"].get(key) for key in REPEATED): source for source in sources}
+    last = {_repetition(source): source for source in sources}
     return sorted(last.values(), key=lambda source: source.line)
 
 
-def _value(source: Source, key: str) -> float:
+def _repetition(source: Source) -> tuple[Any, ...]:
+    return tuple(source.record["config"].get(key) for key in REPEATED)
+
+
+def _with_partners(
+    sources: Sequence[Source], baseline: Mapping[str, Any] | None, records: Sequence[Record]
+) -> list[tuple[Source, ...]]:
+    """Each record; with a baseline: and its record of that repetition and scale, if there is one."""
+    if baseline is None:
+        return [(source,) for source in sources]
+    others = {(_repetition(each), each.record["scale"]): each for each in _matching(baseline, records)}
+    keys = [(_repetition(source), source.record["scale"]) for source in sources]
+    return [(source, others[key]) for source, key in zip(sources, keys, strict=True) if key in others]
+
+
+def _value(metric: Metric, sources: Sequence[Source]) -> float:
+    """A function of these records, or of a single one the metric of this name."""
+    if isinstance(metric, str):
+        return _named(metric, sources[0])
+    return metric(*(source.record for source in sources))
+
+
+def _named(key: str, source: Source) -> float:
     """The metric `name`, or entry k of the list `name` for the key `name.k`."""
     name, _, entry = key.partition(".")
     try:

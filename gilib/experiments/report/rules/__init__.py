@@ -5,9 +5,9 @@ the rules of its paper: the experiment, the configuration fields that a claim as
 is found.
 """
 
-from gilib.experiments.report.rules import ober2021, reproduction
+from gilib.experiments.report.rules import lindinger2020, ober2021, reproduction
 from gilib.experiments.report.rules.rule import Rule
 
-RULES: dict[str, Rule] = {**ober2021.RULES, **reproduction.RULES}
+RULES: dict[str, Rule] = {**ober2021.RULES, **reproduction.RULES, **lindinger2020.RULES}
 
 __all__ = ["RULES", "Rule"]

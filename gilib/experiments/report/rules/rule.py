@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gilib.experiments.report.claims import Claim
+from gilib.experiments.runner.records import Record
+
+Metric = str | Callable[[Record, Record], float]
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,9 @@ class Rule:
         experiment: name of the experiment, `results/<experiment>.jsonl`.
         settings: fields of the configuration and the values that a claim asks for; a value None: nothing of
             ours answers this claim.
-        metrics: printed metric -> key of the record's metrics; `name.0` is the first entry of a list. Printed
-            metrics that are not named are not recorded.
+        metrics: printed metric -> key of the record's metrics; `name.0` is the first entry of a list. For a
+            comparison: a function of a record and that of the baseline. Printed metrics that are not named
+            are not recorded.
         repetitions: how many splits or draws of the data the print averages over; None: it does not say.
         print_is_one_draw: whether the print is one draw of what our repetitions vary over, so that its errors
             leave this variation out: our standard deviation then stands for it.
@@ -28,14 +32,17 @@ class Rule:
             on one scale: the largest that is complete, see `gilib.experiments.scales_of`; "": each claim on
             the largest of its own.
         cells: further fields that tell the cells of the table apart.
+        baseline: as `settings`, of the records that a comparison is with, repetition by repetition; None: the
+            table compares nothing.
     """
 
     experiment: str
     settings: Callable[[Claim], dict[str, Any]]
-    metrics: Mapping[str, str]
+    metrics: Mapping[str, Metric]
     repetitions: Callable[[Claim], int] | None = None
     print_is_one_draw: bool = False
     remark: str = ""
     factors: Mapping[str, float] = field(default_factory=dict)
     each: str = ""
     cells: tuple[str, ...] = ()
+    baseline: Callable[[Claim], dict[str, Any]] | None = None

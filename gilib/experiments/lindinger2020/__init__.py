@@ -1,0 +1,1 @@
+"""Lindinger et al. (2020): structured deep Gaussian processes between inter- and extrapolation."""

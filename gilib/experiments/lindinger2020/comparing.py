@@ -1,0 +1,121 @@
+"""Two methods on the same repetitions: who is better where, and what so few repetitions can show.
+
+A repetition's split moves all methods together, so differences within repetitions tell more than means with
+their errors (Lindinger et al., 2020, Sec. 4.1).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gilib.experiments.runner.records import Record, diverged
+from gilib.tables import mean_and_error
+
+TOGETHER = ("dataset", "task", "repetition")  # what two records of a pair agree in, and their scale
+MOST = 20  # values whose signs are all tried
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A quantity of two methods, one value for each repetition.
+
+    Attributes:
+        values: in the order of the repetitions.
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the repetitions."""
+        return mean_and_error(self.values)[0]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean, s/√n. The paper's code divides by n for s²: √((n - 1)/n) of this."""
+        return mean_and_error(self.values)[1]
+
+    def p_value(self, null: float = 0.0) -> float:
+        """Two-sided, exact, of the hypothesis that values lie symmetrically about `null`."""
+        return sign_flip(value - null for value in self.values)
+
+
+def pairs(ours: Iterable[Record], others: Iterable[Record]) -> list[tuple[Record, Record]]:
+    """Records of two methods that belong together, in the order of the repetitions.
+
+    Diverged ones are left out with their partners. Of several records of one repetition the last one counts.
+    """
+    found = {_key(record): record for record in others if not diverged(record)}
+    mine = {_key(record): record for record in ours if not diverged(record)}
+    return [(record, found[key]) for key, record in sorted(mine.items()) if key in found]
+
+
+def frequency(record: Record, other: Record) -> float:
+    """The part of the recorded test points at which `record` has the larger log-likelihood; ties are halves.
+
+    Raises:
+        ValueError: if the records are not of the same test points.
+    """
+    mine, theirs = (each["test_points"]["log_likelihood"] for each in (record, other))
+    if _key(record) != _key(other) or len(mine) != len(theirs):
+        raise ValueError(
+            f"records {record['id']} and {other['id']} are not of the same test points: pair records of one "
+            f"{', '.join(TOGETHER)} and scale"
+        )
+    return sum((a > b) + 0.5 * (a == b) for a, b in zip(mine, theirs, strict=True)) / len(mine)
+
+
+def difference(record: Record, other: Record) -> float:
+    """By how much the test log-likelihood of `record` is larger, nats per point."""
+    return float(record["metrics"]["test_log_likelihood"] - other["metrics"]["test_log_likelihood"])
+
+
+def frequencies(ours: Sequence[Record], others: Sequence[Record]) -> Paired:
+    """`frequency` of every repetition; ½ is no difference."""
+    return Paired(tuple(frequency(*pair) for pair in pairs(ours, others)))
+
+
+def differences(ours: Sequence[Record], others: Sequence[Record]) -> Paired:
+    """`difference` of every repetition."""
+    return Paired(tuple(difference(*pair) for pair in pairs(ours, others)))
+
+
+def sign_flip(values: Iterable[float]) -> float:
+    """The exact two-sided p-value of paired differences: how many of all signs give a sum as far from 0.
+
+    Args:
+        values: one difference for each repetition, at most 20.
+
+    Raises:
+        ValueError: for no values, or too many.
+
+    >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([1.0, -1.0])
+    (0.25, 1.0)
+    """
+    sizes = [float(value) for value in values]
+    if not 0 < len(sizes) <= MOST:
+        raise ValueError(f"sign_flip tries all signs of 1 to {MOST} values, got {len(sizes)}")
+    near = 1e-12 * sum(map(abs, sizes))  # rounding must not tell equal sums apart
+    least = abs(math.fsum(sizes)) - near
+    signs = itertools.product((1.0, -1.0), repeat=len(sizes))
+    sums = (math.fsum(sign * size for sign, size in zip(each, sizes, strict=True)) for each in signs)
+    return sum(abs(total) >= least for total in sums) / 2 ** len(sizes)
+
+
+def least_p_value(repetitions: int) -> float:
+    """The smallest p-value that so many repetitions can give: all of one sign.
+
+    With 3 repetitions nothing is significant, with 5 nothing at 5%, with 10 much is.
+
+    >>> [least_p_value(repetitions) for repetitions in (3, 5, 10)]
+    [0.25, 0.0625, 0.001953125]
+    """
+    return min(1.0, 2.0 / 2**repetitions)
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    return (*(record["config"][name] for name in TOGETHER), record["scale"])

@@ -1,0 +1,114 @@
+"""What is measured of a trained network: bound, predictions, and each of some test points."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import gilib
+from gilib.experiments.common.measuring import significant
+from gilib.experiments.lindinger2020.tasks import Task
+from gilib.mixtures import GaussianPrediction
+
+AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
+DIGITS = 4  # of what is recorded of each test point
+
+
+def bound(
+    net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
+) -> dict[str, float]:
+    """The ELBO on the points that were trained on, nats on normalised targets.
+
+    Points are taken in batches, with new draws for each: the mean of the batches' estimates, weighted by
+    their sizes, is unbiased.
+
+    Returns:
+        `elbo` per point and `elbo_stderr` over the draws, `elbo_total` summed over the `points`.
+    """
+    source, points = torch.Generator(task.x.device).manual_seed(seed), len(task.x)
+    bounds = task.x.new_zeros(samples, dtype=torch.float64)
+    size = max(1, AT_ONCE // samples)
+    for x, y in zip(task.x.split(size), task.y.split(size), strict=True):
+        estimate = net.estimate(samples, len(x), generator=source)
+        found = gilib.elbo(estimate, likelihood, x, y, num_data=points, reduction="none", per_point=True)
+        bounds += len(x) / points * found.double()
+    return {
+        "elbo": float(bounds.mean()),
+        "elbo_stderr": float(bounds.std()) / math.sqrt(samples),
+        "elbo_total": float(bounds.mean()) * points,
+        "points": points,
+    }
+
+
+def predictions(
+    net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
+) -> dict[str, Tensor]:
+    """Of every test point, `[N*]` in original units: log-likelihood, variance with noise, squared error.
+
+    Predictions are equal mixtures over draws, in each of which the last layer is integrated in closed form;
+    every batch of points has draws of its own.
+    """
+    source = torch.Generator(task.x.device).manual_seed(seed)
+    size = max(1, AT_ONCE // samples)
+    parts = [
+        _predicted(net, likelihood, task, rows, samples, source)
+        for rows in torch.arange(len(task.test_x), device=task.x.device).split(size)
+    ]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _predicted(
+    net: gilib.Network,
+    likelihood: gilib.Gaussian,
+    task: Task,
+    rows: Tensor,
+    samples: int,
+    source: torch.Generator,
+) -> dict[str, Tensor]:
+    targets = task.test_y[rows]
+    mean, variance = net.estimate(samples, len(rows), generator=source).moments(task.test_x[rows])
+    found = likelihood.predictive(mean.double(), task.normalisation, _double(variance))
+    assert isinstance(found, GaussianPrediction)
+    return {
+        "log_likelihood": found.log_prob(targets),
+        "variance": found.sd[..., 0].square(),
+        "squared_error": (found.mean - targets)[..., 0].square(),
+    }
+
+
+def _double(values: Tensor | None) -> Tensor | None:
+    return None if values is None else values.double()
+
+
+def distances(task: Task) -> Tensor:
+    """How far the nearest training input is from every test input, in normalised units, `[N*]`."""
+    parts = task.test_x.double().split(max(1, AT_ONCE * 64 // len(task.all_x)))
+    return torch.cat([torch.cdist(part, task.all_x.double()).amin(-1) for part in parts])
+
+
+def test_metrics(found: dict[str, Tensor]) -> dict[str, float]:
+    """Test log-likelihood per point and RMSE, original units."""
+    return {
+        "test_log_likelihood": float(found["log_likelihood"].mean()),
+        "rmse": float(found["squared_error"].mean().sqrt()),
+    }
+
+
+def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
+    """The same and the distance to the training inputs of the points of `task.shown`, to four digits."""
+    rows = found | {"distance": distances(task)}
+    return {name: [_digits(value) for value in rows[name][task.shown].tolist()] for name in rows}
+
+
+def rounded(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Numbers with the digits that records keep."""
+    return {
+        name: significant(value) if isinstance(value, float) else value for name, value in metrics.items()
+    }
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,135 @@
+"""The networks of the comparison, by method, and the rule that trains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import gilib
+from gilib.experiments.common.methods import PRIORS
+from gilib.experiments.lindinger2020.tasks import Task
+from gilib.experiments.lindinger2020.uci import StructuredConfig
+from gilib.models import inducing_start
+from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
+from gilib.training.schedules import PiecewiseConstant
+
+FAMILIES: dict[str, Family] = {
+    "sgp": MeanField(),
+    "mf": MeanField(),
+    "star": StripesAndArrow(),
+    "fc": FullyCoupled(),
+}
+HIDDEN = 50  # of the global inducing network
+BNN_NOISE, BNN_NOISE_SCALE = math.exp(-3.0), 10.0  # Ober & Aitchison (2021), App. K.1
+
+Built = tuple[gilib.Network, gilib.Gaussian]
+
+
+def build(config: StructuredConfig, task: Task) -> Built:
+    """Network and likelihood, initialised on the CPU from the training points, on the task's device."""
+    net, noise = BUILDERS[config.method](config, task)
+    return net.to(task.x.device), noise.to(task.x.device)
+
+
+def structured(config: StructuredConfig, task: Task) -> Built:
+    """Lindinger et al. (2020): inducing inputs at the centres of k-means, mean functions of all points."""
+    points = task.all_x.cpu()
+    net = gilib.models.structured_gp(
+        points.shape[-1],
+        1,
+        config.depth,
+        width=config.width,
+        family=FAMILIES[config.method],
+        kernel=_kernel(config),
+        inducing_points=inducing_start(points, _inducing(config, task), seed=config.repetition),
+        mean_points=points,
+        generator=_generator(config),
+    )
+    begin_at(net, config.hidden_scale)
+    return net, gilib.Gaussian(config.noise_variance, learn=True)
+
+
+@torch.no_grad()
+def begin_at(net: gilib.Network, scale: float) -> None:
+    """Let the factor's blocks of hidden processes start at a multiple of the prior's."""
+    for layer in net.modules():
+        if not isinstance(layer, StructuredGP) or layer.weights is None:
+            continue
+        depth = len(layer.processes)
+        for row, place in zip(layer.weights.rows, layer.weights.pattern.places, strict=True):
+            if place.layer < depth - 1:
+                row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+
+
+def global_inducing(config: StructuredConfig, task: Task) -> Built:
+    """The deep GP of Ober & Aitchison (2021), App. O, in the shape of the others."""
+    inputs, targets = _training_points(config, task)
+    net = gilib.models.deep_gp(
+        inputs.shape[-1],
+        1,
+        config.depth,
+        width=min(config.width, inputs.shape[-1]),
+        posterior=[
+            gilib.GlobalInducing(precision="full", log_precision=0.0 if last else -4.0)
+            for last in [False] * (config.depth - 1) + [True]
+        ],
+        kernel=_kernel(config),
+        inducing_points=inputs,
+        pseudo_outputs=targets,
+        generator=_generator(config),
+        dtype=inputs.dtype,
+    )
+    return net, gilib.Gaussian(config.noise_variance, learn=True)
+
+
+def global_inducing_bnn(config: StructuredConfig, task: Task) -> Built:
+    """The Bayesian neural network of their UCI experiment."""
+    inputs, targets = _training_points(config, task)
+    net = gilib.models.mlp(
+        inputs.shape[-1],
+        (HIDDEN,) * (config.depth - 1),
+        1,
+        posterior=gilib.GlobalInducing(precision="per_output"),
+        prior=PRIORS["NealPrior"],
+        inducing_points=inputs,
+        pseudo_outputs=targets,
+        generator=_generator(config),
+        dtype=inputs.dtype,
+    )
+    return net, gilib.Gaussian(BNN_NOISE, learn=True, scale=BNN_NOISE_SCALE)
+
+
+BUILDERS: dict[str, Callable[[StructuredConfig, Task], Built]] = {
+    **dict.fromkeys(FAMILIES, structured),
+    "gi": global_inducing,
+    "gi_bnn": global_inducing_bnn,
+}
+
+
+def rule(config: StructuredConfig) -> gilib.Adam:
+    """Adam, whose rate falls by stairs."""
+    stairs = range(config.decay_every, config.steps, config.decay_every)
+    factors = tuple(config.decay**k for k in range(len(stairs) + 1))
+    return gilib.Adam(config.lr, schedule=PiecewiseConstant(tuple(stairs), factors))
+
+
+def _kernel(config: StructuredConfig) -> gilib.kernels.RBF:
+    return gilib.kernels.RBF(config.lengthscale, config.variance)
+
+
+def _inducing(config: StructuredConfig, task: Task) -> int:
+    return min(config.num_inducing, len(task.x))
+
+
+def _training_points(config: StructuredConfig, task: Task) -> tuple[Tensor, Tensor]:
+    """As many training points as there are inducing points, at random, with their targets."""
+    generator = torch.Generator().manual_seed(3000 + config.repetition)
+    rows = torch.randperm(len(task.x), generator=generator)[: _inducing(config, task)]
+    return task.x.cpu()[rows], task.y.cpu()[rows]
+
+
+def _generator(config: StructuredConfig) -> torch.Generator:
+    return torch.Generator().manual_seed(1000 + config.repetition)

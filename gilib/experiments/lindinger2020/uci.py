@@ -1,0 +1,167 @@
+"""Structured deep Gaussian processes on eight UCI sets, between inter- and extrapolation: the grid.
+
+Lindinger et al. (2020), Sec. 4.1, App. G: Fig. 3, Tables 1, 2, S3, S4 and S5, and beside them the global
+inducing posteriors of Ober & Aitchison (2021).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gilib.data import load_uci
+from gilib.experiments.lindinger2020.tasks import SETS, TASKS
+
+FIRST, SECOND, LARGE = SETS[:2], SETS[2:4], SETS[4:]
+STRUCTURED = ("sgp", "mf", "star", "fc")
+PENDING = {
+    "mf_ng": "natural gradients over the factor of a structured deep GP",
+    "fc_ng": "natural gradients over the factor of a structured deep GP",
+    "sghmc": "stochastic gradient Hamiltonian Monte Carlo",
+}
+
+Model = tuple[str, int]  # method and depth
+
+
+@dataclass(frozen=True)
+class StructuredConfig:
+    """One training on one repetition of a task; the defaults are the paper's settings, as its code has them.
+
+    Not taken over from that code, and not in the paper: white noise of 1e-3 in the kernels of hidden layers,
+    and a variance of these kernels that is not trained. Ours: draws for the measurements of the ELBO; for
+    "gi" inducing inputs and last pseudo-outputs that start at training points, as in Ober & Aitchison (2021),
+    and hidden layers no wider than the inputs; for "gi_bnn" the network of their UCI experiment (hidden
+    layers of 50, NealPrior); at reduced scale, a factor of S that starts at 0.1 of the prior's in hidden
+    layers: from 1e-5 it has not come far after 5000 steps (see `DgpConfig`).
+
+    Attributes:
+        dataset: name of the set.
+        task: "extrapolation" or "interpolation".
+        repetition: seed of everything.
+        method: "sgp", "mf", "star", "fc" (with natural gradients "mf_ng", "fc_ng"), "sghmc", "gi", "gi_bnn".
+        depth: layers, the last one included.
+        num_inducing: M.
+        width: of hidden layers.
+        steps: gradient steps.
+        batch_size: points a step.
+        num_samples: draws a step.
+        lr: Adam's rate.
+        decay: its factor every `decay_every` steps, by stairs.
+        decay_every: steps of a stair.
+        lengthscale: of every kernel at the start.
+        variance: of every kernel at the start.
+        noise_variance: at the start, in squared units of the normalised targets.
+        hidden_scale: the factor of S starts as this times the prior's in hidden layers, as the prior's in the
+            last.
+        held_out: the part of the training points that decides when to stop; "sgp" and "sghmc" train on all.
+        stop_after: the first strip ends after this step.
+        elbo_samples: draws with which the ELBO is measured.
+        test_samples: draws that predict the test points.
+        scale: key of `SCALES`.
+    """
+
+    dataset: str
+    task: str
+    repetition: int
+    method: str
+    depth: int
+    num_inducing: int = 128
+    width: int = 5
+    steps: int = 20_000
+    batch_size: int = 512
+    num_samples: int = 5
+    lr: float = 5e-3
+    decay: float = 0.98
+    decay_every: int = 1000
+    lengthscale: float = 1.0
+    variance: float = 1.0
+    noise_variance: float = 1e-2
+    hidden_scale: float = 1e-5
+    held_out: float = 0.1
+    stop_after: int = 5000
+    elbo_samples: int = 100
+    test_samples: int = 1000
+    scale: str = "paper"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some data sets, and what is done with them, in this order.
+
+    Attributes:
+        sets: names.
+        models: methods and depths, in groups each of which is done before the next.
+        repetitions: of each task.
+        steps: gradient steps.
+        num_inducing: M.
+        samples: draws for the measurements of ELBO and test points.
+        hidden_scale: where the factor of S starts.
+    """
+
+    sets: tuple[str, ...]
+    models: tuple[tuple[Model, ...], ...]
+    repetitions: int = 10
+    steps: int = 20_000
+    num_inducing: int = 128
+    samples: tuple[int, int] = (100, 1000)
+    hidden_scale: float = 1e-5
+
+
+MAIN: tuple[Model, ...] = (("sgp", 1), ("mf", 3), ("star", 3))
+MORE: tuple[Model, ...] = (("gi", 3), ("fc", 2), ("mf", 2), ("star", 2), ("gi", 2), ("gi_bnn", 3))
+SMOKE = (*MAIN, ("fc", 2), ("gi", 2), ("gi_bnn", 3))
+SCALES = {
+    "smoke": (Part(("boston",), (SMOKE,), 2, 4, 6, (4, 5), 0.1),),
+    "reduced": (
+        Part(FIRST, (MAIN, MORE), 5, 5000, hidden_scale=0.1),
+        Part(SECOND, (MAIN, MORE), 5, 5000, hidden_scale=0.1),
+        Part(LARGE, (MAIN,), 3, 5000, hidden_scale=0.1),
+    ),
+    "paper": tuple(Part(sets, (MAIN, MORE, (("fc", 3),))) for sets in (FIRST, SECOND, LARGE)),
+}
+
+
+def tables(scale: str) -> Iterator[StructuredConfig]:
+    """All tables, in an order in which a part of them is balanced.
+
+    Small sets first; of these the methods of the paper's main text before the others; extrapolation before
+    interpolation; then repetition by repetition: all sets and methods of one before the next.
+    """
+    for part in SCALES[scale]:
+        for models, task, repetition in itertools.product(part.models, TASKS, range(part.repetitions)):
+            for dataset, (method, depth) in itertools.product(part.sets, models):
+                yield _config(part, dataset, task, repetition, method, depth, scale)
+
+
+def _config(
+    part: Part, dataset: str, task: str, repetition: int, method: str, depth: int, scale: str
+) -> StructuredConfig:
+    has_factor = method in STRUCTURED and depth > 1
+    return StructuredConfig(
+        dataset,
+        task,
+        repetition,
+        method,
+        depth,
+        num_inducing=part.num_inducing,
+        steps=part.steps,
+        lr=1e-2 if method == "gi_bnn" else StructuredConfig.lr,  # by the ELBO of `uci_search`
+        hidden_scale=part.hidden_scale if has_factor else StructuredConfig.hidden_scale,
+        elbo_samples=part.samples[0],
+        test_samples=part.samples[1],
+        scale=scale,
+    )
+
+
+def check(configs: Sequence[StructuredConfig]) -> None:
+    """Raise unless every data set is here, or can be fetched, and every method can be run.
+
+    Raises:
+        ValueError: for a method that gilib does not have yet.
+    """
+    for method in dict.fromkeys(config.method for config in configs):
+        if method in PENDING:
+            raise ValueError(f"method {method!r} needs {PENDING[method]}, which gilib does not have yet")
+    for name in dict.fromkeys(config.dataset for config in configs):
+        load_uci(name)

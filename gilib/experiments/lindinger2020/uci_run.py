@@ -1,0 +1,88 @@
+"""Training structured deep Gaussian processes, and what they are compared with, on the UCI sets."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+
+import gilib
+from gilib.experiments.common.measuring import significant
+from gilib.experiments.common.uci_splits import CURVE
+from gilib.experiments.lindinger2020 import measures, networks, tasks, uci
+from gilib.experiments.lindinger2020.stopping import HoldOut
+from gilib.experiments.lindinger2020.tasks import Task
+from gilib.experiments.lindinger2020.uci import StructuredConfig
+from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
+from gilib.experiments.runner.records import Record
+
+NO_HOLD_OUT = ("sgp", "sghmc")  # train on all points, App. G
+
+
+def run(config: StructuredConfig, job: Job) -> Record:
+    """Train on one repetition of a task and measure.
+
+    Returns:
+        A record: on the points trained on the ELBO (nats on normalised targets: per point with its standard
+        error over the draws, and in all); on the test data, in original units, log-likelihood per point and
+        RMSE; noise variance; steps done, whether they ended early, seconds they took (of those done in this
+        run, for as many as were done in all); under "test_points", for at most 400 of them, the same for all
+        methods: log-likelihood, predictive variance, squared error, and the distance to the nearest training
+        input in normalised units; thinned training curve.
+    """
+    held_out = 0.0 if config.method in NO_HOLD_OUT else config.held_out
+    task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
+    net, likelihood = networks.build(config, task)
+    history, trained = train(config, net, likelihood, task, job)
+    with torch.no_grad():
+        metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
+        found = measures.predictions(net, likelihood, task, config.test_samples, 4000 + config.repetition)
+    metrics |= (
+        measures.test_metrics(found) | {"noise_variance": float(likelihood.noise_variance.detach())} | trained
+    )
+    curve = history.elbo[:: max(1, len(history.elbo) // CURVE)]
+    return {
+        "data": {"name": task.name, "sha256": task.sha256},
+        "metrics": measures.rounded(metrics),
+        "test_points": measures.shown(found, task),
+        "curve": [significant(value) for value in curve.tolist()],
+    }
+
+
+def train(
+    config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
+) -> tuple[gilib.History, dict[str, Any]]:
+    """Train; the history, and how many steps were done in how many seconds."""
+    looks = dict(after=config.stop_after, num_samples=config.num_samples, seed=config.repetition)
+    begin = time.perf_counter()
+    history = gilib.fit(
+        net,
+        likelihood,
+        task.x,
+        task.y,
+        steps=config.steps,
+        batch_size=config.batch_size,
+        num_samples=config.num_samples,
+        rule=networks.rule(config),
+        seed=config.repetition,
+        callbacks=[HoldOut(likelihood, task.held_x, task.held_y, **looks)] if len(task.held_x) else [],
+        **job.fit_options(),
+    )
+    seconds, steps = time.perf_counter() - begin, len(history.elbo)
+    return history, {
+        "steps": steps,
+        "stopped_early": steps < config.steps,
+        "train_seconds": seconds / max(1, steps - history.resumed_at) * steps,
+    }
+
+
+EXPERIMENTS = {
+    "structured_uci": Experiment(
+        "Tables 1, 2, S3-S5: structured deep GPs between inter- and extrapolation on eight UCI sets",
+        StructuredConfig,
+        uci.tables,
+        one_by_one(run),
+        check=uci.check,
+    ),
+}
