@@ -12,62 +12,18 @@ medians, in one process.
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable
 
 import torch
 from measures import keep_memory, rate
 
 import gilib
-from gilib.models import deep_gp, structured_gp
-from gilib.structured import FullyCoupled, MeanField, StripesAndArrow
-from gilib.structured.costs import Operations, operations
-
-FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled()}
-POINTS, INPUTS, SAMPLES, TRAINING = 512, 8, 5, 1000
-WARM_UP = 2  # steps
-Architecture = tuple[int, int, int]  # depth, width, inducing inputs
-
-
-def network(method: str, architecture: Architecture) -> gilib.Network:
-    """Of one family, or of doubly stochastic layers; every parameter off its start."""
-    depth, width, inducing = architecture
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(inducing, INPUTS, generator=generator)
-    if method == "dsvi":
-        posterior = gilib.FreeGaussian()
-        net = deep_gp(INPUTS, 1, depth, width=width, posterior=posterior, inducing_points=start)
-    else:
-        net = structured_gp(INPUTS, 1, depth, width=width, family=FAMILIES[method], inducing_points=start)
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
-    return net
-
-
-def stepper(net: gilib.Network) -> Callable[[], None]:
-    """A step of Adam."""
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(POINTS, INPUTS, generator=generator)
-    y = torch.sin(x.sum(-1, keepdim=True))
-    likelihood = gilib.Gaussian(0.1, learn=True)
-    optimiser = torch.optim.Adam([*net.parameters(), *likelihood.parameters()], lr=1e-3)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        estimate = net.estimate(SAMPLES, POINTS, generator=generator)
-        bound = gilib.elbo(estimate, likelihood, x, y, num_data=TRAINING, per_point=True)
-        (-bound).backward()
-        optimiser.step()
-
-    return step
+from gilib.experiments.lindinger2020.runtime import FAMILIES, INPUTS, RuntimeConfig, network, timed, work
 
 
 def check() -> None:
     """Mean field has the bound of doubly stochastic layers with its parameters: to 1e-5 in float64."""
-    architecture = 3, 5, 16
-    ours, theirs = (network(method, architecture).double() for method in ("mf", "dsvi"))
+    config = RuntimeConfig("inducing", num_inducing=16)
+    ours, theirs = (network(method, config).double() for method in ("mf", "dsvi"))
     layer = next(iter(ours.layers))
     rows = list(layer.weights.rows)
     stacked = [module for module in theirs.modules() if isinstance(module, gilib.GP)]
@@ -87,25 +43,6 @@ def check() -> None:
     assert abs(bounds[0] - bounds[1]) < 1e-5 * abs(bounds[0]), f"bounds differ: {bounds}"
 
 
-def counted(method: str, architecture: Architecture) -> Operations:
-    """Operations of the products of a step."""
-    pattern = next(iter(network("mf" if method == "dsvi" else method, architecture).layers)).weights.pattern
-    return operations(pattern, POINTS, SAMPLES)
-
-
-def measure(methods: list[str], architecture: Architecture, repeats: int) -> dict[str, float]:
-    """Milliseconds of a step of each, interleaved: medians."""
-    steps = {method: stepper(network(method, architecture)) for method in methods}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(repeats + WARM_UP):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            if repeat >= WARM_UP:
-                times[name].append(1e3 * (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def main() -> None:
     """Check, time, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -122,17 +59,19 @@ def main() -> None:
     torch.set_flush_denormal(True)
     check()
     speed = rate()
-    architecture = options.depth, options.width, options.inducing
-    times = measure(["dsvi", *FAMILIES], architecture, options.repeats)
-    print(f"torch {torch.__version__}, {options.threads} threads; depth, width, inducing {architecture}")
+    config = RuntimeConfig(
+        "inducing", options.depth, options.width, options.inducing, repeats=options.repeats
+    )
+    times = timed(("dsvi", *FAMILIES), config, torch.device("cpu"))
+    print(f"torch {torch.__version__}, {options.threads} threads; {config}")
     print(f"large float32 products {speed:.0f} GFLOP/s")
     print(f"{'method':8}" + "".join(f"{name:>12}" for name in ("ms", "to before", "GFLOP", "of rate")))
     before = None
     for method, milliseconds in times.items():
-        work = counted(method, architecture).total / 1e9
+        gflop = work(method, config) / 1e9
         ratio = "" if before is None else f"{milliseconds / before:.2f}"
-        share = 1e3 * work / speed / milliseconds
-        print(f"{method:8}{milliseconds:12.1f}{ratio:>12}{work:12.2f}{share:12.0%}")
+        share = 1e3 * gflop / speed / milliseconds
+        print(f"{method:8}{milliseconds:12.1f}{ratio:>12}{gflop:12.2f}{share:12.0%}")
         before = milliseconds
 
 
