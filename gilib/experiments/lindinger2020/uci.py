@@ -32,7 +32,7 @@ class StructuredConfig:
     and a variance of these kernels that is not trained. Ours: draws for the measurements of the ELBO; for
     "gi" inducing inputs and last pseudo-outputs that start at training points, as in Ober & Aitchison (2021),
     and hidden layers no wider than the inputs; for "gi_bnn" the network of their UCI experiment (hidden
-    layers of 50, NealPrior); at reduced scale, a factor of S that starts at 0.1 of the prior's in hidden
+    layers of 50, NealPrior); below paper scale, a factor of S that starts at 0.1 of the prior's in hidden
     layers: from 1e-5 it has not come far after 5000 steps (see `DgpConfig`).
 
     Attributes:
@@ -114,6 +114,11 @@ SMOKE = (*MAIN, ("fc", 2), ("gi", 2), ("gi_bnn", 3))
 SCALES = {
     "smoke": (Part(("boston",), (SMOKE,), 2, 4, 6, (4, 5), 0.1),),
     "reduced": (
+        Part(FIRST, (MAIN, MORE), 5, 3000, 64, hidden_scale=0.1),
+        Part(SECOND, (MAIN, MORE), 5, 3000, 64, hidden_scale=0.1),
+        Part(LARGE, (MAIN,), 3, 3000, 64, hidden_scale=0.1),
+    ),
+    "long": (
         Part(FIRST, (MAIN, MORE), 5, 5000, hidden_scale=0.1),
         Part(SECOND, (MAIN, MORE), 5, 5000, hidden_scale=0.1),
         Part(LARGE, (MAIN,), 3, 5000, hidden_scale=0.1),
