@@ -111,7 +111,7 @@ def compared(truth, states, function):
 def test_the_two_are_of_one_density(truth):
     """N times the bound, averaged over what hidden points are, is the log joint by quadrature."""
     states, log_joints = truth
-    net, noise, samples = network((8,)), gilib.Gaussian(NOISE), 4000
+    net, noise, samples = network((8,)), gilib.Gaussian(NOISE), 1500
     eight = states[:, ::300].flatten(0, 1)
     with torch.no_grad():
         points = [p for p in net.parameters() if p.requires_grad]

@@ -39,7 +39,7 @@ def test_the_oracle_in_one_dimension():
     ("kind", "chains", "lr", "decay", "burn_in", "biased"),
     [
         ("linear", 120, 0.3, 0.2, 200, True),
-        ("linear", 120, 0.1, 0.1, 500, False),
+        ("linear", 120, 0.1, 0.1, 400, False),
         ("process", 30, 0.4, 0.4, 150, True),
     ],
 )
@@ -73,8 +73,8 @@ def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, 
 @pytest.mark.parametrize("adaptation", [None, 200])
 def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
     """They would be frozen after burn-in only: 2.9 times the variance; or early: the posterior's."""
-    net, kept = fixed(linear((100,))), KeptStates(after=600, every=50)
-    train(net, SGHMC(1200, lr=0.03, adaptation=adaptation), 1200, callbacks=[kept])
+    net, kept = fixed(linear((100,))), KeptStates(after=500, every=50)
+    train(net, SGHMC(1000, lr=0.03, adaptation=adaptation), 1000, callbacks=[kept])
     states = torch.stack(*kept.states.values())[..., 0]  # [K, R, I]
     mean, posterior = ridge(FEATURES["linear"](), Y, 1.0, NOISE)
     squares = ((states - mean[:, 0]) ** 2).mean(0) / posterior.diagonal()
