@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gilib.experiments.lindinger2020 import convergence, covariance
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
     cifar10,
@@ -29,4 +30,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **dgp_toy.EXPERIMENTS,
     **dgp_uci_run.EXPERIMENTS,
     **structured_uci.EXPERIMENTS,
+    **convergence.EXPERIMENTS,
+    **covariance.EXPERIMENTS,
 }

@@ -14,6 +14,7 @@ from gilib.experiments.lindinger2020.tasks import Task
 from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.models import inducing_start
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
+from gilib.structured.gaussian import JointGaussian
 from gilib.training.schedules import PiecewiseConstant
 
 FAMILIES: dict[str, Family] = {
@@ -34,7 +35,7 @@ def build(config: StructuredConfig, task: Task) -> Built:
     return net.to(task.x.device), noise.to(task.x.device)
 
 
-def structured(config: StructuredConfig, task: Task) -> Built:
+def structured(config: StructuredConfig, task: Task, marginalise: bool = True) -> Built:
     """Lindinger et al. (2020): inducing inputs at the centres of k-means, mean functions of all points."""
     points = task.all_x.cpu()
     net = gilib.models.structured_gp(
@@ -47,6 +48,7 @@ def structured(config: StructuredConfig, task: Task) -> Built:
         inducing_points=inducing_start(points, _inducing(config, task), seed=config.repetition),
         mean_points=points,
         generator=_generator(config),
+        marginalise=marginalise,
     )
     begin_at(net, config.hidden_scale)
     return net, gilib.Gaussian(config.noise_variance, learn=True)
@@ -55,13 +57,17 @@ def structured(config: StructuredConfig, task: Task) -> Built:
 @torch.no_grad()
 def begin_at(net: gilib.Network, scale: float) -> None:
     """Let the factor's blocks of hidden processes start at a multiple of the prior's."""
-    for layer in net.modules():
-        if not isinstance(layer, StructuredGP) or layer.weights is None:
-            continue
-        depth = len(layer.processes)
-        for row, place in zip(layer.weights.rows, layer.weights.pattern.places, strict=True):
-            if place.layer < depth - 1:
-                row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+    joint = gaussian_of(net)
+    for row, place in zip(joint.rows, joint.pattern.places, strict=True):
+        if place.layer < len(joint.pattern.widths) - 1:
+            row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+
+
+def gaussian_of(net: gilib.Network) -> JointGaussian:
+    """The joint Gaussian of a network's structured layer."""
+    (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
+    assert layer.weights is not None
+    return layer.weights
 
 
 def global_inducing(config: StructuredConfig, task: Task) -> Built:
