@@ -33,3 +33,7 @@ def test_ways_to_convolve_with_several_weights_agree():
 
 def test_one_layer_has_the_bound_of_gpytorch():
     load("deep_gp").check()
+
+
+def test_mean_field_has_the_bound_of_doubly_stochastic_layers():
+    load("structured").check()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.projection import project
+from gilib.projection import Columns, project, project_columns
 from tests.helpers import normal, positive_definite, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -89,3 +89,60 @@ def test_a_gradient_of_one_result(name, only, generator):
     ]
     for pair in zip(*pulls, strict=True):
         torch.testing.assert_close(*pair, rtol=1e-10, atol=1e-10)
+
+
+# leading axes of k, R⁻¹, columns, and of fields of two earlier layers
+JOINT = {
+    "one": ((), (), (), (), ()),
+    "the first layer's fields know no samples": ((3,), (), (), (), (3,)),
+    "replicas": ((3, 2), (2,), (2,), (2,), (3, 2)),
+    "samples of fields alone": ((), (), (), (3,), (3,)),
+}
+ONWARD, CROSSES = (5, 2), (1, 3)
+
+
+def joint_parts(leads, spread, generator, points=3, size=4, outputs=2):
+    kernel = normal(generator, *leads[0], points, size)
+    inverse = normal(generator, *leads[1], size, size).tril()
+    roots = normal(generator, *leads[2], 3 if spread else 0, size, size)
+    rest = normal(generator, *leads[2], size, sum(ONWARD) + outputs)
+    fields = [normal(generator, *leads[3 + k], points, n * size) for k, n in enumerate(CROSSES)]
+    return [kernel, inverse, roots, rest, *fields]
+
+
+def projected(kernel, inverse, roots, rest, *fields):
+    forms = roots.shape[-3]
+    matrices = (roots @ roots.mT).movedim(-3, -2).flatten(-2)
+    columns = Columns(torch.cat([matrices, rest], -1), forms, rest.shape[-1] - sum(ONWARD), ONWARD)
+    at = project_columns(kernel, inverse, columns, fields)
+    return tuple(
+        value for value in (at.mean, at.square, at.forms, *at.crosses, *at.onward) if value is not None
+    )
+
+
+def plainly(kernel, inverse, roots, rest, *fields):
+    white = torch.einsum("...mk,...nk->...nm", inverse, kernel)
+    onward, mean = rest[..., : sum(ONWARD)], rest[..., sum(ONWARD) :]
+    found = [white @ mean, white.square().sum(-1, keepdim=True)]
+    if roots.shape[-3]:
+        found.append(torch.einsum("...nm,...qmk,...nk->...nq", white, roots @ roots.mT, white))
+    for field in fields:
+        found.append(torch.einsum("...nqm,...nm->...nq", field.unflatten(-1, (-1, white.shape[-1])), white))
+    return *found, *(white @ onward).split(ONWARD, -1)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("name", JOINT)
+def test_parts_of_a_joint_law(name, spread, generator):
+    inputs = joint_parts(JOINT[name], spread, generator)
+    ours, theirs = projected(*inputs), plainly(*inputs)
+    assert len(ours) == len(theirs) == 6 + spread
+    for pair in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("name", JOINT)
+def test_gradients_of_a_joint_law(name, spread, generator):
+    inputs = [value.requires_grad_() for value in joint_parts(JOINT[name], spread, generator)]
+    assert torch.autograd.gradcheck(projected, inputs)

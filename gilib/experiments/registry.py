@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments.lindinger2020 import convergence, covariance
+from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
     cifar10,
@@ -32,4 +32,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     **structured_uci.EXPERIMENTS,
     **convergence.EXPERIMENTS,
     **covariance.EXPERIMENTS,
+    **runtime.EXPERIMENTS,
 }

@@ -66,7 +66,8 @@ def structured_gp(
         if points is not None and tensor(points, name).shape[-1] != in_features:
             raise ValueError(f"{name} must have {in_features} features, got shape {list(points.shape)}")
     widths = [in_features, *[width] * (depth - 1), out_features]
-    processes, start = list[Process](), inducing_points
+    processes: list[Process] = []
+    start = inducing_points
     for inputs, outputs in zip(widths[:-1], widths[1:-1], strict=False):
         matrix = mean_matrix(inputs, outputs, inducing_points if mean_points is None else mean_points)
         mean = nn.Identity() if matrix is None else FixedLinear(inputs, outputs, matrix)

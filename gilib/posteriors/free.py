@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,7 +59,24 @@ class FreeGaussian(InducingPosterior):
         return FreeInducing(self, site, context)
 
 
-class FreeInducing(PosteriorModule):
+class Gaussians(ABC):
+    """Something whose parameters are Gaussians N(m, L Lᵀ) with a full L: what natural gradients move."""
+
+    @property
+    @abstractmethod
+    def gaussian_parameters(self) -> list[nn.Parameter]:
+        """Those that make up means and factors."""
+
+    @abstractmethod
+    def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Means `[R, n, O]` and factors `[R, O, n, n]` from values, or gradients, of these parameters."""
+
+    @abstractmethod
+    def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Values of the parameters from what `dense` gives."""
+
+
+class FreeInducing(PosteriorModule, Gaussians):
     """Parameters of a free Gaussian.
 
     Attributes:
@@ -76,6 +95,20 @@ class FreeInducing(PosteriorModule):
         scale = spec.initial_scale or (1.0 if context.last else 1e-5)
         identity = torch.eye(points, dtype=context.dtype, device=context.device)
         self.root = nn.Parameter(context.full((outputs, points, points), 0.0) + scale * identity)
+
+    @property
+    def gaussian_parameters(self) -> list[nn.Parameter]:
+        """Mean and factor."""
+        return [self.mean, self.root]
+
+    def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """As they are."""
+        mean, root = values
+        return [(mean, root)]
+
+    def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """As they are."""
+        return list(gaussians[0])
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

@@ -42,7 +42,7 @@ class _Blocks(torch.autograd.Function):
         ctx.save_for_backward(*rows)
         found = []
         for r, c in pattern.covariance:
-            block = rows[r].new_zeros(len(rows[r]), pattern.points(r), pattern.points(c))
+            block = rows[r].new_zeros(len(rows[r]), pattern.points[r], pattern.points[c])
             for at, other, length in pattern.runs(r, c):
                 left, right = rows[r].narrow(2, at, length), rows[c].narrow(2, other, length)
                 block.baddbmm_(left, right.mT)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from gilib.posteriors import BuildContext
-from gilib.posteriors.free import half_log_det
+from gilib.posteriors import BuildContext, Law
+from gilib.posteriors.free import Gaussians, half_log_det
 from gilib.structured.blocks import covariance_blocks
 from gilib.structured.pattern import Pattern
 
@@ -28,7 +29,7 @@ class JointLaw(NamedTuple):
     covariance: Mapping[tuple[int, int], Tensor]
 
 
-class JointGaussian(nn.Module):
+class JointGaussian(nn.Module, Gaussians):
     """Q(w) = N(m, C Cᵀ) for the whitened inducing outputs w of all layers, u = R w in each.
 
     Whitening by each layer's R, K = R Rᵀ, keeps the pattern of the factor, and the prior is N(0, Id).
@@ -48,12 +49,52 @@ class JointGaussian(nn.Module):
         self.rows = nn.ParameterList(self._start(process, context) for process in range(len(pattern.places)))
 
     def _start(self, process: int, context: BuildContext) -> Tensor:
-        points, starts = self.pattern.points(process), self.pattern.starts[process]
+        points, starts = self.pattern.points[process], self.pattern.starts[process]
         last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
         scale = self.pattern.family.initial_scale or (1.0 if last else 1e-5)
         row = context.full((points, starts[process] + points), 0.0)
         row[..., starts[process] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
         return row
+
+    @property
+    def gaussian_parameters(self) -> list[nn.Parameter]:
+        """Means of all layers, then rows of all processes.
+
+        Raises:
+            ValueError: if C is sparse within a group of processes that depend on each other: then C Cᵀ has a
+                restricted covariance, which is no exponential family in it.
+        """
+        factor = self.pattern.factor
+        if any(factor[r] != group[: k + 1] for group in self.pattern.components for k, r in enumerate(group)):
+            raise ValueError(
+                f"natural gradients need every block of a covariance, and {self.pattern.family} has not: "
+                "train it with gilib.Adam, or take MeanField or FullyCoupled"
+            )
+        return [*self.means, *self.rows]
+
+    def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """One Gaussian for each group of processes that depend on each other."""
+        pattern, found = self.pattern, []
+        means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
+        for group in pattern.components:
+            places = [pattern.places[process] for process in group]
+            mean = torch.cat([means[place.layer][..., place.index] for place in places], -1)
+            filled = [pad(rows[r], (0, mean.shape[-1] - rows[r].shape[-1])) for r in group]
+            found.append((mean[..., None], torch.cat(filled, -2)[..., None, :, :]))
+        return found
+
+    def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Means and rows."""
+        pattern = self.pattern
+        means: dict[int, Tensor] = {}
+        rows: dict[int, Tensor] = {}
+        for group, (mean, root) in zip(pattern.components, gaussians, strict=True):
+            sizes = [pattern.points[process] for process in group]
+            means |= dict(zip(group, mean[..., 0].split(sizes, -1), strict=True))
+            strips = zip(group, root[..., 0, :, :].split(sizes, -2), strict=True)
+            rows |= {process: strip[..., : self.rows[process].shape[-1]] for process, strip in strips}
+        stacked = [torch.stack([means[process] for process in layer], -1) for layer in pattern.layers]
+        return [*stacked, *(rows[process] for process in range(len(rows)))]
 
     def factor(self) -> list[Tensor]:
         """The rows of C, with zeros above the diagonal."""
@@ -85,14 +126,31 @@ class JointGaussian(nn.Module):
             noise: z, `[S, R, n]`.
         """
         pattern, factor = self.pattern, self.factor()
-        pieces = noise.split([pattern.points(process) for process in range(len(factor))], -1)
+        pieces = noise.split(pattern.points, -1)
         spread = []
         for row, columns in zip(factor, pattern.factor, strict=True):
             own = torch.cat([pieces[column] for column in columns], -1)
             spread.append((row @ own[..., None])[..., 0])
         drawn = [
-            mean + torch.stack([spread[process] for process in pattern.of_layer(layer)], -1)
-            for layer, mean in enumerate(self.means)
+            mean + torch.stack([spread[process] for process in layer], -1)
+            for layer, mean in zip(pattern.layers, self.means, strict=True)
         ]
         squares = noise.square().sum(-1) - torch.stack([w.square().sum((-2, -1)) for w in drawn]).sum(0)
         return drawn, 0.5 * squares + self.half_log_det
+
+    def last(self, drawn: Tensor, noise: Tensor) -> Law:
+        """The last layer's inducing outputs given those of the layers below.
+
+        Several that depend on each other remain as they were drawn.
+
+        Args:
+            drawn: what `draw` gave, `[S, R, M, T]`.
+            noise: of that draw.
+        """
+        rows = self.pattern.layers[-1]
+        if any(column in rows for row in rows for column in self.pattern.factor[row][:-1]):
+            return Law(drawn, None, None)
+        root = torch.stack([self.rows[row][..., -drawn.shape[-2] :].tril() for row in rows], -3)
+        own = torch.stack(noise.split(self.pattern.points, -1)[rows.start :], -2)
+        mean = drawn - (root @ own[..., None])[..., 0].mT
+        return Law(mean, root @ root.mT, None)

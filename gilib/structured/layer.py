@@ -129,9 +129,10 @@ class StructuredGP(Layer):
         joint = self._built()
         own, *paths = noise.split([joint.noise_size, *self._path_sizes()], -1)
         drawn, log_pq = joint.draw(own)
+        laws = [*(Law(w, None, None) for w in drawn[:-1]), joint.last(drawn[-1], own)]
         functions = [
-            Path.of(process, Law(w, None, None), w, path, self.num_features)
-            for process, w, path in zip(self._inducing(), drawn, paths, strict=True)
+            Path.of(process, law, w, path, self.num_features)
+            for process, law, w, path in zip(self._inducing(), laws, drawn, paths, strict=True)
         ]
         return Draw(_stacked(functions, self._means(noise)), log_pq)
 

@@ -24,7 +24,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gilib.draws import Function, GaussianFunction, Moments
+from gilib.draws import Function, GaussianFunction, Moments, total
 from gilib.processes import Inducing, positive
 from gilib.projection import Columns, project_columns, side_by_side
 from gilib.randomness import noise_at
@@ -59,20 +59,19 @@ class Recursion(GaussianFunction):
     def moments(self, x: Tensor) -> Moments:
         """Of the last layer, given a sample of those below.
 
-        Several outputs that depend on each other are sampled, since moments stand for independent ones.
+        Of several outputs that depend on each other these are the marginals, as the bound needs them.
         """
         _, points, last, mean = self._up(x)
-        if points.coupled(last):
-            return Moments(points.sampled(last, mean))
         return points.moments(last, mean)
 
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
         """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
         noise_at(self.noise, x, -2)
-        points, below = PointFactor(self.noise), list[Tensor]()
+        points = PointFactor(self.noise)
+        below: list[Tensor] = []
         fields: dict[tuple[int, int], Tensor] = {}
         for layer, (process, function) in enumerate(zip(self.processes, self.means, strict=True)):
-            rows = self.law.pattern.of_layer(layer)
+            rows = self.law.pattern.layers[layer]
             mean = self._grow(process, layer, process.points(x), fields, points)
             mean = mean if function is None else mean + function(x)
             if layer < len(self.processes) - 1:
@@ -108,7 +107,7 @@ class Recursion(GaussianFunction):
         for source, cross in zip(from_below, at.crosses, strict=True):
             covariances |= dict(zip(places[source], cross.unbind(-1), strict=True))
         alone = process.kernel.diagonal(x) - at.square[..., 0]
-        for row in pattern.of_layer(layer):
+        for row in pattern.layers[layer]:
             points.grow({column: value for (r, column), value in covariances.items() if r == row}, alone)
         return at.mean
 
@@ -145,7 +144,8 @@ class PointFactor:
             covariances: aᵀ S_tt' a by column t', t itself included, `[..., N]`.
             alone: k - |a|², what the process varies by itself, `[..., N]`.
         """
-        place, row = len(self.rows), dict[int, Tensor]()
+        place = len(self.rows)
+        row: dict[int, Tensor] = {}
         for column, above in enumerate(self.rows):
             entry = less_products(covariances.get(column), row, above)
             if entry is not None:
@@ -155,27 +155,21 @@ class PointFactor:
         row[place] = positive(variance).sqrt()
         self.rows.append(row)
 
-    def coupled(self, rows: range) -> bool:
-        """Whether processes of one layer depend on each other given all below."""
-        return any(column in rows for row in rows for column in self.rows[row] if column != row)
-
     def sampled(self, rows: range, mean: Tensor) -> Tensor:
         """Outputs of the processes, `[S, R, N, T]`, from their μ̃, `[..., N, T]`."""
-        return mean + torch.stack([self._spread(row, row + 1) for row in rows], -1)
+        return mean + torch.stack([self._spread(row, range(row + 1)) for row in rows], -1)
 
     def moments(self, rows: range, mean: Tensor) -> Moments:
-        """Mean and variance of the processes given all below, if they do not depend on each other."""
-        mean = mean + torch.stack([self._spread(row, rows.start) for row in rows], -1)
-        variance = torch.stack([self.rows[row][row].square() for row in rows], -1)
-        return Moments(mean, variance.expand(mean.shape))
+        """Mean and variance of each of the processes given all below."""
+        before = range(rows.start)
+        mean = mean + torch.stack([self._spread(row, before) for row in rows], -1)
+        squares = [total(entry.square() for c, entry in self.rows[row].items() if c in rows) for row in rows]
+        return Moments(mean, torch.stack(squares, -1).expand(mean.shape))
 
-    def _spread(self, row: int, stop: int) -> Tensor:
-        """Σ_t' G_tt' ε_t' over t' < stop, `[S, R, N]`."""
-        total = torch.zeros_like(self.noise[row])
-        for column, entry in self.rows[row].items():
-            if column < stop:
-                total = total + entry * self.noise[column]
-        return total
+    def _spread(self, row: int, columns: range) -> Tensor:
+        """Σ_t' G_tt' ε_t' over some columns, `[S, R, N]`."""
+        parts = [entry * self.noise[c] for c, entry in self.rows[row].items() if c in columns]
+        return total([torch.zeros_like(self.noise[row]), *parts])
 
 
 def less_products(value: Tensor | None, row: dict[int, Tensor], other: dict[int, Tensor]) -> Tensor | None:

@@ -1,15 +1,16 @@
-"""Natural gradients for free Gaussians over inducing outputs, Adam for the rest."""
+"""Natural gradients for Gaussians over inducing outputs, Adam for the rest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gilib.linalg import cholesky
-from gilib.posteriors import FreeInducing
+from gilib.posteriors.free import Gaussians
 from gilib.training.adam import Adam
 from gilib.training.objective import Batch
 from gilib.training.rule import Problem, Rule, RunningRule
@@ -54,7 +55,7 @@ class NaturalGradient(Rule):
         """Both at work.
 
         Raises:
-            ValueError: if no layer has a free Gaussian.
+            ValueError: if no layer has such Gaussians.
         """
         return RunningNaturalGradient(self, problem)
 
@@ -66,12 +67,13 @@ class RunningNaturalGradient(RunningRule):
         """Tell the parameters apart."""
         super().__init__(problem)
         self.rule, self.rate = rule, rule.lr
-        self.gaussians = [module for module in problem.net.modules() if isinstance(module, FreeInducing)]
+        self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]
         if not self.gaussians:
             raise ValueError(
-                "natural gradients are for layers with FreeGaussian, and the network has none: use gilib.Adam"
+                "natural gradients are for layers with FreeGaussian and for structured deep GPs, and the "
+                "network has none: use gilib.Adam"
             )
-        own = {id(parameter) for module in self.gaussians for parameter in (module.mean, module.root)}
+        own = {id(parameter) for module in self.gaussians for parameter in module.gaussian_parameters}
         rest = {name: value for name, value in problem.parameters.items() if id(value) not in own}
         self.adam = rule.rest.begin(replace(problem, parameters=rest)) if rest else None
 
@@ -84,7 +86,7 @@ class RunningNaturalGradient(RunningRule):
 
     def step(self, batch: Batch) -> Tensor:
         """One step of each, from one gradient."""
-        parameters = [parameter for module in self.gaussians for parameter in (module.mean, module.root)]
+        parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
         others = [] if self.adam is None else self.adam.optimiser.parameters
         bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
         self.active &= bound.isfinite()
@@ -92,9 +94,11 @@ class RunningNaturalGradient(RunningRule):
         own = iter(gradients[: len(parameters)])
         with torch.no_grad():
             for module in self.gaussians:
-                mean, root = natural_step(module.mean, module.root, next(own), next(own), scale)
-                module.mean.copy_(mean)
-                module.root.copy_(root)
+                values = module.gaussian_parameters
+                pairs = zip(module.dense(values), module.dense(list(islice(own, len(values)))), strict=True)
+                moved = [natural_step(*at, *gradient, scale) for at, gradient in pairs]
+                for parameter, value in zip(values, module.undense(moved), strict=True):
+                    parameter.copy_(value)
         if self.adam is not None:
             self.adam.optimiser.update(gradients[len(parameters) :], self.active)
         return bound

@@ -89,9 +89,18 @@ VALUES = {
         lambda: network(gilib.GP(2, 1, posterior=gilib.LocalInducing()), inducing=None),
         r"say how many inducing inputs the layer has: LocalInducing\(num_inducing=100\)",
     ),
-    "jitter -1": (lambda: gilib.GP(2, 1, jitter=-1.0), "jitter must be a number from 0 to 1, .*got -1.0"),
-    "jitter 1": (lambda: gilib.GP(2, 1, jitter=1.0), "jitter must be a number from 0 to 1, .*got 1.0"),
-    "jitter nan": (lambda: gilib.GP(2, 1, jitter=math.nan), "jitter must be a number from 0 to 1, .*got nan"),
+    "jitter -1": (
+        lambda: gilib.GP(2, 1, jitter=-1.0),
+        "jitter must be a number of at least 0 and below 1, got -1.0",
+    ),
+    "jitter 1": (
+        lambda: gilib.GP(2, 1, jitter=1.0),
+        "jitter must be a number of at least 0 and below 1, got 1.0",
+    ),
+    "jitter nan": (
+        lambda: gilib.GP(2, 1, jitter=math.nan),
+        "jitter must be a number of at least 0 and below 1, got nan",
+    ),
     "no features": (lambda: gilib.GP(2, 1, num_features=0), "num_features must be an integer of at least 1"),
     "no inputs": (lambda: gilib.GP(0, 1), "in_features must be an integer of at least 1, got 0"),
     "no outputs": (lambda: gilib.GP(2, 0), "out_features must be an integer of at least 1, got 0"),

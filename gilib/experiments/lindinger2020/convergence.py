@@ -11,7 +11,11 @@ from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
 
-SCALES = {"smoke": (1, 3, 6), "reduced": (3, 150, 128), "paper": (3, 0, 128)}  # seeds, steps, M
+SCALES = {  # seeds, steps, M, start of the hidden layers
+    "smoke": (1, 3, 6, 0.1),
+    "reduced": (3, 150, 128, 0.1),
+    "paper": (3, 0, 128, 1e-5),
+}
 STEPS = {True: 750, False: 1500}  # of the authors' code
 KEPT = 150  # points of a training curve
 
@@ -49,11 +53,16 @@ class ConvergenceConfig:
 
 def grid(scale: str) -> Iterator[ConvergenceConfig]:
     """Both estimators, seed by seed."""
-    seeds, steps, inducing = SCALES[scale]
+    seeds, steps, inducing, start = SCALES[scale]
     for seed in range(seeds):
         for marginalise, usual in STEPS.items():
             yield ConvergenceConfig(
-                marginalise, seed, num_inducing=inducing, steps=steps or usual, scale=scale
+                marginalise,
+                seed,
+                num_inducing=inducing,
+                steps=steps or usual,
+                hidden_scale=start,
+                scale=scale,
             )
 
 

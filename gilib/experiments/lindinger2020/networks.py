@@ -15,6 +15,7 @@ from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.models import inducing_start
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
 from gilib.structured.gaussian import JointGaussian
+from gilib.training import NaturalGradient, Rule
 from gilib.training.schedules import PiecewiseConstant
 
 FAMILIES: dict[str, Family] = {
@@ -22,6 +23,8 @@ FAMILIES: dict[str, Family] = {
     "mf": MeanField(),
     "star": StripesAndArrow(),
     "fc": FullyCoupled(),
+    "mf_ng": MeanField(),
+    "fc_ng": FullyCoupled(),
 }
 HIDDEN = 50  # of the global inducing network
 BNN_NOISE, BNN_NOISE_SCALE = math.exp(-3.0), 10.0  # Ober & Aitchison (2021), App. K.1
@@ -115,11 +118,15 @@ BUILDERS: dict[str, Callable[[StructuredConfig, Task], Built]] = {
 }
 
 
-def rule(config: StructuredConfig) -> gilib.Adam:
-    """Adam, whose rate falls by stairs."""
+def rule(config: StructuredConfig) -> Rule:
+    """Adam, with natural gradients for the Gaussians if the method says so; rates fall by stairs."""
     stairs = range(config.decay_every, config.steps, config.decay_every)
     factors = tuple(config.decay**k for k in range(len(stairs) + 1))
-    return gilib.Adam(config.lr, schedule=PiecewiseConstant(tuple(stairs), factors))
+    schedule = PiecewiseConstant(tuple(stairs), factors)
+    adam = gilib.Adam(config.lr, schedule=schedule)
+    if config.method.endswith("_ng"):
+        return NaturalGradient(config.natural_lr, rest=adam, schedule=schedule)
+    return adam
 
 
 def _kernel(config: StructuredConfig) -> gilib.kernels.RBF:

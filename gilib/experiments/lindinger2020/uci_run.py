@@ -72,5 +72,6 @@ EXPERIMENTS = {
         uci.tables,
         one_by_one(run),
         check=uci.check,
+        scales=("smoke", "reduced", "long", "paper"),
     ),
 }

@@ -1,0 +1,76 @@
+"""The cost of a step: what is counted, by theory's slopes, and what a record holds."""
+
+import math
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gilib.experiments.lindinger2020 import runtime
+from gilib.experiments.lindinger2020.runtime import FAMILIES, RuntimeConfig
+from gilib.experiments.runner.experiment import Job
+from gilib.structured import Pattern
+from gilib.structured.costs import operations
+
+
+class Products(TorchDispatchMode):
+    """Counts the additions and multiplications of all matrix products in float32, in place or not."""
+
+    def __init__(self):
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__.rstrip("_")
+        if name in ("mm", "bmm", "addmm", "baddbmm") and args[0].dtype == torch.float32:
+            left, right = args[-2:] if "add" in name else args[:2]
+            self.operations += 2 * left.numel() * right.shape[-1]
+        return func(*args, **(kwargs or {}))
+
+
+def counted(method, depth=3, width=5):
+    """Operations of a step at points, and of the covariance's blocks."""
+    pattern = Pattern(FAMILIES[method], (width,) * (depth - 1) + (1,), (8,) * depth)
+    return operations(pattern, 100, 5)
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "points", "blocks"),
+    [
+        ("mf", "width", 1, 1),
+        ("star", "width", 1, 1),
+        ("fc", "width", 2, 3),
+        ("mf", "depth", 1, 1),
+        ("star", "depth", 2, 3),
+        ("fc", "depth", 2, 3),
+    ],
+)
+def test_operations_grow_as_the_paper_says(method, field, points, blocks):
+    """O(N M² τL) for mean field, O(N M² τL² + M³ τL³) for stripes and arrow, O(N M² τ²L² + M³ τ³L³)."""
+    few, many = (counted(method, **{field: value}) for value in (12, 24))
+    assert math.log2(many.points / few.points) == pytest.approx(points, abs=0.25)
+    assert math.log2(many.blocks / few.blocks) == pytest.approx(blocks, abs=0.25)
+
+
+@pytest.mark.parametrize("method", FAMILIES)
+def test_the_count_is_that_of_the_products_that_are_run(method):
+    """Within a tenth: beside them are means, and factors of the kernel matrices."""
+    config = RuntimeConfig("x", num_inducing=64, batch_size=256, num_samples=3)
+    step = runtime.stepper(runtime.network(method, config), config)
+    step()
+    with Products() as counted:
+        step()
+    assert counted.operations == pytest.approx(runtime.work(method, config), rel=0.1)
+
+
+def test_three_curves_meet_in_the_papers_architecture():
+    configs = list(runtime.configurations("reduced"))
+    papers = [c for c in configs if (c.depth, c.width, c.num_inducing) == (3, 5, 128)]
+    assert len(configs) == 12 and {c.varied for c in papers} == set(runtime.CURVES)
+
+
+def test_a_record():
+    config = RuntimeConfig("depth", 2, 2, 8, 16, 2, repeats=1, scale="smoke")
+    record = runtime.run(config, Job(torch.device("cpu"), None))
+    times = [record["metrics"][f"{method}_ms"] for method in ("dsvi", *FAMILIES)]
+    assert min(times) > 0 and record["metrics"]["product_rate"] > 0

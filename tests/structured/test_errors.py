@@ -1,0 +1,173 @@
+"""Bad input of structured deep GPs: what was wanted, what came, what to do, before any work."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.linalg import FactorisationError
+from gilib.models import structured_gp
+from gilib.structured import FullyCoupled, MeanField, Process, StructuredGP
+from tests.support import D, normals, seeded
+
+Z = normals(5, 2)
+NAN = Z.clone()
+NAN[0] = math.nan
+
+
+def network(*processes, family=None, replicas=(), **settings):
+    layer = StructuredGP(list(processes), family, **settings)
+    return gilib.Network(None, [layer], replicas=replicas, generator=seeded(), dtype=D)
+
+
+def model(**settings):
+    return structured_gp(
+        **({"in_features": 2, "out_features": 1, "inducing_points": Z, "width": 2} | settings)
+    )
+
+
+ERRORS = {
+    "no processes": (lambda: StructuredGP([]), "a structured deep GP needs at least one process"),
+    "a layer in place of a process": (
+        lambda: StructuredGP([gilib.GP(2, 1)]),
+        "processes must be a Process, got GP",
+    ),
+    "unequal widths": (
+        lambda: StructuredGP([Process(2, 3, num_inducing=4), Process(2, 1, num_inducing=4)]),
+        r"Process\(2 → 3\) gives 3 numbers, and Process\(2 → 1\), after it, takes 2",
+    ),
+    "stripes of unequal widths": (
+        lambda: StructuredGP([Process(2, 3), Process(3, 2), Process(2, 1)]),
+        r"StripesAndArrow is for hidden layers of one width and a single output, got widths \[3, 2, 1\]: use "
+        "FullyCoupled",
+    ),
+    "stripes with several outputs": (
+        lambda: model(out_features=2),
+        r"got widths \[2, 2, 2\]: use FullyCoupled, which takes any, or MeanField",
+    ),
+    "a family's class": (
+        lambda: StructuredGP([Process(2, 1)], FullyCoupled),
+        r"family must be an instance: write FullyCoupled\(\)",
+    ),
+    "a posterior in place of a family": (
+        lambda: StructuredGP([Process(2, 1)], gilib.FreeGaussian()),
+        "family must be a Family, got FreeGaussian",
+    ),
+    "initial scale": (lambda: MeanField(0.0), "initial_scale must be a positive finite number, got 0.0"),
+    "jitter": (lambda: model(jitter=1.0), "jitter must be a number of at least 0 and below 1, got 1.0"),
+    "features": (lambda: model(num_features=0), "num_features must be an integer of at least 1, got 0"),
+    "marginalise": (lambda: model(marginalise=1), "marginalise must be a bool, got int"),
+    "no inducing inputs": (
+        lambda: network(Process(2, 1)),
+        r"say how many inducing inputs the layer has: Process\(num_inducing=100\)",
+    ),
+    "inducing inputs of another dimension": (
+        lambda: network(Process(3, 1, inducing_inputs=Z)),
+        r"inducing_inputs must have shape \[5, 3\].*got \[5, 2\]",
+    ),
+    "inducing inputs of other replicas": (
+        lambda: network(Process(2, 1, inducing_inputs=normals(3, 5, 2)), replicas=(2,)),
+        r"inducing_inputs must have shape \[2, 5, 2\].*got \[3, 5, 2\]",
+    ),
+    "inducing inputs with NaN": (
+        lambda: Process(2, 1, inducing_inputs=NAN),
+        "inducing_inputs holds 2 NaN or infinite entries",
+    ),
+    "a mean function of another width": (
+        lambda: network(Process(2, 3, mean=torch.nn.Identity(), num_inducing=4), family=FullyCoupled()),
+        r"the mean function of Process\(2 → 3\) must give 3 numbers and draw nothing, got Identity, which "
+        r"gives \[2\]: use gilib.FixedLinear",
+    ),
+    "a mean function that draws": (
+        lambda: network(Process(2, 1, mean=gilib.Linear(2, 1, posterior=gilib.Factorised()), num_inducing=4)),
+        "must give 1 numbers and draw nothing, got Linear",
+    ),
+    "a mean function for other inputs": (
+        lambda: network(Process(2, 1, mean=gilib.FixedLinear(3, 1), num_inducing=4)),
+        r"FixedLinear\(3 → 1\) takes points of shape \[3\], got \[2\]",
+    ),
+    "lengthscales": (
+        lambda: network(Process(2, 1, gilib.kernels.RBF((1.0, 1.0, 1.0)), num_inducing=4)),
+        "lengthscale must be one number or 2",
+    ),
+    "model: inducing points": (
+        lambda: model(in_features=3),
+        r"inducing_points must have 3 features, got shape \[5, 2\]",
+    ),
+    "model: mean points": (
+        lambda: model(mean_points=normals(9, 4)),
+        r"mean_points must have 2 features, got shape \[9, 4\]",
+    ),
+    "model: depth": (lambda: model(depth=0), "depth must be an integer of at least 1, got 0"),
+    "model: width": (lambda: model(width=0), "width must be an integer of at least 1, got 0"),
+    "model: too few points for directions": (
+        lambda: model(in_features=4, width=3, inducing_points=normals(2, 4)),
+        "2 inducing points do not tell 3 principal directions: give more",
+    ),
+    "fewer points than inducing inputs": (
+        lambda: gilib.models.inducing_start(Z, 9),
+        r"x must be \[N, D\] with N of at least 9, got \[5, 2\]",
+    ),
+    "not built": (
+        lambda: StructuredGP([Process(2, 1, num_inducing=4)]).estimate(),
+        r"StructuredGP\(2 → 1\) is not built: put it into a gilib.Network",
+    ),
+    "points of another width": (
+        lambda: model().estimate(2, 3)(normals(3, 3)),
+        r"a Gaussian process takes points \[..., N, 2\], got \[3, 3\]",
+    ),
+    "another number of points": (
+        lambda: model().estimate(2, 3)(normals(4, 2)),
+        "this estimate was made for 3 points, not for 4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_does_not_fit(name):
+    call, message = ERRORS[name]
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
+        call()
+
+
+def test_what_the_entries_break_is_sound_to_begin_with():
+    model().estimate(2, 3)(normals(3, 2))
+    network(Process(2, 3, mean=gilib.FixedLinear(2, 3), num_inducing=4), family=FullyCoupled()).draw(2)
+
+
+def test_a_layer_is_used_once():
+    layer = StructuredGP([Process(2, 1, num_inducing=4)])
+    gilib.Network(None, [layer], dtype=D)
+    with pytest.raises(ValueError, match="is used twice"):
+        gilib.Network(None, [layer], dtype=D)
+
+
+def test_a_kernel_matrix_without_a_factor_is_named():
+    net = model(jitter=0.0)
+    process = list(next(iter(net.layers)))[1]
+    with torch.no_grad():
+        process.inducing_inputs.copy_(torch.zeros_like(process.inducing_inputs))
+    with pytest.raises(
+        FactorisationError, match=r"process 1, Process\(2 → 2\): the kernel matrix of the ind"
+    ):
+        net.draw()
+
+
+def test_duplicated_inducing_inputs_and_extreme_lengthscales_survive():
+    """In float32, with the jitter of the default: finite bounds and gradients."""
+    for lengthscale in (0.01, 1.0, 100.0):
+        start = normals(8, 2).float().repeat(2, 1)
+        net = structured_gp(
+            2,
+            1,
+            width=2,
+            family=FullyCoupled(0.5),
+            inducing_points=start,
+            kernel=gilib.kernels.RBF(lengthscale),
+        )
+        x = start[:6]
+        estimate = net.estimate(3, 6, generator=seeded())
+        bound = gilib.elbo(estimate, gilib.Gaussian(0.1), x, x[:, :1], num_data=6)
+        gradients = torch.autograd.grad(bound, list(net.parameters()))
+        assert all(bool(torch.isfinite(value).all()) for value in (bound, *gradients))

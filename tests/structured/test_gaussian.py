@@ -1,0 +1,151 @@
+"""The joint Gaussian against dense matrices: covariance, divergence, draws, gradients."""
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+
+import gilib
+from gilib.structured import FullyCoupled, JointGaussian, MeanField, Pattern, StripesAndArrow
+from gilib.structured.blocks import covariance_blocks
+from tests.helpers import assert_mean_within
+from tests.structured.test_pattern import Chain
+from tests.support import D, assert_equal, normals, seeded, shaken
+
+FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled(), "own": Chain()}
+WIDTHS, SIZES = (2, 2, 1), (4, 3, 2)
+each = pytest.mark.parametrize("family", FAMILIES)
+
+
+def joint(family, replicas=()):
+    pattern = Pattern(FAMILIES[family], WIDTHS, SIZES)
+    module = JointGaussian(pattern, gilib.BuildContext(replicas=replicas, dtype=D))
+    return shaken(module, 0.5)
+
+
+def dense(module):
+    """Mean `[R, n]` and factor `[R, n, n]`, process after process."""
+    pattern = module.pattern
+    owner = [p for p in range(len(pattern.places)) for _ in range(pattern.points[p])]
+    first = [owner.index(p) for p in range(len(pattern.places))]
+    lead = module.rows[0].shape[:-2]
+    factor = torch.zeros(*lead, len(owner), len(owner), dtype=D)
+    for p, row in enumerate(module.rows):
+        for column in pattern.factor[p]:
+            size, start = pattern.points[column], pattern.starts[p][column]
+            rows = slice(first[p], first[p] + pattern.points[p])
+            factor[..., rows, first[column] : first[column] + size] = row[..., start : start + size]
+    columns = [module.means[place.layer][..., place.index] for place in pattern.places]
+    return torch.cat(columns, -1).detach(), factor.tril().detach()
+
+
+def gaussian(mean, factor):
+    """N(m, C Cᵀ), by the factor with a positive diagonal."""
+    signs = factor.diagonal(dim1=-2, dim2=-1).sign()
+    return MultivariateNormal(mean, scale_tril=factor * signs[..., None, :])
+
+
+def test_it_starts_at_a_small_multiple_of_the_prior():
+    module = JointGaussian(Pattern(FullyCoupled(), WIDTHS, SIZES), gilib.BuildContext(dtype=D))
+    mean, factor = dense(module)
+    scales = torch.tensor([1e-5] * 14 + [1.0] * 2, dtype=D)
+    assert_equal(mean, torch.zeros(16, dtype=D))
+    assert_equal(factor, scales.diag())
+    one = JointGaussian(Pattern(FullyCoupled(0.3), WIDTHS, SIZES), gilib.BuildContext(dtype=D))
+    assert_equal(dense(one)[1], 0.3 * torch.eye(16, dtype=D))
+
+
+@each
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_covariance_and_divergence(family, replicas):
+    module = joint(family, replicas)
+    mean, factor = dense(module)
+    covariance = factor @ factor.mT
+    pattern = module.pattern
+    blocks = module.law().covariance
+    owner = torch.tensor([p for p in range(len(pattern.places)) for _ in range(pattern.points[p])])
+    for (r, c), block in blocks.items():
+        assert_equal(block, covariance[..., owner == r, :][..., owner == c], 1e-12)
+    covered = torch.zeros(16, 16, dtype=torch.bool)
+    for r, c in blocks:
+        covered |= (owner == r)[:, None] & (owner == c) | (owner == c)[:, None] & (owner == r)
+    assert float(covariance[..., ~covered].abs().sum()) == 0.0
+    prior = MultivariateNormal(torch.zeros(16, dtype=D), torch.eye(16, dtype=D))
+    assert_equal(module.kl(), kl_divergence(gaussian(mean, factor), prior), 1e-10)
+
+
+@each
+def test_gradient_of_the_blocks(family):
+    module = joint(family)
+    rows = [row.detach()[None].requires_grad_() for row in module.factor()]
+
+    def blocks(*rows):
+        return tuple(covariance_blocks(list(rows), module.pattern).values())
+
+    assert torch.autograd.gradcheck(blocks, rows)
+
+
+@each
+def test_a_draw_and_its_ratio(family):
+    """W = m + C z, and log N(w; 0, Id) - log N(w; m, C Cᵀ)."""
+    module = joint(family, (2,))
+    mean, factor = dense(module)
+    noise = normals(3, 2, 16, seed=4)
+    drawn, log_pq = module.draw(noise)
+    assert [w.shape for w in drawn] == [(3, 2, m, t) for m, t in zip(SIZES, WIDTHS, strict=True)]
+    columns = [drawn[place.layer][..., place.index] for place in module.pattern.places]
+    expected = mean + (factor @ noise[..., None])[..., 0]
+    assert_equal(torch.cat(columns, -1), expected, 1e-12)
+    prior = MultivariateNormal(torch.zeros(16, dtype=D), torch.eye(16, dtype=D))
+    ratio = prior.log_prob(expected) - gaussian(mean, factor).log_prob(expected)
+    assert_equal(log_pq, ratio, 1e-10)
+
+
+@each
+def test_the_mean_ratio_is_minus_the_divergence(family):
+    module = joint(family)
+    _, log_pq = module.draw(torch.randn(20000, 16, generator=seeded(3), dtype=D))
+    assert_mean_within(log_pq.detach(), -module.kl().detach())
+
+
+@pytest.mark.parametrize("family", ["mf", "fc"])
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_dense_and_back(family, replicas):
+    module = joint(family, replicas)
+    values = [value.detach() for value in module.gaussian_parameters]
+    gaussians = module.dense(values)
+    assert len(gaussians) == {"mf": 5, "fc": 1}[family]
+    for one, two in zip(values, module.undense(gaussians), strict=True):
+        assert_equal(one, two)
+    if family == "fc":
+        mean, factor = dense(module)
+        assert_equal(gaussians[0][0][..., 0], mean)
+        assert_equal(gaussians[0][1][..., 0, :, :].tril(), factor)
+
+
+@pytest.mark.parametrize("family", ["star", "own"])
+def test_no_natural_gradient_for_a_sparse_covariance(family):
+    with pytest.raises(ValueError, match="natural gradients need every block of a covariance"):
+        _ = joint(family).gaussian_parameters
+
+
+@pytest.mark.parametrize("widths", [(2, 1), (2, 2)])
+@each
+def test_the_last_layer_given_those_below(family, widths):
+    """By conditioning the dense Gaussian on what was drawn below; outputs that depend remain drawn."""
+    module = shaken(
+        JointGaussian(Pattern(FAMILIES[family], widths, (3, 2)), gilib.BuildContext(dtype=D)), 0.5
+    )
+    mean, factor = dense(module)
+    noise = normals(3, len(mean), seed=4)
+    drawn, _ = module.draw(noise)
+    law = module.last(drawn[-1], noise)
+    if widths[-1] == 2 and family in ("star", "fc"):
+        assert law.covariance is None and torch.equal(law.mean, drawn[-1])
+        return
+    covariance, below = factor @ factor.mT, 6
+    gain = torch.linalg.solve(covariance[:below, :below], covariance[:below, below:]).mT
+    values = torch.cat([w.mT.flatten(1) for w in drawn], -1)
+    expected = mean[below:] + (values[:, :below] - mean[:below]) @ gain.mT
+    spread = covariance[below:, below:] - gain @ covariance[:below, below:]
+    assert_equal(law.mean.mT.flatten(1), expected, 1e-9)
+    assert_equal(torch.block_diag(*law.covariance), spread, 1e-9)

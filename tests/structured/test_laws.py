@@ -1,0 +1,65 @@
+"""What structured deep GPs of the library draw, against inducing outputs sampled by the oracle.
+
+Six standard errors on means and covariances, Kolmogorov-Smirnov on every output.
+"""
+
+import pytest
+import torch
+
+import gilib
+from tests.structured import oracle
+from tests.structured.laws import assert_same_law, assert_same_mean
+from tests.structured.reading import DEEP, FAMILIES, network, oracle_of
+from tests.support import assert_equal, assert_mean, normals, seeded
+
+X = normals(2, 2, seed=41)
+EVERY = pytest.mark.parametrize("family", FAMILIES)
+MANY = 20_000
+
+
+def brute(net, x, samples=MANY):
+    """The last layer at points `[P, 2]` together, `[samples, P, 1]`, from sampled inducing outputs."""
+    with torch.no_grad():
+        return oracle.sample_by_inducing_outputs(oracle_of(net), x, seeded(2), samples)[-1]
+
+
+@EVERY
+@pytest.mark.parametrize("marginalise", [True, False])
+def test_an_estimate_at_a_point(family, marginalise):
+    """With the inducing outputs integrated out, or sampled."""
+    net = network(family, marginalise=marginalise)
+    with torch.no_grad():
+        assert_same_law(net.estimate(MANY, 1, generator=seeded(3))(X[:1]), brute(net, X[:1]))
+
+
+@EVERY
+def test_the_bound_by_sampled_inducing_outputs(family):
+    """Has the expectation of the one that integrates them out (Lindinger et al., 2020, Fig. 2)."""
+    x, y, bounds = normals(4, 2, seed=42), normals(4, 1, seed=43), []
+    for marginalise in (True, False):
+        net = network(family, marginalise=marginalise)
+        with torch.no_grad():
+            drawn = net.estimate(10_000, 4, generator=seeded(4 + marginalise))
+            bounds.append(gilib.elbo(drawn, gilib.Gaussian(0.3), x, y, num_data=4, reduction="none"))
+    assert_same_mean(*bounds)
+
+
+@EVERY
+@pytest.mark.parametrize("points", [1, 2])
+def test_joint_draws(family, points):
+    net, x = network(family), X[:points]
+    with torch.no_grad():
+        drawn = net.joint_draw(MANY, points, generator=seeded(5))
+        assert_same_law(drawn(x), brute(net, x))
+        assert_mean(drawn.log_pq, -oracle.kl(oracle_of(net)))
+
+
+@EVERY
+def test_draws_along_a_path(family):
+    """Moments are exact but for about 1/256, the features; the errors of 4000 samples are four times that."""
+    net = network(family, DEEP, num_features=256)
+    with torch.no_grad():
+        drawn = net.draw(4000, generator=seeded(6))
+        assert_same_law(drawn(X), brute(net, X))
+        assert_equal(drawn(X)[:, :1], drawn(X[:1]), 1e-9)  # one function
+        assert_mean(drawn.log_pq, -oracle.kl(oracle_of(net)))

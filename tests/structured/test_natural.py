@@ -1,0 +1,75 @@
+"""Natural gradients of joint Gaussians: one step to the optimum, and the equivalence of parameterisations."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.models import sparse_gp, structured_gp
+from gilib.structured import FullyCoupled, MeanField, StripesAndArrow
+from gilib.training import NaturalGradient
+from gilib.training.natural import natural_step
+from tests.support import assert_equal, normals, seeded, shaken
+
+X = normals(20, 2, seed=1)
+Y = torch.sin(2 * X).sum(1, keepdim=True) + 0.1 * normals(20, 1, seed=2)
+
+
+def train(net, rule, steps=1, seed=0):
+    return gilib.fit(
+        net, gilib.Gaussian(0.1), X, Y, steps=steps, rule=rule, num_samples=2, seed=seed, progress=False
+    )
+
+
+@pytest.mark.parametrize("family", [MeanField(), FullyCoupled(), StripesAndArrow()])
+def test_one_layer_lands_on_the_exact_posterior(family):
+    """As a sparse Gaussian process does, which another test holds against Titsias' bound."""
+    ours = structured_gp(2, 1, 1, family=family, inducing_points=X[::4], jitter=0.0)
+    theirs = sparse_gp(2, 1, inducing_points=X[::4], jitter=0.0)
+    for net in (ours, theirs):
+        for name, parameter in net.named_parameters():
+            parameter.requires_grad_("weights" in name)
+        train(net, NaturalGradient(1.0))
+    joint, free = next(iter(ours.layers)).weights, next(iter(theirs.layers)).weights
+    assert_equal(joint.means[0].detach(), free.mean.detach(), 1e-9)
+    covariance = joint.rows[0].tril() @ joint.rows[0].tril().mT
+    assert_equal(covariance.detach(), (free.root.tril() @ free.root.tril().mT)[0].detach(), 1e-9)
+
+
+class Loss(torch.nn.Module):
+    """Minus the bound of all points, as a module that functional_call takes."""
+
+    def __init__(self, net, noise):
+        super().__init__()
+        self.net, self.noise = net, noise
+
+    def forward(self):
+        estimate = self.net.estimate(noise=self.noise)
+        return -20 * gilib.elbo(estimate, gilib.Gaussian(0.1), X, Y, num_data=20)
+
+
+@pytest.mark.parametrize("family", [MeanField(), FullyCoupled()])
+def test_a_step_is_one_in_the_natural_parameters(family):
+    """Of θ = (S⁻¹m, -½S⁻¹) along the gradient with respect to η = (m, S + mmᵀ), by autograd."""
+    net = shaken(structured_gp(2, 1, 2, width=2, family=family, inducing_points=X[::5]), 0.3)
+    joint, rate = next(iter(net.layers)).weights, 1e-3
+    loss = Loss(net, net.estimate_noise(2, 20, seeded(3)))
+    parameters = joint.gaussian_parameters
+    names = [key for p in parameters for key, value in loss.named_parameters() if value is p]
+    gaussians = [(m[:, 0].detach(), r[0].tril().detach()) for m, r in joint.dense(parameters)]
+    expectations = [(m, r @ r.mT + m[:, None] * m) for m, r in gaussians]
+    expectations = [tuple(value.requires_grad_() for value in pair) for pair in expectations]
+
+    values = joint.undense(
+        [(m[:, None], torch.linalg.cholesky(second - m[:, None] * m)[None]) for m, second in expectations]
+    )
+    along = torch.autograd.grad(
+        torch.func.functional_call(loss, dict(zip(names, values, strict=True)), ()),
+        [value for pair in expectations for value in pair],
+    )
+    slopes = joint.dense(torch.autograd.grad(loss(), parameters))
+    for k, ((m, r), slope) in enumerate(zip(gaussians, slopes, strict=True)):
+        moved, factor = natural_step(m[:, None], r[None], *slope, rate)
+        precision = torch.linalg.inv(r @ r.mT)
+        after = torch.linalg.inv(factor[0] @ factor[0].mT)
+        assert_equal(-0.5 * after, -0.5 * precision - rate * along[2 * k + 1], 1e-7)
+        assert_equal(after @ moved[:, 0], precision @ m - rate * along[2 * k], 1e-7)

@@ -1,0 +1,107 @@
+"""Patterns against dense matrices of zeros and ones."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.structured import Family, FullyCoupled, MeanField, Pattern, Place, StripesAndArrow
+
+
+@dataclass(frozen=True)
+class Chain(Family):
+    """A family of the reader's own: each process and the one before it."""
+
+    short: ClassVar[str] = "chain"
+
+    def couples(self, row, column, depth):
+        """Neighbours in layers."""
+        return row.layer == column.layer + 1
+
+
+FAMILIES = (MeanField(), StripesAndArrow(), FullyCoupled(), Chain())
+shapes = st.integers(1, 4).flatmap(
+    lambda depth: st.tuples(
+        st.lists(st.integers(1, 3), min_size=depth, max_size=depth),
+        st.lists(st.integers(1, 3), min_size=depth, max_size=depth),
+    )
+)
+
+
+def dense(pattern):
+    """The factor's pattern as a matrix over inducing outputs."""
+    owner = [p for p in range(len(pattern.places)) for _ in range(pattern.points[p])]
+    return torch.tensor([[float(c in pattern.factor[r]) for c in owner] for r in owner]), owner
+
+
+@given(st.sampled_from(FAMILIES), shapes)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_the_covariance_has_the_blocks_of_the_product(family, shape):
+    pattern = Pattern(family, *map(tuple, shape))
+    factor, owner = dense(pattern)
+    product = factor @ factor.mT
+    found = {(r, c) for i, r in enumerate(owner) for j, c in enumerate(owner) if c <= r and product[i, j] > 0}
+    assert set(pattern.covariance) == found
+    assert pattern.size == len(owner)
+
+
+@given(st.sampled_from(FAMILIES), shapes)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_runs_are_the_shared_columns(family, shape):
+    pattern = Pattern(family, *map(tuple, shape))
+    stored = [[(k, i) for k in row for i in range(pattern.points[k])] for row in pattern.factor]
+    for r, c in pattern.covariance:
+        pairs = [
+            (stored[r][at + i], stored[c][other + i])
+            for at, other, length in pattern.runs(r, c)
+            for i in range(length)
+        ]
+        assert all(one == two for one, two in pairs)
+        assert [one for one, _ in pairs] == [entry for entry in stored[c] if entry in stored[r]]
+
+
+@given(st.sampled_from(FAMILIES), shapes)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_components_are_what_a_walk_reaches(family, shape):
+    pattern = Pattern(family, *map(tuple, shape))
+    reach = torch.zeros(len(pattern.places), len(pattern.places))
+    for r, c in pattern.covariance:
+        reach[r, c] = reach[c, r] = 1.0
+    reach = torch.linalg.matrix_power(reach, len(reach)) > 0
+    assert {tuple(row.nonzero()[:, 0].tolist()) for row in reach} == set(pattern.components)
+
+
+def test_stripes_and_arrow_are_those_of_the_paper():
+    """Three layers of 2, 2 and 1: diagonal, the stripe between the hidden layers, and the last row."""
+    pattern = Pattern(StripesAndArrow(), (2, 2, 1), (3, 3, 3))
+    assert pattern.factor == ((0,), (1,), (0, 2), (1, 3), (0, 1, 2, 3, 4))
+    assert set(pattern.covariance) == {(r, c) for r, row in enumerate(pattern.factor) for c in row}
+    assert pattern.places[3] == Place(1, 1)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_numbers_of_blocks(depth):
+    """Of the lower triangle: τ(L-1)+1, τ L(L-1)/2 + τ(L-1)+1 and the whole triangle (Sec. 3.2)."""
+    width, last = 4, depth - 1
+    hidden = width * last
+    layers = (width,) * last + (1,)
+
+    def blocks(family):
+        return len(Pattern(family, layers, (2,) * depth).covariance)
+
+    assert blocks(MeanField()) == hidden + 1
+    assert blocks(StripesAndArrow()) == width * depth * last // 2 + hidden + 1
+    assert blocks(FullyCoupled()) == (hidden + 1) * (hidden + 2) // 2
+
+
+@pytest.mark.parametrize("widths", [(2, 3, 1), (2, 2, 2), (2, 2, 1, 1)])
+def test_stripes_need_one_width_and_one_output(widths):
+    with pytest.raises(
+        ValueError, match="StripesAndArrow is for hidden layers of one width and a single out"
+    ):
+        StripesAndArrow().check(widths)
+    FullyCoupled().check(widths)
+    MeanField().check(widths)

@@ -1,0 +1,263 @@
+"""Structured deep GPs of the library against the oracle: Theorem 1, special cases, gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+import gilib
+from gilib.randomness import Noise, NoiseSize
+from gilib.structured import Family, FullyCoupled, MeanField, Place, StripesAndArrow
+from tests.structured import oracle
+from tests.structured.reading import (
+    CASES,
+    DEEP,
+    FAMILIES,
+    dense_root,
+    layer_of,
+    network,
+    oracle_of,
+    shape_of,
+    widths_of,
+    write_root,
+)
+from tests.support import D, assert_equal, normals, seeded
+
+X = normals(6, 2, seed=41)
+EVERY = pytest.mark.parametrize("family, name", CASES)
+NOISE = 0.3
+
+
+def compared(net, x, replica=()):
+    """The noise of an estimate, and what the library and the oracle make of it: f, moments, minus log_pq."""
+    noise = net.estimate_noise(3, x.shape[-2], seeded(1))
+    with torch.no_grad():
+        drawn, model = net.estimate(noise=noise), oracle_of(net, replica)
+        own = noise.points[(slice(None), *replica)]
+        mean, variance = oracle.last_moments(model, x, own)
+        ours = (drawn(x), *drawn.moments(x), -drawn.log_pq)
+        return ours, (oracle.sample_point(model, x, own)[-1], mean, variance, oracle.kl(model).expand(3))
+
+
+@EVERY
+def test_an_estimate_is_theorem_1(family, name):
+    """For the same normals: those of a point are in the order of layers and GPs, one for each."""
+    net = network(family, shape_of(name))
+    assert layer_of(net).estimate_size == NoiseSize(0, sum(shape_of(name)[0]))
+    ours, theirs = compared(net, X)
+    for found, wanted in zip(ours[:3], theirs[:3], strict=True):
+        assert_equal(found, wanted, 1e-8)
+    assert float((ours[0][0] - ours[0][1]).abs().max()) > 0.1
+
+
+@EVERY
+def test_log_pq_is_minus_the_divergence(family, name):
+    ours, theirs = compared(network(family, shape_of(name)), X)
+    assert_equal(ours[3], theirs[3], 1e-10)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_bound_and_its_gradient(family):
+    """By autograd of the oracle, for every parameter."""
+    net, y = network(family), normals(6, 1, seed=42)
+    noise = net.estimate_noise(2, 6, seeded(3))
+    ours = gilib.elbo(net.estimate(noise=noise), gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")
+    theirs = oracle.elbo_gaussian(oracle_of(net), X, y, NOISE, noise.points)
+    assert_equal(ours.detach(), theirs.detach(), 1e-8)
+    parameters = dict(net.named_parameters())
+    found = torch.autograd.grad(ours.sum(), list(parameters.values()))
+    wanted = torch.autograd.grad(theirs.sum(), list(parameters.values()))
+    for key, a, b in zip(parameters, found, wanted, strict=True):
+        assert bool((b != 0).any()), key
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * float(b.abs().max()), msg=key)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_by_differences(family):
+    net, x, y = network(family, ((2, 1), (2, 2)), jitter=1e-2), X[:2], normals(2, 1, seed=43)
+    noise = net.estimate_noise(2, 2, seeded(4))
+
+    def bound(*_):
+        return gilib.elbo(net.estimate(noise=noise), gilib.Gaussian(NOISE), x, y, num_data=5)
+
+    assert gradcheck(bound, tuple(net.parameters()))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_patterns_of_the_factor(family):
+    """Which blocks there are: those of the oracle's mask, below the diagonal blocks."""
+    net = network(family)
+    assert torch.equal((dense_root(net) != 0).to(D), oracle.mask(*DEEP, family))
+    depth, places = 3, [Place(0, 0), Place(0, 1), Place(1, 0), Place(1, 1), Place(2, 0)]
+    for i, row in enumerate(places):
+        for column in places[:i]:
+            pair = ((place.layer, place.index) for place in (row, column))
+            wanted = oracle.PATTERNS[family](*pair, depth)
+            assert layer_of(net).family.couples(row, column, depth) == wanted
+
+
+@pytest.mark.parametrize("family", ["mean_field", "stripes_and_arrow"])
+@pytest.mark.parametrize("name", ["one layer", "two layers", "three layers", "one GP a layer"])
+def test_fully_coupled_on_the_pattern_of_another_family_is_that_family(family, name):
+    """Values, means, variances, divergence and bound, for the same normals."""
+    shape = shape_of(name)
+    full, sparse = network("fully_coupled", shape), network(family, shape)
+    write_root(full, dense_root(full).detach() * oracle.mask(*shape, family))
+    y, noise = normals(6, 1, seed=42), full.estimate_noise(3, 6, seeded(1))
+    with torch.no_grad():
+        write_root(sparse, dense_root(full))
+        a, b = full.estimate(noise=noise), sparse.estimate(noise=noise)
+        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
+            assert_equal(found, wanted, 1e-10)
+
+
+def everything(drawn, y):
+    """What is known of an estimate at X."""
+    bound = gilib.elbo(drawn, gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")
+    return drawn(X), *drawn.moments(X), drawn.log_pq, bound
+
+
+def stacked(net):
+    """Doubly stochastic layers with the parameters of a mean field: gilib.GP around the mean functions."""
+    layer, layers = layer_of(net), []
+    for k, mean in enumerate(layer.weights.means):
+        points, entering, width = mean.shape[-2], list(layer)[k].in_features, mean.shape[-1]
+        own = gilib.GP(
+            entering, width, posterior=gilib.FreeGaussian(points), jitter=layer.jitter, num_features=8
+        )
+        if k == len(layer.weights.means) - 1:
+            layers.append(own)
+        elif entering == width:
+            layers.append(gilib.Residual([own]))
+        else:
+            fixed = gilib.FixedLinear(entering, width, oracle_of(net).layers[k].mean)
+            layers.append(gilib.Sum([own, fixed]))
+    other = gilib.Network(None, layers, input_shape=(2,), generator=seeded(), dtype=D)
+    copy_mean_field(net, [module for module in other.modules() if isinstance(module, gilib.GP)])
+    return other
+
+
+def copy_mean_field(net, gps):
+    """Give doubly stochastic layers the parameters of a structured one."""
+    layer, root, start = layer_of(net), dense_root(net).detach(), 0
+    for k, own in enumerate(gps):
+        own.inducing_inputs.data.copy_(list(layer)[k].inducing_inputs)
+        own.hyperparameters.load_state_dict(list(layer)[k].hyperparameters.state_dict())
+        mean = layer.weights.means[k]
+        own.weights.mean.data.copy_(mean)
+        for t in range(mean.shape[-1]):
+            place = slice(start, start + mean.shape[-2])
+            own.weights.root.data[t] = root[place, place]
+            start = place.stop
+
+
+@pytest.mark.parametrize("name", ["one layer", "two layers", "three layers", "two outputs", "widths differ"])
+def test_a_mean_field_is_stacked_free_gaussians(name):
+    net = network("mean_field", shape_of(name))
+    other, noise = stacked(net), net.estimate_noise(3, 6, seeded(1))
+    y = normals(6, widths_of(net)[-1], seed=42)
+    with torch.no_grad():
+        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
+        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
+            assert_equal(found, wanted, 1e-9)
+
+
+@pytest.mark.parametrize("family", [MeanField, FullyCoupled, StripesAndArrow])
+def test_one_layer_is_a_sparse_process(family):
+    z = normals(5, 2, seed=45)
+    net = gilib.models.structured_gp(2, 1, 1, family=family(), inducing_points=z, generator=seeded())
+    other = gilib.models.sparse_gp(2, 1, inducing_points=z, generator=seeded())
+    write_root(net, (torch.eye(5, dtype=D) + 0.3 * normals(5, 5, seed=46)).tril())
+    layer_of(net).weights.means[0].data.copy_(normals(5, 1, seed=47))
+    copy_mean_field(net, list(other.layers))
+    y, noise = normals(6, 1, seed=42), net.estimate_noise(3, 6, seeded(1))
+    with torch.no_grad():
+        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
+        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
+            assert_equal(found, wanted, 1e-9)
+
+
+def test_one_fully_coupled_layer_of_two_outputs_couples_them():
+    """Its marginals are no sparse process's: outputs of a point are correlated, as the oracle has it."""
+    net = network("fully_coupled", ((2,), (4,)))
+    noise = net.estimate_noise(1, 6, seeded(1))
+    with torch.no_grad():
+        mean, covariance = oracle.conditional(oracle_of(net), X, [], 0)
+        values = torch.linalg.cholesky(covariance) @ noise.points[0][..., None]
+        assert_equal(net.estimate(noise=noise)(X)[0], mean + values[..., 0], 1e-9)
+        assert float(covariance[:, 0, 1].abs().min()) > 1e-3
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_the_model_of_a_mean_field_is_the_deep_gp_of_free_gaussians(width):
+    """Mean functions, where inducing inputs start, kernels; both factors start at 0.3."""
+    z = normals(7, 3, seed=48)
+    common = {"width": width, "inducing_points": z, "generator": seeded()}
+    net = gilib.models.structured_gp(3, 1, 3, family=MeanField(0.3), **common)
+    other = gilib.models.deep_gp(3, 1, 3, posterior=gilib.FreeGaussian(initial_scale=0.3), **common)
+    x, noise = normals(6, 3, seed=49), net.estimate_noise(3, 6, seeded(1))
+    with torch.no_grad():
+        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
+        assert_equal(a(x), b(x), 1e-9)
+        assert_equal(a.log_pq, b.log_pq, 1e-9)
+
+
+class Neighbours(Family):
+    """A reader's own family: GPs of layers next to each other are coupled."""
+
+    short = "chain"
+
+    def couples(self, row: Place, column: Place, depth: int) -> bool:
+        """Across one step, never within a layer."""
+        return row.layer - column.layer == 1
+
+
+@pytest.mark.parametrize("name", ["three layers", "widths differ"])
+def test_a_family_of_the_readers_own(name):
+    ours, theirs = compared(network(Neighbours(), shape_of(name)), X)
+    for found, wanted in zip(ours, theirs, strict=True):
+        assert_equal(found, wanted, 1e-8)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replicas_are_models_of_their_own(family):
+    net = network(family, replicas=(2,))
+    for r in range(2):
+        ours, theirs = compared(net, X, (r,))
+        for found, wanted in zip(ours, theirs, strict=True):
+            assert_equal(found[:, r], wanted, 1e-8)
+
+
+@given(st.data(), st.sampled_from(sorted(FAMILIES)), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_all_architectures(data, family, depth, inputs):
+    """Depths, widths, and numbers of inducing inputs, different in every layer."""
+    hidden = data.draw(st.tuples(*[st.integers(1, 3)] * (depth - 1)))
+    outputs = data.draw(st.integers(1, 2))
+    if family == "stripes_and_arrow":
+        hidden, outputs = hidden[:1] * (depth - 1), 1
+    sizes = data.draw(st.tuples(*[st.integers(1, 5)] * depth))
+    net = network(family, ((*hidden, outputs), sizes), inputs=inputs, seed=data.draw(st.integers(0, 999)))
+    ours, theirs = compared(net, normals(2, inputs, seed=44))
+    for found, wanted in zip(ours, theirs, strict=True):
+        assert_equal(found, wanted, 1e-7)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_pq_of_a_draw(family):
+    """Log P(w) - log Q(w) of w = m + C z: the normals that are drawn once begin with z."""
+    net = network(family, num_features=8)
+    layer, model = layer_of(net), oracle_of(net)
+    size = len(model.mean)
+    assert layer.joint_size == NoiseSize(size, 5)
+    z = normals(4, size, seed=50)
+    with torch.no_grad():
+        u = model.mean + z @ torch.linalg.cholesky(model.covariance).mT
+        prior = torch.distributions.MultivariateNormal(torch.zeros_like(model.mean), model.prior())
+        law = torch.distributions.MultivariateNormal(model.mean, model.covariance)
+        wanted = prior.log_prob(u) - law.log_prob(u)
+        joint = layer.joint_draw(noise=Noise(z, normals(4, 2, 5, seed=51)))
+        assert_equal(joint.log_pq, wanted, 1e-9)
+        rest = normals(4, layer.noise_size - size, seed=52)
+        assert_equal(layer.draw(noise=torch.cat([z, rest], -1)).log_pq, wanted, 1e-9)
