@@ -8,6 +8,7 @@ import torch
 
 import gilib
 from gilib.training import ReplicaAdam
+from gilib.training.sghmc import Coordinates, chosen
 from tests.support import PRIORS, small_net
 
 R, N = 3, 5
@@ -38,6 +39,19 @@ def test_draw_bound_and_gradient(name, prior):
     bound = gilib.elbo(net.draw(noise=noise), likelihood, x, y, num_data=N)
     gradients = torch.autograd.grad(-bound.sum(), [p for p, _ in rates.values()], materialize_grads=True)
     assert bound.shape == (R,) and all(g.device == META for g in gradients)
+
+
+def test_a_step_of_sghmc():
+    own = Coordinates.at_rest(torch.empty(R, 4, 2, device=META))
+    slope, noise, normal = (
+        torch.empty(R, 4, 2, device=META),
+        torch.empty(R, 4, 2, device=META),
+        torch.empty(R),
+    )
+    own.adapt(slope)
+    assert own.pushed(slope, noise, 0.1, 0.5).device == META
+    (state,) = chosen([torch.empty(7, R, 4, 2, device=META)], 5, normal.to(META))
+    assert state.shape == (R, 4, 2) and state.device == META
 
 
 def test_a_meta_tensor_cannot_be_read():

@@ -33,8 +33,8 @@ class GP(Layer):
         out_features: O.
         kernel: default `RBF()`, with one lengthscale for each input.
         posterior: over the inducing outputs: `GlobalInducing` (the inducing inputs are what the layers below
-            pass on, as with `PropagatedGaussian`), `LocalInducing` or `FreeGaussian` (they are the layer's
-            own).
+            pass on, as with `PropagatedGaussian`), `LocalInducing`, `FreeGaussian` or `PointEstimate` (they
+            are the layer's own).
         inducing_inputs: where the layer's own start, `[M, D]` or `[R, M, D]`; None: standard normals.
         jitter: added to the diagonal of K, times its mean variance.
         num_features: F, of a draw.

@@ -22,7 +22,8 @@ from gilib.linalg.blocks import at_once, pieces
 
 _failures_raise = ContextVar("failures_raise", default=True)
 FEWEST = 128  # matrices at a time: fewer, and the calls for their blocks cost more than a cache saves
-LEAF = 16  # largest diagonal block given to LAPACK; measured on [500, 51, 51] and [10, 51, 51]
+LEAVES = ((10, 64), (32, 32))  # up to so many matrices, the largest diagonal block given to LAPACK; measured
+LEAF = 16  # the same of more, on sizes 51 to 128
 
 
 class FactorisationError(RuntimeError):
@@ -199,23 +200,35 @@ def _in_pieces(batch: Tensor, what: str) -> Tensor:
     """The inverse factors of a batch `[B, I, I]`, some matrices after the others."""
     step = max(FEWEST, at_once(batch, batch.shape[-2:].numel()))
     if len(batch) <= step:
-        return _inverse_cholesky(batch, what)
+        return _inverse_cholesky(batch, what, leaf(len(batch)))
     inverse = torch.empty_like(batch)
     for part in pieces(len(batch), step):
-        inverse[part] = _inverse_cholesky(batch[part], what)
+        inverse[part] = _inverse_cholesky(batch[part], what, leaf(len(batch)))
     return inverse
 
 
-def _inverse_cholesky(matrix: Tensor, what: str) -> Tensor:
+def leaf(count: int) -> int:
+    """The largest diagonal block of so many matrices that LAPACK takes whole.
+
+    The calls for a few more blocks cost more than LAPACK on few matrices, and less than on many.
+    """
+    return next((size for most, size in LEAVES if count <= most), LEAF)
+
+
+def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
     size = matrix.shape[-1]
-    if size <= LEAF or matrix.device.type != "cpu":  # on an accelerator every block would be a few launches
+    if (
+        size <= largest or matrix.device.type != "cpu"
+    ):  # on an accelerator every block would be a few launches
         factor = cholesky(matrix, what)
         identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device).expand_as(factor)
         return torch.linalg.solve_triangular(factor, identity, upper=False)
     half = (size // 2 + 7) // 8 * 8
-    first = _inverse_cholesky(matrix[:, :half, :half], what)
+    first = _inverse_cholesky(matrix[:, :half, :half], what, largest)
     below = matrix[:, half:, :half] @ first.mT
-    second = _inverse_cholesky(torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1.0), what)
+    second = _inverse_cholesky(
+        torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1.0), what, largest
+    )
     inverse = torch.zeros_like(matrix)
     inverse[:, :half, :half] = first
     inverse[:, half:, half:] = second

@@ -45,7 +45,7 @@ def deep_gp(
         depth: layers of processes, the last one included; 1: a sparse Gaussian process.
         width: of the hidden layers, at most D; None: D, at most 30.
         posterior: one for all layers, two for the hidden and the last, or one each: `GlobalInducing` (the
-            default, with a full precision), `LocalInducing`, `FreeGaussian`.
+            default, with a full precision), `LocalInducing`, `FreeGaussian`, `PointEstimate`.
         kernel: of every layer; default `RBF()`.
         inducing_points: `[M, D]` or `[R, M, D]`, where inducing points start: the network's, and those of a
             layer that has its own, passed through the mean functions below. None: standard normals, as many

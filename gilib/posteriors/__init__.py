@@ -5,7 +5,7 @@ from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
 from gilib.posteriors.free import FreeGaussian, FreeInducing, PropagatedGaussian, PropagatedInducing
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
-from gilib.posteriors.point import PointEstimate
+from gilib.posteriors.point import PointEstimate, PointWeights
 from gilib.posteriors.prior import FromPrior
 from gilib.posteriors.pseudo import PseudoData
 
@@ -23,6 +23,7 @@ __all__ = [
     "Law",
     "LocalInducing",
     "PointEstimate",
+    "PointWeights",
     "Posterior",
     "PosteriorModule",
     "PropagatedGaussian",

@@ -2,6 +2,7 @@
 
 from gilib.training.adam import Adam
 from gilib.training.checks import check_data
+from gilib.training.kept import KeptStates
 from gilib.training.loop import fit
 from gilib.training.natural import NaturalGradient
 from gilib.training.objective import Batch, Objective
@@ -11,10 +12,12 @@ from gilib.training.rule import Problem, Rule, RunningRule
 from gilib.training.run import DivergenceError, History, Paused
 from gilib.training.schedules import ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
 from gilib.training.settings import Checkpoint
+from gilib.training.sghmc import SGHMC
 from gilib.training.speed import Speed
 from gilib.training.stopping import Callback, FallingStrips, Plateau
 
 __all__ = [
+    "SGHMC",
     "Adam",
     "Batch",
     "Callback",
@@ -24,6 +27,7 @@ __all__ = [
     "ExponentialDecay",
     "FallingStrips",
     "History",
+    "KeptStates",
     "LinearDecay",
     "NaturalGradient",
     "Objective",

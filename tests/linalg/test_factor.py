@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, blocks, cholesky, factor, inverse_cholesky
-from gilib.linalg.factor import LEAF
+from gilib.linalg.factor import LEAF, leaf
 from tests.helpers import Operations, normal, positive_definite, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -82,13 +82,21 @@ def test_a_small_matrix_takes_one_factorisation(size, generator):
     assert operations.factorised == [(10, size, size)]
 
 
+@pytest.mark.parametrize("count", [1, 11, 40])
 @pytest.mark.parametrize("size", [LEAF + 1, 51, 64, 70, 129])
-def test_a_large_matrix_is_factorised_in_small_leaves_that_add_up_to_it(size, generator):
+def test_a_large_matrix_is_factorised_in_small_leaves_that_add_up_to_it(size, count, generator):
+    matrix = positive_definite(generator, count, size, size)
     with Operations() as operations:
-        inverse_cholesky(positive_definite(generator, 5, size, size))
+        found = inverse_cholesky(matrix)
     sizes = [shape[-1] for shape in operations.factorised]
     assert sum(sizes) == size
-    assert max(sizes) <= LEAF
+    assert max(sizes) <= leaf(count)
+    torch.testing.assert_close(found, torch.linalg.cholesky(matrix).inverse())
+
+
+def test_the_more_matrices_the_smaller_the_leaves():
+    leaves = [leaf(count) for count in (1, 10, 11, 32, 33, 500)]
+    assert leaves == sorted(leaves, reverse=True) and leaves[-1] == LEAF < leaves[0]
 
 
 @pytest.mark.parametrize("fewest", [1, 2, 3])

@@ -25,7 +25,7 @@ def test_products_of_any_shape(leads, sizes, seed):
 
 def test_every_sample_once_and_what_they_share_each_time():
     own, shared = torch.arange(12.0).reshape(2, 3, 2), torch.arange(3.0)[:, None]
-    found = [(a.tolist(), b.tolist(), c) for a, b, c in samples((2, 3), (1, 1, 1), own, shared, None)]
+    found = [(a.tolist(), b.tolist(), c) for a, b, c in samples((2, 3), own, shared, None, axes=1)]
     assert found == [
         ([4.0 * i + 2 * i + 2 * j - 0.0, 4.0 * i + 2 * i + 2 * j + 1], [float(j)], None)
         for i in range(2)
@@ -34,13 +34,13 @@ def test_every_sample_once_and_what_they_share_each_time():
 
 
 def test_no_leading_axes_are_one_sample():
-    (pair,) = samples((), (2, 1), torch.eye(2), torch.ones(3))
-    assert torch.equal(pair[0], torch.eye(2)) and torch.equal(pair[1], torch.ones(3))
+    (pair,) = samples((), torch.eye(2), torch.ones(3, 1))
+    assert torch.equal(pair[0], torch.eye(2)) and torch.equal(pair[1], torch.ones(3, 1))
 
 
 def test_what_is_added_to_a_view_is_added_to_the_tensor():
     total, each = torch.zeros(3, 1), torch.zeros(2, 3, 1)
-    for a, b in samples((2, 3), (1, 1), total, each):
+    for a, b in samples((2, 3), total, each, axes=1):
         a.add_(1.0)
         b.add_(1.0)
     assert total.flatten().tolist() == [2.0, 2.0, 2.0] and torch.equal(each, torch.ones(2, 3, 1))

@@ -11,11 +11,13 @@ from gilib.convolution import Windows
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, Dropout, PointEstimate
 from gilib.randomness import Noise
-from gilib.sites import ConvolutionWeights, DenseWeights
+from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
 from tests.helpers import assert_mean_within, normal, positive_definite
+from tests.kernels.cases import textbook
 from tests.support import D, assert_equal, normals, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
+KERNEL = gilib.kernels.RBF(lengthscale=(0.8, 1.3), variance=1.7)
 CHANNELS, PIXELS, OUTPUTS, RATE = 3, 4, 2, 0.3
 DENSE = DenseWeights(CHANNELS + 1, OUTPUTS, bias=True)
 KERNELS = ConvolutionWeights(CHANNELS, OUTPUTS, windows=Windows.of(2, padding=0), image_size=(4, 3))
@@ -71,6 +73,51 @@ def test_replicas_are_an_ensemble_of_points():
     ensemble = gilib.Ensemble(net).draw(10)
     assert ensemble.log_pq is None and torch.equal(ensemble(x), members)
     assert members.var(0).min() > 0
+
+
+# Points of Gaussian processes
+
+
+def test_a_point_over_inducing_outputs_is_whitened_and_starts_at_zero():
+    site = InducingOutputs(4, OUTPUTS)
+    module = PointEstimate().build(site, BuildContext(num_inducing=4, replicas=(2,), dtype=D))
+    assert torch.equal(module.scaled_weights, torch.zeros(2, 4, OUTPUTS, dtype=D))
+    module.scaled_weights.data = normals(2, 4, OUTPUTS)
+    prior = ScaledIdentity(torch.ones((), dtype=D), 4)
+    law = module.law(None, prior, torch.empty(5, 2, 0))
+    assert law.covariance is None and module.law_size == 0
+    assert torch.equal(law.mean, module.scaled_weights.expand(5, 2, 4, OUTPUTS))
+    expected = torch.distributions.Normal(0.0, 1.0).log_prob(module.scaled_weights).sum((-2, -1))
+    assert_equal(law.log_pq.detach(), expected.expand(5, 2).detach(), 1e-12)
+
+
+def test_the_objective_of_a_process_is_the_best_joint_density():
+    """Σ_n log N(y_n; aᵀw, σ²) - (k - |a|²) / 2σ² + log N(w; 0, Id), whatever the noise."""
+    x, z, y, variance, jitter = normals(9, 2, seed=1), normals(4, 2, seed=2), normals(9, 1, seed=3), 0.3, 1e-5
+    net = gilib.models.deep_gp(
+        2, 1, 1, posterior=PointEstimate(), inducing_points=z, dtype=D, kernel=KERNEL, jitter=jitter
+    )
+    w = next(iter(net.layers)).weights.scaled_weights
+    w.data = normals(4, 1, seed=4)
+    nugget = jitter * KERNEL.variance * torch.eye(4, dtype=D)
+    root = torch.linalg.cholesky(textbook(KERNEL, z, z) + nugget)
+    white = torch.linalg.solve_triangular(root, textbook(KERNEL, z, x), upper=False)
+    left = KERNEL.variance - white.square().sum(0)
+    expected = torch.distributions.Normal(white.mT @ w, variance**0.5).log_prob(y).sum()
+    expected = expected - 0.5 * left.sum() / variance + torch.distributions.Normal(0.0, 1.0).log_prob(w).sum()
+    bound = gilib.elbo(net.estimate(3, 9), gilib.Gaussian(variance), x, y, num_data=9)
+    assert_equal(bound.detach(), expected.detach(), 1e-9)
+
+
+def test_points_of_processes_are_as_many_as_said():
+    net = gilib.models.deep_gp(2, 1, 1, posterior=PointEstimate(num_inducing=6), dtype=D)
+    assert next(iter(net.layers)).num_inducing == 6
+    with pytest.raises(ValueError, match=r"say how many inducing inputs the layer has: PointEstimate\("):
+        gilib.models.deep_gp(2, 1, 1, posterior=PointEstimate())
+    with pytest.raises(ValueError, match="num_inducing must be an integer of at least 1, got 0"):
+        PointEstimate(num_inducing=0)
+    with pytest.raises(ValueError, match=r"weights has no inducing points: write PointEstimate\(\)"):
+        gilib.models.mlp(2, (), 1, posterior=PointEstimate(num_inducing=6))
 
 
 # Dropout
