@@ -40,6 +40,12 @@ METHODS: dict[str, MethodStyle] = {
     "li_gi": MethodStyle("li → gi", "#A89A00", "P"),
     "dsvi": MethodStyle("doubly stochastic", "#7A4FA3", "h"),
     "prop": MethodStyle("propagated Gaussian", "#882255", "<"),
+    "sgp": MethodStyle("sparse GP", "#1A1A1A", "p"),
+    "mf": MethodStyle("mean field", "#332288", ">"),
+    "star": MethodStyle("stripes and arrow", "#006D4E", "X"),
+    "fc": MethodStyle("fully coupled", "#88CCEE", "8"),
+    "sghmc": MethodStyle("SGHMC", "#AA4499", "d"),
+    "gi_bnn": MethodStyle("global inducing BNN", "#C8A165", "H"),
 }
 
 

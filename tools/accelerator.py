@@ -1,9 +1,10 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
 The parts: ``uci`` (small sets first, each searched and then trained), ``depth``, ``images`` (the global
-inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes). Trainings pause when the time is up
-and go on at the next call on the same machine. The records, old and new, are left in DIR; the checkout stays
-as it is. At home ``python -m gilib.experiments merge DIR/*.jsonl`` joins them to those that are there.
+inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes), ``structured`` (those of Lindinger et
+al., small sets first). Trainings pause when the time is up and go on at the next call on the same machine.
+The records, old and new, are left in DIR; the checkout stays as it is. At home ``python -m gilib.experiments
+merge DIR/*.jsonl`` joins them to those that are there.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from gilib.experiments.running import Place, run_experiment
 from gilib.training import Speed
 from gilib.training.speed import PRECISIONS
 
-PARTS = ("uci", "depth", "images", "dgp")
+PARTS = ("uci", "depth", "images", "dgp", "structured")
 
 
 def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[str]]]:
@@ -38,6 +39,8 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
     everything += [("depth", "depth", []), ("images", "cifar10", first)]
     everything += [("images", "mnist_500", []), ("images", "cifar10", [])]
     everything += [("dgp", experiment, []) for experiment in ("dgp_start", "dgp_toy", "dgp_uci")]
+    structured = ("structured_covariance", "structured_convergence", "structured_uci")
+    everything += [("structured", experiment, []) for experiment in structured]
     for part, experiment, only in everything:
         if part in parts and scale in EXPERIMENTS[experiment].scales:
             yield experiment, only

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments.lindinger2020 import runtime
+from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
     cifar10,
@@ -30,5 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **dgp_toy.EXPERIMENTS,
     **dgp_uci_run.EXPERIMENTS,
     **structured_uci.EXPERIMENTS,
+    **convergence.EXPERIMENTS,
+    **covariance.EXPERIMENTS,
     **runtime.EXPERIMENTS,
 }

@@ -17,7 +17,7 @@ def test_small_sets_come_first_and_a_search_before_its_tables() -> None:
         ("uci", ["dataset=yacht"]),
         ("uci_search", ["dataset=boston"]),
     ]
-    assert plan[18] == ("depth", []) and len(plan) == 25
+    assert plan[18] == ("depth", []) and len(plan) == 28
 
 
 def test_parts_can_be_chosen_and_their_filters_match_something() -> None:
@@ -26,6 +26,8 @@ def test_parts_can_be_chosen_and_their_filters_match_something() -> None:
     (first,) = chosen(EXPERIMENTS["cifar10"], "paper", plan[0][1])
     assert first.method == "gi" and first.prior == "SpatialIWPrior (reference)"
     assert list(accelerator.plan("paper", ["depth"])) == [("depth", [])]
+    structured = [name for name, _ in accelerator.plan("paper", ["structured"])]
+    assert structured == ["structured_covariance", "structured_convergence", "structured_uci"]
 
 
 def test_a_smoke_run_adds_to_a_copy_of_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,13 +10,16 @@ from torch import Tensor
 
 import gilib
 from gilib.experiments.common.measuring import significant
+from gilib.experiments.common.uci_splits import CURVE
 from gilib.experiments.lindinger2020.tasks import Task
+from gilib.experiments.runner.records import Record
 from gilib.mixtures import GaussianPrediction
 
 AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
 DIGITS = 4  # of what is recorded of each test point
 
 
+@torch.no_grad()
 def bound(
     net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
 ) -> dict[str, float]:
@@ -43,6 +46,7 @@ def bound(
     }
 
 
+@torch.no_grad()
 def predictions(
     net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
 ) -> dict[str, Tensor]:
@@ -103,10 +107,13 @@ def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
     return {name: [_digits(value) for value in rows[name][task.shown].tolist()] for name in rows}
 
 
-def rounded(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Numbers with the digits that records keep."""
+def body(task: Task, metrics: dict[str, Any], history: gilib.History, points: int = CURVE) -> Record:
+    """A record: the data, numbers with six digits, and so many points of the training curve."""
+    curve = history.elbo[:: max(1, len(history.elbo) // points)]
     return {
-        name: significant(value) if isinstance(value, float) else value for name, value in metrics.items()
+        "data": {"name": task.name, "sha256": task.sha256},
+        "metrics": {k: significant(v) if isinstance(v, float) else v for k, v in metrics.items()},
+        "curve": [significant(value) for value in curve.tolist()],
     }
 
 

@@ -14,6 +14,8 @@ from gilib.experiments.lindinger2020.tasks import Task
 from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.models import inducing_start
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
+from gilib.structured.gaussian import JointGaussian
+from gilib.training import NaturalGradient, Rule
 from gilib.training.schedules import PiecewiseConstant
 
 FAMILIES: dict[str, Family] = {
@@ -21,6 +23,8 @@ FAMILIES: dict[str, Family] = {
     "mf": MeanField(),
     "star": StripesAndArrow(),
     "fc": FullyCoupled(),
+    "mf_ng": MeanField(),
+    "fc_ng": FullyCoupled(),
 }
 HIDDEN = 50  # of the global inducing network
 BNN_NOISE, BNN_NOISE_SCALE = math.exp(-3.0), 10.0  # Ober & Aitchison (2021), App. K.1
@@ -34,7 +38,7 @@ def build(config: StructuredConfig, task: Task) -> Built:
     return net.to(task.x.device), noise.to(task.x.device)
 
 
-def structured(config: StructuredConfig, task: Task) -> Built:
+def structured(config: StructuredConfig, task: Task, marginalise: bool = True) -> Built:
     """Lindinger et al. (2020): inducing inputs at the centres of k-means, mean functions of all points."""
     points = task.all_x.cpu()
     net = gilib.models.structured_gp(
@@ -47,6 +51,7 @@ def structured(config: StructuredConfig, task: Task) -> Built:
         inducing_points=inducing_start(points, _inducing(config, task), seed=config.repetition),
         mean_points=points,
         generator=_generator(config),
+        marginalise=marginalise,
     )
     begin_at(net, config.hidden_scale)
     return net, gilib.Gaussian(config.noise_variance, learn=True)
@@ -55,13 +60,17 @@ def structured(config: StructuredConfig, task: Task) -> Built:
 @torch.no_grad()
 def begin_at(net: gilib.Network, scale: float) -> None:
     """Let the factor's blocks of hidden processes start at a multiple of the prior's."""
-    for layer in net.modules():
-        if not isinstance(layer, StructuredGP) or layer.weights is None:
-            continue
-        depth = len(layer.processes)
-        for row, place in zip(layer.weights.rows, layer.weights.pattern.places, strict=True):
-            if place.layer < depth - 1:
-                row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+    joint = gaussian_of(net)
+    for row, place in zip(joint.rows, joint.pattern.places, strict=True):
+        if place.layer < len(joint.pattern.widths) - 1:
+            row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
+
+
+def gaussian_of(net: gilib.Network) -> JointGaussian:
+    """The joint Gaussian of a network's structured layer."""
+    (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
+    assert layer.weights is not None
+    return layer.weights
 
 
 def global_inducing(config: StructuredConfig, task: Task) -> Built:
@@ -109,11 +118,15 @@ BUILDERS: dict[str, Callable[[StructuredConfig, Task], Built]] = {
 }
 
 
-def rule(config: StructuredConfig) -> gilib.Adam:
-    """Adam, whose rate falls by stairs."""
+def rule(config: StructuredConfig) -> Rule:
+    """Adam, with natural gradients for the Gaussians if the method says so; rates fall by stairs."""
     stairs = range(config.decay_every, config.steps, config.decay_every)
     factors = tuple(config.decay**k for k in range(len(stairs) + 1))
-    return gilib.Adam(config.lr, schedule=PiecewiseConstant(tuple(stairs), factors))
+    schedule = PiecewiseConstant(tuple(stairs), factors)
+    adam = gilib.Adam(config.lr, schedule=schedule)
+    if config.method.endswith("_ng"):
+        return NaturalGradient(config.natural_lr, rest=adam, schedule=schedule)
+    return adam
 
 
 def _kernel(config: StructuredConfig) -> gilib.kernels.RBF:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import torch
-
 import gilib
-from gilib.experiments.common.measuring import significant
-from gilib.experiments.common.uci_splits import CURVE
 from gilib.experiments.lindinger2020 import measures, networks, tasks, uci
 from gilib.experiments.lindinger2020.stopping import HoldOut
 from gilib.experiments.lindinger2020.tasks import Task
@@ -35,19 +31,11 @@ def run(config: StructuredConfig, job: Job) -> Record:
     task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
     net, likelihood = networks.build(config, task)
     history, trained = train(config, net, likelihood, task, job)
-    with torch.no_grad():
-        metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
-        found = measures.predictions(net, likelihood, task, config.test_samples, 4000 + config.repetition)
-    metrics |= (
-        measures.test_metrics(found) | {"noise_variance": float(likelihood.noise_variance.detach())} | trained
-    )
-    curve = history.elbo[:: max(1, len(history.elbo) // CURVE)]
-    return {
-        "data": {"name": task.name, "sha256": task.sha256},
-        "metrics": measures.rounded(metrics),
-        "test_points": measures.shown(found, task),
-        "curve": [significant(value) for value in curve.tolist()],
-    }
+    metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
+    found = measures.predictions(net, likelihood, task, config.test_samples, 4000 + config.repetition)
+    noise = {"noise_variance": float(likelihood.noise_variance.detach())}
+    body = measures.body(task, metrics | measures.test_metrics(found) | noise | trained, history)
+    return body | {"test_points": measures.shown(found, task)}
 
 
 def train(
