@@ -90,7 +90,8 @@ def _scale(scale: str, records: Sequence[Mapping[str, Any]], is_one_of_several: 
 
 
 def _repetitions(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many published splits, or seeds, records are about."""
-    key = "split" if "split" in records[0]["config"] else "seed"
-    count = len({record["config"][key] for record in records})
-    return f"{count} {key}{'s' if count > 1 else ''}"
+    """How many published splits, repetitions or seeds records are about; without any, how many there are."""
+    config = records[0]["config"]
+    key = next((key for key in ("split", "repetition", "seed") if key in config), None)
+    count = len(records) if key is None else len({record["config"][key] for record in records})
+    return f"{count} {key or 'record'}{'s' if count > 1 else ''}"
