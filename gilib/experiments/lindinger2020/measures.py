@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import gilib
+from gilib.draws import Drawn
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import CURVE
 from gilib.experiments.lindinger2020.tasks import Task
@@ -46,34 +48,40 @@ def bound(
     }
 
 
+Functions = Callable[[int], Drawn]  # draws, for a number of points at which they are to be evaluated
+
+
+def estimates(net: gilib.Network, samples: int, seed: int) -> Functions:
+    """Draws of a posterior: new ones for every batch of points, every point by itself."""
+    source = torch.Generator(next(net.parameters()).device).manual_seed(seed)
+    return lambda points: net.estimate(samples, points, generator=source)
+
+
 @torch.no_grad()
-def predictions(
-    net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
-) -> dict[str, Tensor]:
+def states(chain: gilib.Samples, seed: int) -> Functions:
+    """The functions of a chain's states, one of each."""
+    like = next(chain.net.parameters())
+    draw = chain.draw(generator=torch.Generator(like.device).manual_seed(seed))
+    return lambda points: draw
+
+
+@torch.no_grad()
+def predictions(at: Functions, samples: int, likelihood: gilib.Gaussian, task: Task) -> dict[str, Tensor]:
     """Of every test point, `[N*]` in original units: log-likelihood, variance with noise, squared error.
 
-    Predictions are equal mixtures over draws, in each of which the last layer is integrated in closed form;
-    every batch of points has draws of its own.
+    Predictions are equal mixtures over so many draws, in each of which the last layer is integrated in closed
+    form.
     """
-    source = torch.Generator(task.x.device).manual_seed(seed)
     size = max(1, AT_ONCE // samples)
-    parts = [
-        _predicted(net, likelihood, task, rows, samples, source)
-        for rows in torch.arange(len(task.test_x), device=task.x.device).split(size)
-    ]
+    pairs = zip(task.test_x.split(size), task.test_y.split(size), strict=True)
+    parts = [_predicted(at(len(x)), likelihood, task, x, y) for x, y in pairs]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _predicted(
-    net: gilib.Network,
-    likelihood: gilib.Gaussian,
-    task: Task,
-    rows: Tensor,
-    samples: int,
-    source: torch.Generator,
+    draw: Drawn, likelihood: gilib.Gaussian, task: Task, x: Tensor, targets: Tensor
 ) -> dict[str, Tensor]:
-    targets = task.test_y[rows]
-    mean, variance = net.estimate(samples, len(rows), generator=source).moments(task.test_x[rows])
+    mean, variance = draw.moments(x)
     found = likelihood.predictive(mean.double(), task.normalisation, _double(variance))
     assert isinstance(found, GaussianPrediction)
     return {

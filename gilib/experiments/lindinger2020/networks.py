@@ -15,7 +15,7 @@ from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.models import inducing_start
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
 from gilib.structured.gaussian import JointGaussian
-from gilib.training import NaturalGradient, Rule
+from gilib.training import SGHMC, KeptStates, NaturalGradient, Rule
 from gilib.training.schedules import PiecewiseConstant
 
 FAMILIES: dict[str, Family] = {
@@ -111,22 +111,55 @@ def global_inducing_bnn(config: StructuredConfig, task: Task) -> Built:
     return net, gilib.Gaussian(BNN_NOISE, learn=True, scale=BNN_NOISE_SCALE)
 
 
+def sampled(config: StructuredConfig, task: Task) -> Built:
+    """The deep GP of Havasi et al. (2018): a state of its inducing outputs, in the shape of the others."""
+    points = task.all_x.cpu()
+    net = gilib.models.deep_gp(
+        points.shape[-1],
+        1,
+        config.depth,
+        width=min(config.width, points.shape[-1]),
+        posterior=gilib.PointEstimate(_inducing(config, task)),
+        kernel=_kernel(config),
+        inducing_points=inducing_start(points, _inducing(config, task), seed=config.repetition),
+        generator=_generator(config),
+        dtype=points.dtype,
+    )
+    return net, gilib.Gaussian(config.noise_variance, learn=True)
+
+
 BUILDERS: dict[str, Callable[[StructuredConfig, Task], Built]] = {
     **dict.fromkeys(FAMILIES, structured),
     "gi": global_inducing,
     "gi_bnn": global_inducing_bnn,
+    "sghmc": sampled,
 }
 
 
 def rule(config: StructuredConfig) -> Rule:
-    """Adam, with natural gradients for the Gaussians if the method says so; rates fall by stairs."""
-    stairs = range(config.decay_every, config.steps, config.decay_every)
-    factors = tuple(config.decay**k for k in range(len(stairs) + 1))
-    schedule = PiecewiseConstant(tuple(stairs), factors)
+    """Adam; of some methods for a part of the parameters. Rates fall by stairs."""
+    schedule = stairs(config)
     adam = gilib.Adam(config.lr, schedule=schedule)
     if config.method.endswith("_ng"):
         return NaturalGradient(config.natural_lr, rest=adam, schedule=schedule)
-    return adam
+    return SGHMC(burn_in(config), rest=adam) if config.method == "sghmc" else adam
+
+
+def stairs(config: StructuredConfig) -> PiecewiseConstant:
+    """The factor of learning rates."""
+    boundaries = range(config.decay_every, config.steps, config.decay_every)
+    return PiecewiseConstant(tuple(boundaries), tuple(config.decay**k for k in range(len(boundaries) + 1)))
+
+
+def burn_in(config: StructuredConfig) -> int:
+    """Steps of a chain that give no state: half of them."""
+    return config.steps // 2
+
+
+def kept_states(config: StructuredConfig) -> KeptStates:
+    """The callback that keeps those of the other half."""
+    after = burn_in(config)
+    return KeptStates(after, max(1, (config.steps - after) // config.states))
 
 
 def _kernel(config: StructuredConfig) -> gilib.kernels.RBF:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
+
+from torch import Tensor
 
 import gilib
 from gilib.experiments.lindinger2020 import measures, networks, tasks, uci
@@ -12,7 +15,9 @@ from gilib.experiments.lindinger2020.tasks import Task
 from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
+from gilib.training import Callback
 
+Measured = tuple[dict[str, Any], dict[str, Tensor], gilib.History]
 NO_HOLD_OUT = ("sgp", "sghmc")  # train on all points, App. G
 
 
@@ -21,28 +26,62 @@ def run(config: StructuredConfig, job: Job) -> Record:
 
     Returns:
         A record: on the points trained on the ELBO (nats on normalised targets: per point with its standard
-        error over the draws, and in all); on the test data, in original units, log-likelihood per point and
-        RMSE; noise variance; steps done, whether they ended early, seconds they took (of those done in this
-        run, for as many as were done in all); under "test_points", for at most 400 of them, the same for all
-        methods: log-likelihood, predictive variance, squared error, and the distance to the nearest training
-        input in normalised units; thinned training curve.
+        error over the draws, and in all; a chain has none, but a number of states); on the test data, in
+        original units, log-likelihood per point and RMSE; noise variance; steps done, whether they ended
+        early, seconds they took (of those done in this run, for as many as were done in all); under
+        "test_points", for at most 400 of them, the same for all methods: log-likelihood, predictive variance,
+        squared error, and the distance to the nearest training input in normalised units; thinned training
+        curve.
     """
     held_out = 0.0 if config.method in NO_HOLD_OUT else config.held_out
     task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
     net, likelihood = networks.build(config, task)
-    history, trained = train(config, net, likelihood, task, job)
-    metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
-    found = measures.predictions(net, likelihood, task, config.test_samples, 4000 + config.repetition)
+    measured = _chain if config.method == "sghmc" else _posterior
+    metrics, found, history = measured(config, net, likelihood, task, job)
     noise = {"noise_variance": float(likelihood.noise_variance.detach())}
-    body = measures.body(task, metrics | measures.test_metrics(found) | noise | trained, history)
+    body = measures.body(task, metrics | measures.test_metrics(found) | noise, history)
     return body | {"test_points": measures.shown(found, task)}
 
 
-def train(
+def _posterior(
     config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
+) -> Measured:
+    """Train a variational posterior: bound and time, predictions, history."""
+    history, trained = train(config, net, likelihood, task, job, hold_out(config, likelihood, task))
+    metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
+    at = measures.estimates(net, config.test_samples, 4000 + config.repetition)
+    return metrics | trained, measures.predictions(at, config.test_samples, likelihood, task), history
+
+
+def _chain(
+    config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
+) -> Measured:
+    """Run a chain: time, predictions with its states, history."""
+    kept = networks.kept_states(config)
+    history, trained = train(config, net, likelihood, task, job, [kept])
+    chain = kept.samples(net)
+    at = measures.states(chain, 4000 + config.repetition)
+    metrics = trained | {"points": len(task.x), "states": chain.num_states}
+    return metrics, measures.predictions(at, chain.num_states, likelihood, task), history
+
+
+def hold_out(config: StructuredConfig, likelihood: gilib.Gaussian, task: Task) -> list[Callback]:
+    """What ends a training early, if points are held out."""
+    if not len(task.held_x):
+        return []
+    looks = {"after": config.stop_after, "num_samples": config.num_samples, "seed": config.repetition}
+    return [HoldOut(likelihood, task.held_x, task.held_y, **looks)]
+
+
+def train(
+    config: StructuredConfig,
+    net: gilib.Network,
+    likelihood: gilib.Gaussian,
+    task: Task,
+    job: Job,
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[gilib.History, dict[str, Any]]:
     """Train; the history, and how many steps were done in how many seconds."""
-    looks = dict(after=config.stop_after, num_samples=config.num_samples, seed=config.repetition)
     begin = time.perf_counter()
     history = gilib.fit(
         net,
@@ -54,7 +93,7 @@ def train(
         num_samples=config.num_samples,
         rule=networks.rule(config),
         seed=config.repetition,
-        callbacks=[HoldOut(likelihood, task.held_x, task.held_y, **looks)] if len(task.held_x) else [],
+        callbacks=callbacks,
         **job.fit_options(),
     )
     seconds, steps = time.perf_counter() - begin, len(history.elbo)

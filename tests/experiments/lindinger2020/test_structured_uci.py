@@ -18,12 +18,12 @@ from gilib.experiments.runner.identity import identity
 from gilib.experiments.running import Ran, run_experiment
 from gilib.models import inducing_start
 from gilib.structured import StructuredGP
-from gilib.training import Paused
-from tests.support import D, assert_equal, seeded
+from gilib.training import SGHMC, NaturalGradient, Paused
+from tests.support import D, assert_equal, normals, seeded
 
 CPU = torch.device("cpu")
-METHODS = {"sgp": 1, "mf": 3, "star": 3, "fc": 2, "gi": 2, "gi_bnn": 3}
-NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star"}
+METHODS = dict(uci.SMOKE)
+NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
 
 
 def config(method="star", *, depth=None, task="extrapolation", repetition=0, **settings):
@@ -38,21 +38,22 @@ def built(method="star", task="extrapolation", **settings):
     return one, found, *networks.build(one, found)
 
 
-def test_every_printed_cell_but_sghmc_has_configurations():
-    grids = {
-        scale: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(scale)} for scale in uci.SCALES
-    }
+def test_every_printed_cell_has_configurations():
+    """At the smaller scales those of the main text; SGHMC, and two layers, on the small sets."""
+    grids = {k: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(k)} for k in uci.SCALES}
     for table, task in (("1_interpolation", "interpolation"), ("S3_extrapolation", "extrapolation")):
-        rows = [row for row in printed(f"lindinger2020_table{table}") if row["method"] in NAMES]
+        rows = printed(f"lindinger2020_table{table}")
         wanted = {(row["dataset"], task, NAMES[row["method"]], int(row["depth"])) for row in rows}
-        assert len(wanted) == 8 * 5 and wanted <= grids["paper"]
-        small = {cell for cell in wanted if cell[0] in uci.FIRST + uci.SECOND or cell[3] != 2}
-        assert small <= grids["reduced"]
+        assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
+        small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
+        small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
+        assert small <= grids["reduced"] & grids["long"]
 
 
 def test_the_paper_grid_has_the_papers_settings_ten_times():
     grid = list(uci.tables("paper"))
-    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * 10
+    models = {(one.method, one.depth) for one in grid}
+    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
     about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr"))
     defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
     assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
@@ -63,17 +64,27 @@ def test_the_paper_grid_has_the_papers_settings_ten_times():
     assert {name: defaults[name] for name in wanted} == wanted
 
 
-def test_a_grid_that_was_only_begun_is_balanced():
+@pytest.mark.parametrize(("scale", "settings"), [("reduced", (3000, 64)), ("long", (5000, 128))])
+def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
     """Boston and energy, extrapolation, repetition by repetition: all methods of both before the next."""
-    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables("reduced")]
-    assert len(set(grid)) == len(grid) == 2 * (4 * 5 * 9 + 4 * 3 * 3)
-    tasks_of = ("extrapolation", "interpolation")
-    first = itertools.product(tasks_of, range(5), ("boston", "energy"), uci.MAIN)
-    assert grid[:60] == [(*cell, *model) for *cell, model in first]
-    more = itertools.product(tasks_of, range(5), ("boston", "energy"), uci.MORE)
-    assert grid[60:180] == [(*cell, *model) for *cell, model in more]
-    assert {name for *_, name, _, _ in grid[180:360]} == {"concrete", "wine"}
-    assert {(c.steps, c.num_inducing) for c in uci.tables("reduced")} == {(5000, 128)}
+    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables(scale)]
+    assert len(set(grid)) == len(grid)
+    begin = 0
+    for sets, groups, repetitions in [
+        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST), 5),
+        (uci.SECOND, (uci.MAIN, uci.MORE), 5),
+        (uci.LARGE, (uci.MAIN,), 3),
+    ]:
+        for models in groups:
+            cells = itertools.product(("extrapolation", "interpolation"), range(repetitions), sets, models)
+            expected = [(*cell, *model) for *cell, model in cells]
+            assert grid[begin : begin + len(expected)] == expected
+            begin += len(expected)
+    assert begin == len(grid)
+    assert {(c.steps, c.num_inducing) for c in uci.tables(scale)} == {settings}
+    starts = {c.method: c.hidden_scale for c in uci.tables(scale)}
+    assert {method for method, start in starts.items() if start == 0.1} == set(uci.STRUCTURED)
+    assert {start for method, start in starts.items() if method not in uci.STRUCTURED} == {1e-5}
 
 
 def test_an_identity_is_that_of_what_is_not_at_its_default():
@@ -83,16 +94,12 @@ def test_an_identity_is_that_of_what_is_not_at_its_default():
     assert identity("structured_uci", same) == known == "ecc536b7c09f"
 
 
-def test_what_gilib_does_not_have_yet_is_refused():
-    for method in uci.PENDING:
-        with pytest.raises(ValueError, match=f"method '{method}' needs .*, which gilib does not have yet"):
-            uci.check([config("star"), config(method, depth=2)])
-    uci.check(list(uci.tables("smoke")))
+def test_every_method_has_a_network():
     methods = {c.method for scale in uci.SCALES for c in uci.tables(scale)}
-    assert methods == set(networks.BUILDERS) and not methods & set(uci.PENDING)
+    assert methods == set(networks.BUILDERS)
 
 
-@pytest.mark.parametrize("method", ["sgp", "mf", "star", "fc"])
+@pytest.mark.parametrize("method", networks.FAMILIES)
 def test_structured_ones_start_at_clusters_and_nearly_fixed_layers(method):
     one, task, net, likelihood = built(method, repetition=3)
     joint = networks.gaussian_of(net)
@@ -143,11 +150,40 @@ def test_global_inducing_starts_at_training_points_with_their_targets(method):
 
 
 def test_the_rate_falls_by_stairs():
-    rule = networks.rule(config(steps=3000, lr=0.1))
-    assert [rule.schedule(step, 3000) for step in (0, 999, 1000, 1999, 2000, 2999)] == pytest.approx(
-        [1.0, 1.0, 0.98, 0.98, 0.98**2, 0.98**2]
-    )
-    assert networks.rule(config(steps=4)).schedule(3, 4) == 1.0
+    schedule = networks.stairs(config(steps=3000))
+    steps, expected = (0, 999, 1000, 1999, 2000, 2999), [1.0, 1.0, 0.98, 0.98, 0.98**2, 0.98**2]
+    assert [schedule(step, 3000) for step in steps] == pytest.approx(expected)
+    assert networks.stairs(config(steps=4))(3, 4) == 1.0
+
+
+def test_rules_are_those_of_the_methods():
+    """Natural gradients and the chain have Adam, at its own rate, for the rest."""
+    rules = {method: networks.rule(config(method, steps=40, lr=0.1)) for method in METHODS}
+    adam = gilib.Adam(0.1, schedule=networks.stairs(config(steps=40)))
+    for method, rule in rules.items():
+        if method.endswith("_ng"):
+            assert rule == NaturalGradient(0.01, rest=adam, schedule=adam.schedule)
+        elif method == "sghmc":
+            assert rule == SGHMC(20, rest=adam) and (rule.lr, rule.momentum_decay) == (0.01, 0.05)
+        else:
+            assert rule == adam
+
+
+def test_the_states_of_a_chain_are_those_of_its_second_half():
+    kept = networks.kept_states(config("sghmc", steps=3000, states=200))
+    assert (kept.after, kept.every) == (1500, 7)
+    record = uci_run.run(config("sghmc", steps=11, states=3), Job(CPU, None))
+    assert record["metrics"]["states"] == 3 and record["metrics"]["points"] == 253
+    assert "elbo" not in record["metrics"] and not record["metrics"]["stopped_early"]
+
+
+def test_a_chain_starts_at_clusters_and_zero():
+    _, task, net, likelihood = built("sghmc", depth=3, repetition=2)
+    layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
+    assert [layer.out_features for layer in layers] == [5, 5, 1]
+    assert_equal(layers[0].inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=2))
+    assert all((layer.weights.scaled_weights == 0).all() for layer in layers)
+    assert likelihood.noise_variance.item() == pytest.approx(0.01)
 
 
 # measures
@@ -156,7 +192,7 @@ def test_the_rate_falls_by_stairs():
 def test_predictions_are_mixtures_in_original_units():
     """Written out for every test point: S Gaussians, scaled and shifted by the targets' statistics."""
     _, task, net, likelihood = built("star")
-    found = measures.predictions(net, likelihood, task, 7, 11)
+    found = measures.predictions(measures.estimates(net, 7, 11), 7, likelihood, task)
     estimate = net.estimate(7, len(task.test_x), generator=seeded(11))
     mean, variance = estimate.moments(task.test_x)
     scale, shift = task.normalisation.y_std, task.normalisation.y_mean
@@ -176,18 +212,36 @@ def test_measures_in_batches_are_those_of_all_points(monkeypatch):
     """One layer leaves nothing to draw: every batch has its exact share."""
     _, task, net, likelihood = built("sgp")
     bound = measures.bound(net, likelihood, task, 4, 0)
-    whole, far = measures.predictions(net, likelihood, task, 4, 0), measures.distances(task)
+    at, far = measures.estimates(net, 4, 0), measures.distances(task)
+    whole = measures.predictions(at, 4, likelihood, task)
     assert bound["elbo_stderr"] == pytest.approx(0.0, abs=1e-12) and bound["points"] == len(task.x)
     monkeypatch.setattr(measures, "AT_ONCE", 4 * 50)
     parts = measures.bound(net, likelihood, task, 4, 1)
     assert parts["elbo"] == pytest.approx(bound["elbo"], rel=1e-12)
     assert parts["elbo_total"] == pytest.approx(bound["elbo"] * len(task.x), rel=1e-12)
-    for name, value in measures.predictions(net, likelihood, task, 4, 1).items():
+    for name, value in measures.predictions(at, 4, likelihood, task).items():
         assert_equal(value, whole[name], 1e-9)
     assert_equal(measures.distances(task), far, 1e-9)
     estimate = net.estimate(1, len(task.x))
     expected = gilib.elbo(estimate, likelihood, task.x, task.y, num_data=len(task.x), per_point=True)
     assert bound["elbo"] == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_a_chain_predicts_with_every_state_once(monkeypatch):
+    """The mixture over the states, one after the other in networks that hold them, whatever the batches."""
+    one, task, net, likelihood = built("sghmc", depth=1)
+    names = [name for name, _ in net.named_parameters() if name.endswith("scaled_weights")]
+    chain = gilib.Samples(net, {names[0]: normals(3, 8, 1)})
+    monkeypatch.setattr(measures, "AT_ONCE", 3 * 50)
+    found = measures.predictions(measures.states(chain, 0), 3, likelihood, task)
+    means, variances = [], []
+    for state in chain.states[names[0]]:
+        net.get_parameter(names[0]).data.copy_(state)
+        mean, variance = net.estimate(1, len(task.test_x)).moments(task.test_x)
+        means.append(mean[0]), variances.append(variance[0])
+    outputs, spread = torch.stack(means).detach(), torch.stack(variances).detach()
+    mixture = likelihood.predictive(outputs, task.normalisation, spread)
+    assert_equal(found["log_likelihood"], mixture.log_prob(task.test_y).detach(), 1e-9)
 
 
 def test_distances_are_to_the_nearest_training_input():
@@ -198,7 +252,7 @@ def test_distances_are_to_the_nearest_training_input():
 
 def test_only_the_shown_points_are_recorded(monkeypatch):
     _, task, net, likelihood = built("mf")
-    found = measures.predictions(net, likelihood, task, 3, 0)
+    found = measures.predictions(measures.estimates(net, 3, 0), 3, likelihood, task)
     task = dataclasses.replace(task, shown=torch.tensor([4, 17]))
     shown = measures.shown(found, task)
     assert shown["variance"] == pytest.approx(found["variance"][[4, 17]].tolist(), rel=5e-4)
@@ -209,7 +263,7 @@ def test_only_the_shown_points_are_recorded(monkeypatch):
 # trainings
 
 
-@pytest.mark.parametrize("method", ["star", "gi"])
+@pytest.mark.parametrize("method", ["star", "gi", "sghmc", "fc_ng"])
 def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
     """A pause changes nothing but the clock."""
     one = config(method, steps=30, stop_after=10)
@@ -222,7 +276,7 @@ def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
     assert resumed == straight and straight["metrics"]["steps"] == 30
 
 
-def test_all_methods_but_the_sparse_gp_hold_points_out_and_may_stop(monkeypatch):
+def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     """A score that falls at every strip ends them at once; the sparse GP has no score."""
     looks = itertools.count()
     monkeypatch.setattr(uci_run.HoldOut, "_look", lambda self, step, net: torch.tensor(-float(next(looks))))
@@ -234,13 +288,14 @@ def test_all_methods_but_the_sparse_gp_hold_points_out_and_may_stop(monkeypatch)
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_uci", "smoke") == Ran(added=24, diverged=0, left=0)
+    assert run_experiment("structured_uci", "smoke") == Ran(added=36, diverged=0, left=0)
     assert run_experiment("structured_uci", "smoke") == Ran(0, 0, 0)
     records = load_records("structured_uci")
     assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(uci.SMOKE)
-    numbers = ("elbo", "elbo_stderr", "elbo_total", "test_log_likelihood", "rmse", "noise_variance")
+    bounds, numbers = ("elbo", "elbo_stderr", "elbo_total"), ("test_log_likelihood", "rmse", "noise_variance")
     for record in records:
-        assert all(math.isfinite(record["metrics"][name]) for name in numbers)
+        own = numbers if record["config"]["method"] == "sghmc" else (*numbers, *bounds)
+        assert all(math.isfinite(record["metrics"][name]) for name in own)
         size = {"extrapolation": 253, "interpolation": 51}[record["config"]["task"]]
         assert {len(values) for values in record["test_points"].values()} == {size}
     by_repetition = {}
