@@ -11,6 +11,7 @@ from torch import Tensor
 
 import gilib
 from gilib.draws import Drawn
+from gilib.experiments.common.bounds import sampled_bounds
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import CURVE
 from gilib.experiments.lindinger2020.tasks import Task
@@ -21,29 +22,20 @@ AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
 DIGITS = 4  # of what is recorded of each test point
 
 
-@torch.no_grad()
 def bound(
     net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
 ) -> dict[str, float]:
     """The ELBO on the points that were trained on, nats on normalised targets.
 
-    Points are taken in batches, with new draws for each: the mean of the batches' estimates, weighted by
-    their sizes, is unbiased.
-
     Returns:
         `elbo` per point and `elbo_stderr` over the draws, `elbo_total` summed over the `points`.
     """
     source, points = torch.Generator(task.x.device).manual_seed(seed), len(task.x)
-    bounds = task.x.new_zeros(samples, dtype=torch.float64)
-    size = max(1, AT_ONCE // samples)
-    for x, y in zip(task.x.split(size), task.y.split(size), strict=True):
-        estimate = net.estimate(samples, len(x), generator=source)
-        found = gilib.elbo(estimate, likelihood, x, y, num_data=points, reduction="none", per_point=True)
-        bounds += len(x) / points * found.double()
+    found = sampled_bounds(net, likelihood, task.x, task.y, samples, max(1, AT_ONCE // samples), source)
     return {
-        "elbo": float(bounds.mean()),
-        "elbo_stderr": float(bounds.std()) / math.sqrt(samples),
-        "elbo_total": float(bounds.mean()) * points,
+        "elbo": float(found.mean()),
+        "elbo_stderr": float(found.std()) / math.sqrt(samples),
+        "elbo_total": float(found.mean()) * points,
         "points": points,
     }
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import gilib
+from gilib.experiments.common.bounds import sampled_bounds
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import Data, load, records
 from gilib.experiments.ober2021 import dgp_uci, uci
@@ -123,19 +124,10 @@ def start(
 def measure_elbo(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
 ) -> dict[str, Tensor]:
-    """The ELBO per training point and its standard error over the draws, each `[R]`.
-
-    Points are taken in batches, with new draws for each: the mean of the batches' estimates, weighted by
-    their sizes, is unbiased.
-    """
+    """The ELBO per training point and its standard error over the draws, each `[R]`."""
     source = ReplicaGenerators([2000 + seed for seed in seeds], data.x.device)
-    points = data.x.shape[1]
-    size = max(1, ESTIMATED_AT_ONCE // (samples * len(seeds)))
-    bounds = data.x.new_zeros(samples, len(seeds), dtype=torch.float64)
-    for x, y in zip(data.x.split(size, 1), data.y.split(size, 1), strict=True):
-        estimate = net.estimate(samples, x.shape[1], generator=source)
-        bound = gilib.elbo(estimate, likelihood, x, y, num_data=points, reduction="none", per_point=True)
-        bounds += x.shape[1] / points * bound.double()  # [S, R]
+    batch = max(1, ESTIMATED_AT_ONCE // (samples * len(seeds)))
+    bounds = sampled_bounds(net, likelihood, data.x, data.y, samples, batch, source)
     return {"elbo": bounds.mean(0), "elbo_stderr": bounds.std(0) / math.sqrt(samples)}
 
 

@@ -39,7 +39,7 @@ def test_all_points_at_every_step_and_the_curve_is_theirs(marginalise, monkeypat
     monkeypatch.setattr(convergence.uci_run.gilib, "fit", watched)
     config = ConvergenceConfig(marginalise, 0, num_inducing=6, steps=5)
     record = convergence.run(config, Job(CPU, None))
-    assert seen["batch_size"] == seen["points"] == 927 and seen["callbacks"] == []
+    assert seen["batch_size"] == seen["points"] == 927 and not seen["callbacks"]
     (layer,) = (module for module in seen["net"].modules() if isinstance(module, StructuredGP))
     assert layer.marginalise == marginalise and layer.family == FullyCoupled()
     assert record["curve"] == pytest.approx(seen["history"].elbo.tolist(), rel=1e-5)
