@@ -40,6 +40,9 @@ METHODS: dict[str, MethodStyle] = {
     "li_gi": MethodStyle("li → gi", "#A89A00", "P"),
     "dsvi": MethodStyle("doubly stochastic", "#7A4FA3", "h"),
     "prop": MethodStyle("propagated Gaussian", "#882255", "<"),
+    "mf": MethodStyle("mean field", "#AA7744", "p"),
+    "star": MethodStyle("stripes and arrow", "#117733", ">"),
+    "fc": MethodStyle("fully coupled", "#332288", "X"),
 }
 
 
