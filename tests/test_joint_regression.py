@@ -56,6 +56,13 @@ def test_a_first_batch_is_the_conjugate_posterior():
     assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
 
 
+def test_wide_features_a_few_rows_at_a_time():
+    x = normals(2, 7, 401, seed=1)
+    batch = residuals(x, normals(2, 7, O, seed=2), normals(2, 401, O, seed=3), 0.7)
+    assert_equal(batch.gram.tril(), (0.7 * x.mT @ x).tril(), 1e-12)
+    assert batch.cross.shape == (2, 401, O) and batch.scatter.shape == (2, O, O)
+
+
 def test_many_batches_are_moving_averages_of_statistics():
     """Eq. 17, with the bias correction as a rate; at β = 1 only the last batch is left."""
     for beta in (0.3, 1.0):

@@ -203,8 +203,8 @@ class ConjugateWeights(PosteriorModule):
         """
         where = active[..., None, None]
         for old, new in zip(self.state, state, strict=True):
-            old.copy_(torch.where(where, new, old))
-        self.df.copy_(torch.where(active, df, self.df))
+            torch.where(where, new, old, out=old)
+        self.df.masked_fill_(active, df)
         self.steps += active
 
 
