@@ -67,8 +67,13 @@ class Bali(Rule):
         schedule: of α: a factor for every step; None: 1. Default: 1 for half the steps, then down to a tenth.
         deterministic: whether steps after the first use the mean weights in place of a draw (App. F).
 
-    >>> Bali(0.1).update_rate
-    0.2
+    >>> import gilib
+    >>> x = torch.linspace(-1, 1, 100)[:, None]
+    >>> net = gilib.models.mlp(1, (20,), 1, posterior=gilib.Conjugate(), prior=gilib.NealPrior(3**0.5))
+    >>> noise = gilib.Gaussian(1.0, learn=True)
+    >>> history = gilib.fit(net, noise, x, x.sin(), steps=5, rule=Bali(), num_samples=1, progress=False)
+    >>> gilib.predict(net, noise, x).mean.shape
+    torch.Size([100, 1])
     """
 
     lr: float = 0.3

@@ -125,6 +125,17 @@ def test_draws_of_the_pair(generator):
     assert_mean_within(deviation.mT @ torch.linalg.inv(rows) @ deviation, I * law.mean[1])
 
 
+def test_the_predictive_law_is_a_student_t(generator):
+    """Its density is the average of Gaussian ones over draws of the pair."""
+    law, _, _ = pair(generator, 9.0, 2)
+    x, y = normal(generator, 2, 5, I), normal(generator, 2, 5, O)
+    predicted = law.predictive(x)
+    weights, covariance = law.rsample((20000,), generator=generator)
+    sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()[..., None, :]
+    densities = torch.distributions.Normal(x @ weights, sd).log_prob(y).exp()
+    assert_mean_within(densities, predicted.log_prob(y).exp())
+
+
 def test_at_the_mode_of_the_noise(generator):
     law, rows, scale = pair(generator, 9.0, 2)
     given = law.at_mode
