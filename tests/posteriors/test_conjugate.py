@@ -172,8 +172,9 @@ def test_sites_without_statistics():
         gilib.models.lenet((1, 8, 8), 3, channels=2, posterior=Conjugate())
 
 
-def test_a_prior_for_each_replica(generator):
+@pytest.mark.parametrize("posterior", [Conjugate(), gilib.FromPrior()])
+def test_a_prior_for_each_replica(posterior, generator):
     """A layer without parameters tells its dtype by what is no integer."""
     prior = gilib.PerReplica((gilib.NealPrior(), gilib.StandardPrior()))
-    net = gilib.models.mlp(2, (3,), 1, posterior=Conjugate(), prior=prior, replicas=(2,), dtype=torch.float64)
+    net = gilib.models.mlp(2, (3,), 1, posterior=posterior, prior=prior, replicas=(2,), dtype=torch.float64)
     assert net.draw(3, generator=generator)(torch.zeros(5, 2)).shape == (3, 2, 5, 1)
