@@ -29,6 +29,7 @@ from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.persistence import CheckpointError, load, save
 from gilib.posteriors import (
     BuildContext,
+    Conjugate,
     Dropout,
     Factorised,
     FreeGaussian,
@@ -63,6 +64,7 @@ __all__ = [
     "CategoricalPrediction",
     "CheckpointError",
     "Composition",
+    "Conjugate",
     "Conv2d",
     "DivergenceError",
     "Draw",

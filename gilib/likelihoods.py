@@ -76,6 +76,27 @@ class Likelihood(nn.Module, Part, ABC):
             "to return a gilib.Prediction"
         )
 
+    def infers_noise(self, replicas: tuple[int, ...]) -> bool:
+        """Whether targets are the outputs plus Gaussian noise, whose covariance `set_noise` takes.
+
+        By default they are not.
+
+        Args:
+            replicas: of the network.
+
+        Raises:
+            ValueError: if they are, and the noise is fixed, or not one for every replica.
+        """
+        return False
+
+    def set_noise(self, covariance: Tensor) -> None:
+        """Take an inferred covariance of the noise, `[R, O, O]`.
+
+        Raises:
+            TypeError: if there is no such noise.
+        """
+        raise TypeError(f"{type(self).__name__} has no Gaussian noise whose covariance could be set")
+
     @abstractmethod
     def config(self) -> Config:
         """The arguments with which the constructor makes it again; what is learned belongs to the state."""
@@ -168,6 +189,25 @@ class Gaussian(Likelihood):
         if normalisation is None:
             return GaussianPrediction(outputs, sd)
         return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
+
+    def infers_noise(self, replicas: tuple[int, ...]) -> bool:
+        """Targets are outputs plus noise, and σ² must be learned, for every replica by itself."""
+        if not self.learn:
+            raise ValueError(
+                "the noise is inferred here, and this likelihood has it fixed: use Gaussian(learn=True)"
+            )
+        if self.replicas != replicas:
+            raise ValueError(
+                f"the noise is inferred for every replica: use Gaussian(learn=True, replicas={replicas}), "
+                f"got replicas={self.replicas}"
+            )
+        return True
+
+    @torch.no_grad()
+    def set_noise(self, covariance: Tensor) -> None:
+        """σ² = tr Σ / O: of all N(f, σ² Id) the nearest to N(f, Σ), in KL(N(f, Σ)‖N(f, σ² Id))."""
+        variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).to(self.scaled_log_variance)
+        self.scaled_log_variance.copy_(variance.log() / self.scale)
 
     def _check_replicas(self, outputs: Tensor) -> None:
         given = tuple(outputs.shape[1:-2])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.config import describe, rebuild
@@ -49,6 +50,26 @@ def test_gaussian_with_a_noise_for_every_replica():
     for r, variance in enumerate((0.5, 3.0)):
         alone = gilib.Gaussian(variance).log_prob(outputs[:, r], targets)
         assert_equal(together[:, r].detach(), alone)
+
+
+def test_gaussian_takes_the_nearest_noise():
+    """In KL(N(f, Σ)‖N(f, σ² Id)): no other variance is nearer; each replica has its own."""
+    covariance = torch.stack([torch.tensor([[2.0, 0.5], [0.5, 0.6]], dtype=D), torch.eye(2, dtype=D)])
+    likelihood = gilib.Gaussian(0.1, learn=True, scale=10.0, replicas=(2,))
+    assert likelihood.infers_noise((2,))
+    likelihood.set_noise(covariance)
+    variance = likelihood.noise_variance.detach().requires_grad_()
+    zero, identity = torch.zeros(2, 2, dtype=D), torch.eye(2, dtype=D)
+    isotropic = MultivariateNormal(zero, variance[:, None, None] * identity)
+    divergence = kl_divergence(MultivariateNormal(zero, covariance), isotropic)
+    assert_equal(torch.autograd.grad(divergence.sum(), variance)[0], torch.zeros(2), 1e-10)
+    assert_equal(variance.detach(), [1.3, 1.0], 1e-10)
+
+
+def test_noise_that_cannot_be_inferred():
+    assert not gilib.Categorical().infers_noise(())
+    with pytest.raises(TypeError, match="Categorical has no Gaussian noise whose covariance could be set"):
+        gilib.Categorical().set_noise(torch.eye(2))
 
 
 def test_categorical_against_brute_force():

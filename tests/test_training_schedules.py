@@ -1,10 +1,12 @@
 """Learning rates that follow a schedule: Adam with the rates of torch's scheduler, alone and for replicas."""
 
+import math
+
 import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint, ExponentialDecay, LinearDecay, PiecewiseConstant
+from gilib.training import Checkpoint, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
 from tests.support import assert_equal, normals, seeded, small_net
 
 R, N, STEPS = 3, 12, 10
@@ -15,6 +17,10 @@ SCHEDULES = {
     "constant": (
         PiecewiseConstant((3, 7), (1.0, 0.4, 0.1)),
         lambda step: 1.0 - 0.6 * (step > 2) - 0.3 * (step > 6),
+    ),
+    "cosine": (
+        CosineDecay(0.5, 0.1),
+        lambda step: 1.0 if step < 5 else 0.55 + 0.45 * math.cos(math.pi * (step - 5) / 5),
     ),
     "exponential": (ExponentialDecay(0.5, 4), lambda step: 2.0 ** (-step / 4)),
 }

@@ -247,7 +247,8 @@ class Layer(nn.Module, Part, ABC):
 
     def like(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        return next(itertools.chain(self.parameters(), self.buffers()), None)
+        held = itertools.chain(self.parameters(), self.buffers())
+        return next((value for value in held if value.is_floating_point()), None)
 
     def describe(self) -> str:
         """The layer in a word or two, for error messages."""

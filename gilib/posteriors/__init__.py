@@ -1,6 +1,7 @@
 """Approximate posteriors: how the unknowns of a site are drawn."""
 
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
+from gilib.posteriors.conjugate import Conjugate, ConjugateWeights
 from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
 from gilib.posteriors.free import FreeGaussian, FreeInducing, PropagatedGaussian, PropagatedInducing
@@ -11,6 +12,8 @@ from gilib.posteriors.pseudo import PseudoData
 
 __all__ = [
     "BuildContext",
+    "Conjugate",
+    "ConjugateWeights",
     "Dropout",
     "Factorised",
     "FactorisedWeights",

@@ -1,6 +1,7 @@
 """Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
 
 from gilib.training.adam import Adam
+from gilib.training.bali import Bali
 from gilib.training.checks import check_data
 from gilib.training.kept import KeptStates
 from gilib.training.loop import fit
@@ -10,7 +11,7 @@ from gilib.training.optimiser import ReplicaAdam
 from gilib.training.parallel import DataParallel
 from gilib.training.rule import Problem, Rule, RunningRule
 from gilib.training.run import DivergenceError, History, Paused
-from gilib.training.schedules import ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
+from gilib.training.schedules import CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
 from gilib.training.settings import Checkpoint
 from gilib.training.sghmc import SGHMC
 from gilib.training.speed import Speed
@@ -19,9 +20,11 @@ from gilib.training.stopping import Callback, FallingStrips, Plateau
 __all__ = [
     "SGHMC",
     "Adam",
+    "Bali",
     "Batch",
     "Callback",
     "Checkpoint",
+    "CosineDecay",
     "DataParallel",
     "DivergenceError",
     "ExponentialDecay",

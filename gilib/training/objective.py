@@ -81,7 +81,7 @@ class Objective:
         """What the points of the batch add to the bound, `[R]`; differentiable."""
         with failures_as_nan() if self.freeze else nullcontext():
             bound = elbo(
-                evaluated_in(self._drawn(batch.noise), self.arithmetic, self.device),
+                evaluated_in(self.drawn(batch.noise), self.arithmetic, self.device),
                 self.likelihood,
                 batch.x,
                 batch.y,
@@ -91,7 +91,8 @@ class Objective:
             )
         return bound if batch.fraction == 1.0 else batch.fraction * bound
 
-    def _drawn(self, noise: Noise) -> Drawn:
+    def drawn(self, noise: Noise) -> Drawn:
+        """The functions of one step."""
         if self.estimator == "pointwise":
             return self.net.estimate(noise=noise)
         return self.net.draw(noise=noise.draw)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from gilib.validation import count, positive
+from gilib.validation import count, fraction, positive
 
 
 class Schedule(ABC):
@@ -45,6 +46,33 @@ class LinearDecay(Schedule):
     def __call__(self, step: int, steps: int) -> float:
         """The part that is left, of what is left after `start`."""
         return min(1.0, (1.0 - step / steps) / (1.0 - self.start))
+
+
+@dataclass(frozen=True)
+class CosineDecay(Schedule):
+    """1 at first, then half a period of a cosine down to `last`, which the step after the end would have.
+
+    Args:
+        start: the part of the training after which it begins to fall, from 0 to below 1.
+        last: at least 0 and below 1.
+
+    >>> decay = CosineDecay(start=0.5, last=0.1)
+    >>> [round(decay(step, 8), 3) for step in (0, 4, 6, 8)]
+    [1.0, 1.0, 0.55, 0.1]
+    """
+
+    start: float = 0.5
+    last: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part."""
+        fraction(self.start, "start")
+        fraction(self.last, "last")
+
+    def __call__(self, step: int, steps: int) -> float:
+        """Between 1 and `last`."""
+        done = max(0.0, (step / steps - self.start) / (1.0 - self.start))
+        return self.last + (1.0 - self.last) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 @dataclass(frozen=True)

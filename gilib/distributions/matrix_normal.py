@@ -1,0 +1,192 @@
+"""Matrix normal distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from gilib.linalg.columns import Columns
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class MatrixNormal(Distribution):
+    """The matrix normal distribution MN(M, V, Σ) over I × O matrices: vec W ~ N(vec M, Σ ⊗ V).
+
+        W = M + chol(V) E chol(Σ)ᵀ, E standard normal;    Cov(W_io, W_jp) = V_ij Σ_op.
+
+    The rows may be given by their precision V⁻¹ = T Tᵀ, as regressions have it: then T⁻ᵀ takes the place of
+    chol(V), and no matrix is inverted.
+
+    Args:
+        loc: M, `[..., I, O]`.
+        row_scale_tril: chol(V), `[..., I, I]`; or
+        row_precision_tril: T, the Cholesky factor of V⁻¹.
+        column_scale_tril: chol(Σ), `[..., O, O]`.
+        validate_args: as in `torch.distributions`.
+
+    Raises:
+        ValueError: factors that are not lower triangular with a positive diagonal, or shapes that do not fit.
+
+    >>> MatrixNormal(torch.zeros(3, 2), torch.eye(3), column_scale_tril=2 * torch.eye(2)).variance[0]
+    tensor([4., 4.])
+    """
+
+    has_rsample = True
+    support = constraints.independent(constraints.real, 2)
+
+    def __init__(
+        self,
+        loc: Tensor,
+        row_scale_tril: Tensor | None = None,
+        column_scale_tril: Tensor | None = None,
+        *,
+        row_precision_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        """Check and keep the parameters."""
+        rows, by_precision = _rows(row_scale_tril, row_precision_tril)
+        if column_scale_tril is None:
+            raise ValueError("give column_scale_tril, the Cholesky factor of the covariance of the columns")
+        batch_shape = _batch_shape(loc, rows, column_scale_tril)
+        validate = Distribution._validate_args if validate_args is None else validate_args
+        if validate:
+            _check_tril(rows, "row_precision_tril" if by_precision else "row_scale_tril")
+            _check_tril(column_scale_tril, "column_scale_tril")
+        self.by_precision, self.row_tril = by_precision, rows
+        self.column_scale_tril = column_scale_tril
+        self.loc = loc.expand(*batch_shape, *loc.shape[-2:])
+        super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
+        self._validate_args = validate
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """A matrix of numbers and two Cholesky factors."""
+        tril = constraints.lower_cholesky
+        return {"loc": self.support, "row_tril": tril, "column_scale_tril": tril}
+
+    @property
+    def mean(self) -> Tensor:
+        """M, `[*batch, I, O]`."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """M, `[*batch, I, O]`."""
+        return self.loc
+
+    @property
+    def row_covariance(self) -> Tensor:
+        """V, `[..., I, I]`."""
+        if self.by_precision:
+            return torch.cholesky_inverse(self.row_tril)
+        return self.row_tril @ self.row_tril.mT
+
+    @property
+    def column_covariance(self) -> Tensor:
+        """Σ, `[..., O, O]`."""
+        return self.column_scale_tril @ self.column_scale_tril.mT
+
+    @property
+    def variance(self) -> Tensor:
+        """V_ii Σ_oo, `[*batch, I, O]`."""
+        rows = self.row_covariance.diagonal(dim1=-2, dim2=-1)[..., :, None]
+        columns = self.column_covariance.diagonal(dim1=-2, dim2=-1)[..., None, :]
+        return (rows * columns).expand(self.loc.shape)
+
+    def rsample(
+        self,
+        sample_shape: Sequence[int] = (),
+        noise: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw matrices `[*sample_shape, *batch, I, O]`, differentiably in all parameters.
+
+        Args:
+            sample_shape: leading axes of the draw.
+            noise: E, standard normals `[*sample_shape, *batch, I, O]`; then `sample_shape` may be left out.
+            generator: of the noise, if none is given.
+
+        Raises:
+            ValueError: the noise has the wrong shape.
+        """
+        if noise is None:
+            shape = self._extended_shape(torch.Size(sample_shape))
+            noise = torch.randn(shape, generator=generator, dtype=self.loc.dtype, device=self.loc.device)
+        tail = self.loc.shape
+        if tuple(noise.shape[max(noise.dim() - len(tail), 0) :]) != tuple(tail):
+            wanted = ", ".join(map(str, ("...", *tail)))
+            raise ValueError(f"noise must have shape [{wanted}], got {list(noise.shape)}")
+        return self.loc + self._by_rows(noise @ self.column_scale_tril.mT)
+
+    def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+        """Draw matrices without gradients."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator=generator)
+
+    def _by_rows(self, values: Tensor) -> Tensor:
+        """Chol(V) times `values`, the factor shared by all samples."""
+        if not self.by_precision:
+            return self.row_tril @ values
+        columns = Columns(self.row_tril.shape[:-2], values.shape[:-2])
+        factor = self.row_tril.reshape(-1, *self.row_tril.shape[-2:]).mT
+        solved = torch.linalg.solve_triangular(factor, columns.merge(values), upper=True)
+        return columns.split(solved, values.shape[-1])
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density (nats) of matrices `[..., I, O]`."""
+        if self._validate_args:
+            self._validate_sample(value)
+        deviation = value - self.loc
+        if self.by_precision:
+            white = self.row_tril.mT @ deviation
+        else:
+            white = torch.linalg.solve_triangular(self.row_tril, deviation, upper=False)
+        return self.log_prob_noise(
+            torch.linalg.solve_triangular(self.column_scale_tril.mT, white, upper=True, left=False)
+        )
+
+    def log_prob_noise(self, noise: Tensor) -> Tensor:
+        """Log density (nats) of the matrix that `rsample` makes of `noise`, without a solve."""
+        rows, outputs = self.event_shape
+        sign = 1.0 if self.by_precision else -1.0
+        log_det = sign * outputs * _log_diagonal(self.row_tril) - rows * _log_diagonal(self.column_scale_tril)
+        return log_det - 0.5 * noise.square().sum((-2, -1)) - 0.5 * rows * outputs * LOG_2PI
+
+
+def _rows(scale: Tensor | None, precision: Tensor | None) -> tuple[Tensor, bool]:
+    """The one factor that is given, and whether it is that of the precision."""
+    factor = precision if scale is None else scale
+    if factor is None or (scale is not None and precision is not None):
+        raise ValueError(
+            "give exactly one of row_scale_tril and row_precision_tril, got "
+            f"{'neither' if factor is None else 'both'}"
+        )
+    return factor, scale is None
+
+
+def _batch_shape(loc: Tensor, rows: Tensor, columns: Tensor) -> torch.Size:
+    if loc.dim() < 2:
+        raise ValueError(f"loc must have shape [..., I, O], got {list(loc.shape)}")
+    for factor, name, size in ((rows, "rows", loc.shape[-2]), (columns, "columns", loc.shape[-1])):
+        if tuple(factor.shape[-2:]) != (size, size):
+            raise ValueError(
+                f"the factor of the {name} must have shape [..., {size}, {size}] for loc "
+                f"{list(loc.shape)}, got {list(factor.shape)}"
+            )
+    if loc.shape[:-2] == rows.shape[:-2] == columns.shape[:-2]:
+        return loc.shape[:-2]
+    return torch.Size(torch.broadcast_shapes(loc.shape[:-2], rows.shape[:-2], columns.shape[:-2]))
+
+
+def _check_tril(factor: Tensor, name: str) -> None:
+    if not bool(constraints.lower_cholesky.check(factor).all()):
+        raise ValueError(f"{name} must be lower triangular with a positive diagonal, got another matrix")
+
+
+def _log_diagonal(factor: Tensor) -> Tensor:
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

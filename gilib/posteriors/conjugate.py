@@ -1,0 +1,231 @@
+"""The conjugate posterior of a layer's own regression: matrix-normal weights, inverse-Wishart noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
+from gilib.draws import Function
+from gilib.joint_regression import JointState
+from gilib.linalg import SymmetricOperator
+from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.randomness import Noise, NoiseSize, noise_at
+from gilib.regression import prior_log_prob
+from gilib.sites import DenseWeights, Site
+from gilib.validation import positive
+
+
+@dataclass(frozen=True)
+class Conjugate(Posterior):
+    """Σ ~ IW(Ψ, ν), W̃ | Σ ~ MN(M, V, Σ): trained by `gilib.training.Bali` (Kurle et al., 2024).
+
+    A layer is a regression of its own, F = X̃ W̃ + noise of covariance Σ. Features are divided by the root of
+    their number, X̃ = X / √I, so that the weights of the layer are W = W̃ / √I, and W̃ has the prior N(0, s²)
+    of `NealPrior(s)` in every layer. A draw takes the mode of Σ,
+
+        W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22),
+
+    and log_pq is log P(W) - log Q(W), P being the layer's prior: the ELBO of such a posterior can be
+    measured, though the rule does not maximise it. Before training W̃ ~ N(0, initial_sd²).
+
+    Args:
+        initial_sd: σ_w, of the scaled weights of the first step; near 1 in the paper.
+        df: ν_0 > O - 1, of the prior over Σ; None: O + 1.
+        scale: of Ψ_0 = scale · Id.
+
+    >>> Conjugate().short
+    'bali'
+    """
+
+    short: ClassVar[str] = "bali"
+    initial_sd: float = 1.0
+    df: float | None = None
+    scale: float = 2e-3
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        positive(self.initial_sd, "initial_sd")
+        positive(self.scale, "scale")
+        if self.df is not None:
+            positive(self.df, "df")
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """The state, in buffers.
+
+        Raises:
+            ValueError: for other sites than dense weights, and for too few degrees of freedom.
+        """
+        if type(site) is not DenseWeights:
+            raise ValueError(
+                "Conjugate is over the weights of dense layers, and has no statistics for "
+                f"{type(site).__name__}: give this layer another posterior"
+            )
+        df = float(site.outputs + 1 if self.df is None else self.df)
+        if df <= site.outputs - 1:
+            raise ValueError(
+                f"df must exceed O - 1 = {site.outputs - 1} at a layer with {site.outputs} outputs, got "
+                f"{df:g}: with fewer degrees of freedom the noise covariance has no density"
+            )
+        return ConjugateWeights(self, df, site, context)
+
+
+class ConjugateWeights(PosteriorModule):
+    """The state of a layer's regression; all of it is saved and loaded with the model.
+
+    Attributes:
+        mean: M, `[R, I, O]`.
+        precision: V⁻¹, `[R, I, I]`; only its lower triangle.
+        precision_tril: its Cholesky factor.
+        scale_tril: that of Ψ, `[R, O, O]`.
+        df: ν, `[R]`.
+        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`.
+        steps: how many have been averaged, `[R]`.
+    """
+
+    carries = False
+    mean: Tensor
+    precision: Tensor
+    precision_tril: Tensor
+    scale_tril: Tensor
+    df: Tensor
+    mean_square: Tensor
+    steps: Tensor
+
+    def __init__(self, spec: Conjugate, df: float, site: Site, context: BuildContext):
+        """Start where a draw is W̃ ~ N(0, initial_sd²)."""
+        super().__init__()
+        inputs, outputs = site.fan_in, site.outputs
+        self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
+        self.noise_size, self.root_fan_in = inputs * outputs, math.sqrt(inputs)
+        ones, wide = context.full((inputs,), 1.0), spec.initial_sd * math.sqrt(df + outputs + 1)
+        start = {
+            "mean": context.full((inputs, outputs), 0.0),
+            "precision": torch.diag_embed(ones),
+            "precision_tril": torch.diag_embed(ones),
+            "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
+            "df": context.full((), df),
+            "mean_square": context.full((outputs,), 0.0),
+            "steps": context.full((), 0.0).long(),
+        }
+        for name, value in start.items():
+            self.register_buffer(name, value)
+
+    @property
+    def state(self) -> JointState:
+        """What a minibatch changes."""
+        return JointState(self.mean, self.precision, self.precision_tril, self.scale_tril)
+
+    @property
+    def posterior(self) -> MatrixNormalInverseWishart:
+        """The law of W̃ and Σ."""
+        return MatrixNormalInverseWishart(
+            self.mean, self.precision_tril, self.df, self.scale_tril, validate_args=False
+        )
+
+    @property
+    def at_mode(self) -> MatrixNormal:
+        """The law of W̃ given the mode of Σ."""
+        return MatrixNormal(
+            self.mean,
+            column_scale_tril=self.noise_tril,
+            row_precision_tril=self.precision_tril,
+            validate_args=False,
+        )
+
+    @property
+    def noise_tril(self) -> Tensor:
+        """The Cholesky factor of the mode of Σ, `[R, O, O]`."""
+        return self.scale_tril * (self.df + self.outputs + 1).rsqrt()[..., None, None]
+
+    @property
+    def noise_covariance(self) -> Tensor:
+        """The mode of Σ, `[R, O, O]`."""
+        return self.noise_tril @ self.noise_tril.mT
+
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """W = W̃ / √I, and log P - log Q of it."""
+        noise, given = noise.unflatten(-1, self.mean.shape[-2:]), self.at_mode
+        weights = given.rsample(noise=noise) / self.root_fan_in
+        log_q = given.log_prob_noise(noise) + self.noise_size * math.log(self.root_fan_in)
+        return weights, prior_log_prob(weights, prior_precision, self.outputs) - log_q
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """One for every output of a point."""
+        return NoiseSize(0, self.outputs)
+
+    def estimate(
+        self,
+        features: Tensor | None,
+        prior_precision: SymmetricOperator,
+        noise: Noise,
+        function: Callable[[Tensor], Function],
+    ) -> tuple[Function, Tensor]:
+        """Outputs N(x̃ M, x̃ V x̃ᵀ Σ) at every point (ibid., App. F); log_pq is minus the divergence."""
+        given = self.at_mode
+        identity = torch.eye(self.mean.shape[-2], dtype=self.mean.dtype, device=self.mean.device)
+        root = torch.linalg.solve_triangular(self.precision_tril.mT, identity, upper=True) / self.root_fan_in
+        outputs = CorrelatedOutputs(
+            function(self.mean / self.root_fan_in), function(root), given.column_scale_tril, noise.points
+        )
+        return outputs, -self._kl(given, root, prior_precision).expand(noise.draw.shape[:-1])
+
+    def _kl(self, given: MatrixNormal, root: Tensor, prior_precision: SymmetricOperator) -> Tensor:
+        """KL(Q(W)‖N(0, P⁻¹)), `[S, R]` nats.
+
+        ½ [tr(P V) tr(Σ) + Σ_o M_oᵀPM_o - I O - O log det P - O log det V - I log det Σ], V and M unscaled.
+        """
+        inputs, columns = root.shape[-1], given.column_scale_tril
+        trace = prior_precision.quadratic(root) * columns.square().sum((-2, -1))
+        log_dets = self.outputs * prior_precision.log_det() + 2.0 * (
+            self.outputs * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            + inputs * columns.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        )
+        quadratic = prior_precision.quadratic(self.mean / self.root_fan_in)
+        return 0.5 * (trace + quadratic - inputs * self.outputs - log_dets)
+
+    @torch.no_grad()
+    def move(self, state: JointState, df: float, active: Tensor) -> None:
+        """Take a new state, of the replicas that are active, and count it.
+
+        Args:
+            state: after a minibatch.
+            df: ν.
+            active: `[R]`.
+        """
+        where = active[..., None, None]
+        for old, new in zip(self.state, state, strict=True):
+            torch.where(where, new, old, out=old)
+        self.df.masked_fill_(active, df)
+        self.steps += active
+
+
+@dataclass(frozen=True)
+class CorrelatedOutputs:
+    """x ↦ x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points.
+
+    Attributes:
+        mean: the function of the mean weights.
+        spread: the function of T⁻ᵀ for weights, whose squares sum to x̃ V x̃ᵀ.
+        root: C, of Σ = C Cᵀ, `[R, O, O]`.
+        noise: z, `[S, R, N, O]`.
+    """
+
+    mean: Function
+    spread: Function
+    root: Tensor
+    noise: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Sample the outputs at `x`, `[..., N, D]`."""
+        centre = self.mean(x)
+        size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
+        return centre + size * (noise_at(self.noise, centre, -2).to(centre.dtype) @ self.root.mT)

@@ -1,0 +1,144 @@
+"""Layers of a network as regressions: what Bayesian layerwise inference asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gilib.draws import Evaluated, FixedFunction, record
+from gilib.joint_regression import Residuals, residuals
+from gilib.layers.weights import WeightLayer
+from gilib.network import Network
+from gilib.posteriors import ConjugateWeights
+from gilib.training.rule import Problem
+
+
+class LayerRegression:
+    """One layer as a regression.
+
+    Args:
+        layer: with `Conjugate`.
+        replicas: of the network.
+        true_targets: whether it takes those of the data.
+
+    Attributes:
+        prior: the diagonal of the prior precision of W̃, `[R, I]`.
+    """
+
+    def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
+        """Read the prior, which must be fixed."""
+        hyperparameters, posterior = layer.modules_built()
+        assert isinstance(posterior, ConjugateWeights)
+        self.layer, self.posterior, self.true_targets = layer, posterior, true_targets
+        if hyperparameters.noise_size:
+            raise ValueError(
+                f"{layer.describe()}: BALI takes priors without hyper-parameters to infer, such as "
+                f"NealPrior, got {layer.prior!r}"
+            )
+        precision = hyperparameters.draw(posterior.mean.new_zeros(1, *replicas, 0))[0]
+        if bool((precision.dense() != torch.diag_embed(precision.diagonal())).any()):
+            raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
+        diagonal = precision.diagonal() / layer.fan_in
+        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
+
+    def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
+        """v after a minibatch, `[R, O]`."""
+        return torch.lerp(self.posterior.mean_square, mean_square, rate[..., None])
+
+    def residuals(self, step: Evaluated, target: Tensor | None, shift: Tensor, weight: float) -> Residuals:
+        """The moments of a minibatch.
+
+        Args:
+            step: input and output of the layer.
+            target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
+            shift: α g / √v, `[S, R, B, O]`.
+            weight: N over the rows of all processes.
+        """
+        output = step.output.detach()
+        features = self.layer.features(step.input.detach()) / self.posterior.root_fan_in
+        targets = output - shift if target is None else target.expand_as(output)
+        spread = features.expand(*output.shape[:-1], features.shape[-1])
+        return residuals(rows(spread), rows(targets), self.posterior.mean, weight)
+
+    def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
+        """κ, `[R]`."""
+        if kind == "relative":
+            return torch.ones_like(mean_square[..., 0])
+        if self.true_targets:
+            return self.posterior.noise_covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+        return lr * inverse_root(mean_square.mean(-1))
+
+
+def rate_at(update_rate: float, step: Tensor) -> Tensor:
+    """γ = β / (1 - (1-β)^t) in float64; 1 at the first step."""
+    beta = torch.full(step.shape, update_rate, dtype=torch.float64, device=step.device)
+    return -beta / torch.expm1(step * torch.log1p(-beta))
+
+
+def inverse_root(square: Tensor) -> Tensor:
+    """1 / √v; where nothing ever depended on an output, its gradient is zero, whatever it is divided by."""
+    return square.clamp_min(torch.finfo(square.dtype).tiny).rsqrt()
+
+
+def rows(values: Tensor) -> Tensor:
+    """`[S, R, B, ...]` as `[R, S B, ...]`."""
+    return values.movedim(0, -3).flatten(-3, -2)
+
+
+def random_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
+    """Those of layers with weights or functions of their own."""
+    return [step for step in steps if not isinstance(step.function, FixedFunction)]
+
+
+def layers_of(net: Network) -> list[WeightLayer]:
+    """The layers with weights, in the order of evaluation.
+
+    Raises:
+        ValueError: if one has another posterior, or there are none.
+    """
+    layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
+    for layer in layers:
+        if not isinstance(layer.weights, ConjugateWeights):
+            raise ValueError(
+                f"BALI trains layers with gilib.Conjugate, {layer.describe()} has {layer.posterior!r}"
+            )
+    if not layers:
+        raise ValueError(
+            "BALI is for layers with gilib.Conjugate, and the network has none: build it with "
+            "posterior=gilib.Conjugate()"
+        )
+    return layers
+
+
+def check_parameters(problem: Problem, infers_noise: bool) -> None:
+    """Raise if there is something that would not be trained."""
+    prefix = "likelihood." if infers_noise else None
+    left = [name for name in problem.parameters if prefix is None or not name.startswith(prefix)]
+    if left:
+        raise ValueError(
+            "BALI trains layers with gilib.Conjugate, which have no parameters, and would leave "
+            f"{', '.join(left)} as they are: set requires_grad=False, or train others by gilib.Adam"
+        )
+
+
+def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bool) -> None:
+    """Raise unless one evaluation passes every layer once, in order, and a regression ends with the last."""
+    net = problem.net
+    noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad():
+        output, steps = record(
+            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
+        )
+    widths = [step.output.shape[-1] for step in random_steps(steps)]
+    if widths != [layer.outputs for layer in layers]:
+        raise ValueError(
+            f"BALI knows the outputs of {[layer.describe() for layer in layers]} and met functions with "
+            f"{widths} outputs: all layers but plain modules must be dense ones"
+        )
+    if regression and output is not steps[-1].output:
+        raise ValueError(
+            "the targets are those of the last layer with weights, which must give the outputs of the "
+            "network: end with it, outside of residual blocks and sums"
+        )

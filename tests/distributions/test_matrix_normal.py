@@ -1,0 +1,173 @@
+"""Matrix normal distributions, alone and with an inverse Wishart, against scipy and dense Gaussians."""
+
+import math
+
+import pytest
+import scipy.stats
+import torch
+from torch.distributions import MultivariateNormal
+
+from gilib.distributions import InverseWishart, MatrixNormal, MatrixNormalInverseWishart
+from tests.helpers import assert_mean_within, normal, positive_definite
+
+pytestmark = pytest.mark.usefixtures("float64")
+I, O = 4, 3  # noqa: E741
+tril = torch.linalg.cholesky
+
+
+def pieces(generator, *batch):
+    """M, V, Σ."""
+    return (
+        normal(generator, *batch, I, O),
+        positive_definite(generator, *batch, I, I),
+        positive_definite(generator, *batch, O, O),
+    )
+
+
+def both(loc, rows, columns, **settings):
+    """The law by the factor of V, and by that of V⁻¹."""
+    return (
+        MatrixNormal(loc, tril(rows), tril(columns), **settings),
+        MatrixNormal(loc, None, tril(columns), row_precision_tril=tril(torch.linalg.inv(rows)), **settings),
+    )
+
+
+def test_density_against_scipy(generator):
+    loc, rows, columns = pieces(generator)
+    values = normal(generator, 5, I, O)
+    expected = scipy.stats.matrix_normal(loc.numpy(), rows.numpy(), columns.numpy()).logpdf(values.numpy())
+    for law in both(loc, rows, columns):
+        torch.testing.assert_close(law.log_prob(values), torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
+
+
+def test_density_against_a_dense_gaussian_in_batches(generator):
+    loc, rows, columns = pieces(generator, 2)
+    values = normal(generator, 5, 2, I, O)
+    dense = torch.stack([torch.kron(columns[r], rows[r]) for r in range(2)])
+    expected = MultivariateNormal(loc.mT.flatten(1), dense).log_prob(values.mT.flatten(2))
+    for law in both(loc, rows, columns):
+        torch.testing.assert_close(law.log_prob(values), expected, rtol=1e-10, atol=1e-10)
+        assert law.batch_shape == (2,) and law.event_shape == (I, O)
+
+
+@pytest.mark.parametrize("samples", [(), (7,), (2, 7)])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_noise_and_draws(samples, batch, generator):
+    """A draw is a function of its noise, and its density is known without a solve."""
+    loc, rows, columns = pieces(generator, *batch)
+    noise = normal(generator, *samples, *batch, I, O)
+    for law in both(loc, rows, columns):
+        drawn = law.rsample(noise=noise)
+        root = torch.linalg.inv(law.row_tril).mT if law.by_precision else law.row_tril
+        torch.testing.assert_close(drawn, loc + root @ noise @ tril(columns).mT, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(law.log_prob_noise(noise), law.log_prob(drawn), rtol=1e-10, atol=1e-9)
+        again = law.sample(samples, generator=torch.Generator().manual_seed(0))
+        assert again.shape == (*samples, *batch, I, O)
+        assert torch.equal(again, law.sample(samples, generator=torch.Generator().manual_seed(0)))
+
+
+def test_moments_in_closed_form(generator):
+    """Exact over a cubature: W is affine in E, so unit vectors of E, times √(I O), give all covariances."""
+    loc, rows, columns = pieces(generator)
+    unit = math.sqrt(I * O) * torch.eye(I * O).unflatten(1, (I, O))
+    for law in both(loc, rows, columns):
+        centred = (law.rsample(noise=torch.cat([unit, -unit])) - loc).mT.flatten(1)
+        covariance = centred.mT @ centred / len(centred)
+        torch.testing.assert_close(covariance, torch.kron(columns, rows), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(law.variance.mT.flatten(), covariance.diagonal(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(law.row_covariance, rows, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(law.column_covariance, columns, rtol=1e-10, atol=1e-10)
+        assert torch.equal(law.mean, loc) and torch.equal(law.mode, loc)
+
+
+def test_gradients_reach_all_parameters(generator):
+    loc, rows, columns = pieces(generator)
+    leaves = [loc, tril(rows), tril(columns)]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    for key in ("row_scale_tril", "row_precision_tril"):
+        law = MatrixNormal(leaves[0], column_scale_tril=leaves[2], **{key: leaves[1]})
+        drawn = law.rsample(noise=normal(generator, 5, I, O)).square().sum()
+        assert all((g != 0).any() for g in torch.autograd.grad(drawn, leaves))
+
+
+def pair(generator, df=9.0, *batch):
+    loc, rows, scale = pieces(generator, *batch)
+    return MatrixNormalInverseWishart(loc, tril(torch.linalg.inv(rows)), df, tril(scale)), rows, scale
+
+
+def test_the_pair_is_the_product_of_its_parts(generator):
+    law, rows, scale = pair(generator)
+    weights, covariance = law.rsample((5,), generator=generator)
+    marginal = scipy.stats.invwishart(9.0, scale.numpy())
+    for w, c, value in zip(weights, covariance, law.log_prob(weights, covariance), strict=True):
+        expected = marginal.logpdf(c.numpy())
+        expected += scipy.stats.matrix_normal(law.loc.numpy(), rows.numpy(), c.numpy()).logpdf(w.numpy())
+        assert float(value) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_mode_of_the_pair_has_no_slope(generator):
+    law, _, scale = pair(generator)
+    weights, covariance = (value.clone().requires_grad_() for value in law.mode)
+    slopes = torch.autograd.grad(law.log_prob(weights, covariance), (weights, covariance))
+    for slope in slopes:
+        assert float(slope.abs().max()) < 1e-9
+    torch.testing.assert_close(law.mean[1], scale / (9.0 - O - 1), rtol=1e-12, atol=1e-12)
+
+
+def test_draws_of_the_pair(generator):
+    """The mean of Σ and, as W - M is matrix normal given Σ, E[(W-M)ᵀV⁻¹(W-M)] = I E[Σ]."""
+    law, rows, _ = pair(generator, 14.0)
+    weights, covariance = law.rsample((4000,), generator=generator)
+    assert_mean_within(covariance, law.mean[1])
+    assert_mean_within(weights, law.mean[0])
+    deviation = weights - law.loc
+    assert_mean_within(deviation.mT @ torch.linalg.inv(rows) @ deviation, I * law.mean[1])
+
+
+def test_the_predictive_law_is_a_student_t(generator):
+    """Its density is the average of Gaussian ones over draws of the pair."""
+    law, _, _ = pair(generator, 9.0, 2)
+    x, y = normal(generator, 2, 5, I), normal(generator, 2, 5, O)
+    predicted = law.predictive(x)
+    weights, covariance = law.rsample((20000,), generator=generator)
+    sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()[..., None, :]
+    densities = torch.distributions.Normal(x @ weights, sd).log_prob(y).exp()
+    assert_mean_within(densities, predicted.log_prob(y).exp())
+
+
+def test_at_the_mode_of_the_noise(generator):
+    law, rows, scale = pair(generator, 9.0, 2)
+    given = law.at_mode
+    torch.testing.assert_close(given.column_covariance, scale / (9.0 + O + 1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(given.row_covariance, rows, rtol=1e-10, atol=1e-10)
+    assert given.batch_shape == law.batch_shape == (2,)
+    noise = normal(generator, 2, I, O), normal(generator, 2, O, O)
+    weights, covariance = law.rsample(noise=noise)
+    factor = InverseWishart(9.0, scale_tril=tril(scale)).rsample_cholesky(noise=noise[1])
+    torch.testing.assert_close(covariance, factor @ factor.mT)
+    torch.testing.assert_close(weights, law.given(factor).rsample(noise=noise[0]))
+
+
+def test_bad_arguments():
+    loc, eye, columns = torch.zeros(I, O), torch.eye(I), torch.eye(O)
+    with pytest.raises(ValueError, match="exactly one of row_scale_tril and row_precision_tril, got neither"):
+        MatrixNormal(loc, None, columns)
+    with pytest.raises(ValueError, match="exactly one of row_scale_tril and row_precision_tril, got both"):
+        MatrixNormal(loc, eye, columns, row_precision_tril=eye)
+    with pytest.raises(ValueError, match="give column_scale_tril"):
+        MatrixNormal(loc, eye)
+    with pytest.raises(ValueError, match=r"loc must have shape \[..., I, O\], got \[4\]"):
+        MatrixNormal(loc[:, 0], eye, columns)
+    with pytest.raises(
+        ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4, 4\]"
+    ):
+        MatrixNormal(loc, eye, eye)
+    with pytest.raises(ValueError, match="row_precision_tril must be lower triangular"):
+        MatrixNormal(loc, None, columns, row_precision_tril=eye + 1)
+    with pytest.raises(ValueError, match="column_scale_tril must be lower triangular"):
+        MatrixNormal(loc, eye, -columns)
+    with pytest.raises(ValueError, match=r"noise must have shape \[..., 4, 3\], got \[3, 4\]"):
+        MatrixNormal(loc, eye, columns).rsample(noise=torch.zeros(O, I))
+    with pytest.raises(ValueError, match="df must exceed p - 1 = 2"):
+        MatrixNormalInverseWishart(loc, eye, 2.0, columns)

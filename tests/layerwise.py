@@ -1,0 +1,35 @@
+"""Small problems for layerwise inference, shared by its tests."""
+
+import math
+
+import torch
+from torch import nn
+
+import gilib
+from gilib.training import Bali
+from tests.support import D, normals
+
+N, B, STEPS, SEED = 120, 105, 12, 3
+ALPHA, BETA, V0 = 0.3, 0.2, 3.0
+X = normals(N, 2, seed=1)
+Y = torch.stack([X.sum(1).sin(), X[:, 0] * X[:, 1]], 1) + 0.1 * normals(N, 2, seed=2)
+LABELS = (X[:, 0] > 0).long() + (X[:, 1] > 0.5).long()
+
+
+def model(outputs=2, hidden=(5, 4), **settings):
+    settings = {"posterior": gilib.Conjugate(), "dtype": D} | settings
+    prior = gilib.NealPrior(math.sqrt(V0))
+    return gilib.models.mlp(2, hidden, outputs, prior=prior, activation=nn.Tanh, **settings)
+
+
+def noise(replicas=()):
+    return gilib.Gaussian(1.0, learn=True, replicas=replicas)
+
+
+def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, rule=Bali(), **settings):  # noqa: B008
+    settings = {"num_samples": 1, "seed": SEED, "progress": False} | settings
+    return gilib.fit(net, likelihood, x, y, steps=steps, rule=rule, **settings)
+
+
+def regressions(net):
+    return [layer.weights for layer in net.layers if layer.has_weights]

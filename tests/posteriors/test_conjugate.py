@@ -1,0 +1,180 @@
+"""The conjugate posterior: draws, estimates and densities against dense Gaussians."""
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+
+import gilib
+from gilib.joint_regression import JointState
+from gilib.layers.linear import LinearFunction
+from gilib.posteriors import BuildContext, Conjugate
+from gilib.randomness import Noise
+from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
+from tests.helpers import assert_mean_within, draw_weights, normal, positive_definite
+
+pytestmark = pytest.mark.usefixtures("float64")
+I, O, B = 4, 3, 5  # noqa: E741
+DF, ACTIVE = 12.0, torch.tensor(True)
+
+
+def build(spec=Conjugate(), replicas=()):  # noqa: B008
+    return spec.build(DenseWeights(I, O, True), BuildContext(replicas=replicas))
+
+
+def moved(generator, replicas=()):
+    """A posterior somewhere, with V and Σ."""
+    module = build(replicas=replicas)
+    precision, scale = (
+        positive_definite(generator, *replicas, I, I),
+        positive_definite(generator, *replicas, O, O),
+    )
+    tril = torch.linalg.cholesky
+    state = JointState(normal(generator, *replicas, I, O), precision, tril(precision), tril(scale))
+    module.move(state, DF, ACTIVE.expand(replicas))
+    return module, torch.linalg.inv(precision), scale / (DF + O + 1)
+
+
+def dense(module, rows, columns):
+    """The Gaussian over vec W, columns of W one after the other."""
+    covariance = torch.kron(columns.contiguous(), rows.contiguous()) / I
+    return MultivariateNormal(module.mean.mT.flatten() / I**0.5, covariance)
+
+
+def prior_law(prior):
+    return MultivariateNormal(
+        torch.zeros(I * O), precision_matrix=torch.kron(torch.eye(O), prior.dense().contiguous())
+    )
+
+
+def test_a_draw_and_its_density(make_prior, generator):
+    module, rows, columns = moved(generator)
+    prior, noise = make_prior(generator, I), normal(generator, 7, I, O)
+    weights, log_pq = draw_weights(module, None, prior, noise)
+    root = torch.linalg.inv(module.precision_tril).mT
+    expected = (module.mean + root @ noise @ torch.linalg.cholesky(columns).mT) / I**0.5
+    torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-10)
+    flat = weights.mT.flatten(1)
+    log_ratio = prior_law(prior).log_prob(flat) - dense(module, rows, columns).log_prob(flat)
+    torch.testing.assert_close(log_pq, log_ratio, rtol=1e-10, atol=1e-10)
+
+
+def test_sampled_moments(make_prior, generator):
+    """W = W̃ / √I, Cov vec W̃ = Σ ⊗ V."""
+    module, rows, columns = moved(generator)
+    weights, _ = draw_weights(module, None, make_prior(generator, I), normal(generator, 4000, I, O))
+    law = dense(module, rows, columns)
+    flat = weights.mT.flatten(1)
+    assert_mean_within(flat, law.mean)
+    deviation = flat - law.mean
+    assert_mean_within(deviation[:, :, None] * deviation[:, None, :], law.covariance_matrix)
+
+
+def estimated(module, x, noise, prior):
+    function, log_pq = module.estimate(None, prior, noise, lambda weights: LinearFunction(weights, True))
+    return function(x), log_pq
+
+
+def test_an_estimate_has_the_outputs_of_a_draw_at_every_point(make_prior, generator):
+    """N(x̃ M, x̃ V x̃ᵀ Σ), exactly: normals that are unit vectors in turn give the covariance."""
+    module, rows, columns = moved(generator)
+    prior, x = make_prior(generator, I), normal(generator, B, I - 1)
+    full = torch.cat([x, torch.ones(B, 1)], 1) / I**0.5
+    unit = Noise(torch.zeros(O, 0), torch.eye(O)[:, None, :].expand(O, B, O))
+    outputs, log_pq = estimated(module, x, unit, prior)
+    deviation = outputs - full @ module.mean
+    covariance = torch.einsum("snp,snq->npq", deviation, deviation)
+    spread = torch.einsum("ni,ij,nj->n", full, rows, full)
+    torch.testing.assert_close(covariance, spread[:, None, None] * columns, rtol=1e-10, atol=1e-10)
+    divergence = kl_divergence(dense(module, rows, columns), prior_law(prior))
+    torch.testing.assert_close(log_pq, -divergence.expand(O), rtol=1e-10, atol=1e-10)
+
+
+def test_an_estimate_of_other_points_is_refused(make_prior, generator):
+    module, _, _ = moved(generator)
+    noise = Noise(torch.zeros(2, 0), torch.zeros(2, B, O))
+    with pytest.raises(ValueError, match="made for 5 points, not for 6"):
+        estimated(module, torch.zeros(6, I - 1), noise, make_prior(generator, I))
+
+
+def test_before_training_weights_are_normal(make_prior, generator):
+    module = build(Conjugate(initial_sd=1.7))
+    noise = normal(generator, 2, I, O)
+    weights, _ = draw_weights(module, None, make_prior(generator, I), noise)
+    torch.testing.assert_close(weights, 1.7 * noise / I**0.5)
+    assert float(module.df) == O + 1 and int(module.steps) == 0
+
+
+def test_replicas_are_separate_modules(make_prior, generator):
+    module, _, _ = moved(generator, (2,))
+    prior, noise, x = make_prior(generator, I), normal(generator, 7, 2, I, O), normal(generator, B, I - 1)
+    points = Noise(torch.zeros(7, 2, 0), normal(generator, 7, 2, B, O))
+    weights, log_pq = draw_weights(module, None, prior, noise)
+    outputs, estimate_pq = estimated(module, x, points, prior)
+    for r in range(2):
+        alone = build()
+        alone.load_state_dict({name: value[r] for name, value in module.state_dict().items()})
+        own, own_pq = draw_weights(alone, None, prior, noise[:, r])
+        torch.testing.assert_close(weights[:, r], own, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(log_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
+        own, own_pq = estimated(alone, x, Noise(points.draw[:, r], points.points[:, r]), prior)
+        torch.testing.assert_close(outputs[:, r], own, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(estimate_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
+
+
+def test_replicas_that_are_not_active_stay(generator):
+    module, _, _ = moved(generator, (2,))
+    other, _, _ = moved(generator, (2,))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    module.move(other.state, DF + 1, torch.tensor([True, False]))
+    for name, value in module.state_dict().items():
+        assert torch.equal(value[1], before[name][1])
+    assert torch.equal(module.mean[0], other.mean[0]) and module.steps.tolist() == [2, 1]
+
+
+def test_everything_is_state():
+    """A rule may change it; nothing else does, and it has no parameters."""
+    module = build()
+    assert not list(module.parameters())
+    names = {"mean", "precision", "precision_tril", "scale_tril", "df", "mean_square", "steps"}
+    assert set(module.state_dict()) == names
+
+
+def test_a_model_is_saved_with_its_state(tmp_path, generator):
+    net = gilib.models.mlp(2, (3,), 1, posterior=Conjugate(df=4.5), dtype=torch.float64)
+    for layer in (list(net.layers)[0], list(net.layers)[2]):
+        layer.weights.mean.add_(normal(generator, *layer.weights.mean.shape))
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.3, learn=True))
+    loaded = gilib.load(tmp_path / "model")[0]
+    x, noise = normal(generator, 6, 2), net.base_noise(2, generator)
+    assert torch.equal(loaded.draw(noise=noise)(x), net.draw(noise=noise)(x))
+
+
+@pytest.mark.parametrize("name", ["initial_sd", "df", "scale"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_settings_that_make_no_sense(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive finite number"):
+        Conjugate(**{name: value})
+
+
+def test_too_few_degrees_of_freedom():
+    with pytest.raises(ValueError, match=r"df must exceed O - 1 = 2 at a layer with 3 outputs, got 2"):
+        build(Conjugate(df=2.0))
+    assert float(build(Conjugate(df=2.1)).df) == pytest.approx(2.1)
+
+
+def test_sites_without_statistics():
+    windows = gilib.convolution.Windows.of((2, 2), padding=0)
+    convolution = ConvolutionWeights(2, 3, windows=windows, image_size=(4, 4))
+    for site in (convolution, InducingOutputs(3, 2)):
+        with pytest.raises(ValueError, match=f"no statistics for {type(site).__name__}: give this layer"):
+            Conjugate().build(site, BuildContext())
+    with pytest.raises(ValueError, match="layer 0: Conjugate is over the weights of dense layers"):
+        gilib.models.lenet((1, 8, 8), 3, channels=2, posterior=Conjugate())
+
+
+@pytest.mark.parametrize("posterior", [Conjugate(), gilib.FromPrior()])
+def test_a_prior_for_each_replica(posterior, generator):
+    """A layer without parameters tells its dtype by what is no integer."""
+    prior = gilib.PerReplica((gilib.NealPrior(), gilib.StandardPrior()))
+    net = gilib.models.mlp(2, (3,), 1, posterior=posterior, prior=prior, replicas=(2,), dtype=torch.float64)
+    assert net.draw(3, generator=generator)(torch.zeros(5, 2)).shape == (3, 2, 5, 1)

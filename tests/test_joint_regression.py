@@ -1,0 +1,150 @@
+"""The joint factor is conjugate regression in closed form, and moving averages of its statistics."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.joint_regression import JointState, averaged, residuals
+from gilib.linalg import ScaledIdentity
+from tests.support import D, assert_equal, normals
+
+I, O, N = 4, 3, 20  # noqa: E741
+X, Y = normals(N, I, seed=1), normals(N, O, seed=2)
+PRIOR, SCALE = torch.tensor([0.7, 1.3, 2.0, 0.4], dtype=D), 0.3
+EYE = torch.eye(O, dtype=D)
+
+
+def state(mean, precision, scale):
+    tril = torch.linalg.cholesky
+    return JointState(mean, precision, tril(precision), tril(scale))
+
+
+def spread(rows, size, seed):
+    values = normals(rows, size, seed=seed)
+    return values.mT @ values
+
+
+def closed_form(x, y):
+    """V⁻¹, M and Ψ of the textbook, for M_0 = 0."""
+    precision = PRIOR.diag() + x.mT @ x
+    mean = torch.linalg.solve(precision, x.mT @ y)
+    return precision, mean, SCALE * EYE + y.mT @ y - mean.mT @ precision @ mean
+
+
+def at_rate(rate):
+    return torch.tensor(rate, dtype=D)
+
+
+def test_a_first_batch_is_the_conjugate_posterior():
+    """Whatever the state before: both forms of Ψ, and the mean of `regress` from the same statistics."""
+    start = state(normals(I, O, seed=3), spread(9, I, 4), spread(9, O, 5))
+    after = averaged(start, residuals(X, Y, start.mean, 1.0), PRIOR, SCALE, at_rate(1.0))
+    precision, mean, scale = closed_form(X, Y)
+    left = Y - X @ mean
+    other = SCALE * EYE + left.mT @ left + mean.mT @ PRIOR.diag() @ mean
+    assert_equal(after.precision.tril(), precision.tril(), 1e-10)
+    assert_equal(after.precision_tril @ after.precision_tril.mT, precision, 1e-10)
+    assert_equal(after.mean, mean, 1e-10)
+    assert_equal(after.scale_tril @ after.scale_tril.mT, scale, 1e-10)
+    assert_equal(after.scale_tril @ after.scale_tril.mT, other, 1e-10)
+    same = gilib.shared_statistics(X, Y, torch.ones(N, dtype=D))
+    independent = 0.7
+    with_one_scale = averaged(
+        start, residuals(X, Y, start.mean, 1.0), torch.full((I,), independent, dtype=D), SCALE, at_rate(1.0)
+    )
+    regressed = gilib.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
+    assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
+
+
+def test_wide_features_a_few_rows_at_a_time():
+    x = normals(2, 7, 401, seed=1)
+    batch = residuals(x, normals(2, 7, O, seed=2), normals(2, 401, O, seed=3), 0.7)
+    assert_equal(batch.gram.tril(), (0.7 * x.mT @ x).tril(), 1e-12)
+    assert batch.cross.shape == (2, 401, O) and batch.scatter.shape == (2, O, O)
+
+
+def test_many_batches_are_moving_averages_of_statistics():
+    """Eq. 17, with the bias correction as a rate; at β = 1 only the last batch is left."""
+    for beta in (0.3, 1.0):
+        current = state(normals(I, O, seed=3), spread(9, I, 4), spread(9, O, 5))
+        xx, xy, yy = torch.zeros(I, I, dtype=D), torch.zeros(I, O, dtype=D), torch.zeros(O, O, dtype=D)
+        for t in range(1, 8):
+            x, y = normals(6, I, seed=10 + t), normals(6, O, seed=20 + t)
+            xx, xy, yy = (
+                (1 - beta) * old + beta * (N / 6) * new
+                for old, new in ((xx, x.mT @ x), (xy, x.mT @ y), (yy, y.mT @ y))
+            )
+            unbiased = 1 - (1 - beta) ** t
+            current = averaged(
+                current, residuals(x, y, current.mean, N / 6), PRIOR, SCALE, at_rate(beta / unbiased)
+            )
+            precision = PRIOR.diag() + xx / unbiased
+            mean = torch.linalg.solve(precision, xy / unbiased)
+            scale = SCALE * EYE + yy / unbiased - mean.mT @ precision @ mean
+            assert_equal(current.mean, mean, 1e-10)
+            assert_equal(current.scale_tril @ current.scale_tril.mT, scale, 1e-10)
+        if beta == 1.0:
+            x, y = normals(6, I, seed=17), normals(6, O, seed=27)
+            assert_equal(current.mean, closed_form((N / 6) ** 0.5 * x, (N / 6) ** 0.5 * y)[1], 1e-10)
+
+
+def test_replicas_are_separate():
+    starts = [state(normals(I, O, seed=s), spread(9, I, s + 1), spread(9, O, s + 2)) for s in (3, 30)]
+    together = JointState(*map(torch.stack, zip(*starts, strict=True)))
+    x, y = normals(2, 6, I, seed=7), normals(2, 6, O, seed=8)
+    rates = torch.tensor([0.2, 0.9], dtype=D)
+    after = averaged(together, residuals(x, y, together.mean, 2.0), PRIOR.expand(2, I), SCALE, rates)
+    for r, start in enumerate(starts):
+        alone = averaged(start, residuals(x[r], y[r], start.mean, 2.0), PRIOR, SCALE, rates[r])
+        for value, expected in zip(after, alone, strict=True):
+            assert_equal(value[r].tril(), expected.tril())
+
+
+def test_it_stays_positive_definite_where_subtraction_does_not():
+    """Targets that are known to 1e-4, in float32: Ψ by subtraction has a negative eigenvalue."""
+    x, weights = normals(200, I, seed=1), 100.0 * normals(I, O, seed=2)
+    y = x @ weights + 1e-4 * normals(200, O, seed=3)
+    small, weak = 1e-9, 1e-12
+    xs, ys = x.float(), y.float()
+    start = state(weights.float(), torch.eye(I), torch.eye(O))
+    prior = torch.full((I,), weak)
+    after = averaged(start, residuals(xs, ys, start.mean, 1.0), prior, small, torch.tensor(1.0))
+    precision = prior.diag() + xs.mT @ xs
+    mean = torch.linalg.solve(precision, xs.mT @ ys)
+    subtracted = small * torch.eye(O) + ys.mT @ ys - mean.mT @ precision @ mean
+    exact = y - x @ torch.linalg.solve(weak * torch.eye(I, dtype=D) + x.mT @ x, x.mT @ y)
+    assert float(torch.linalg.eigvalsh(subtracted).min()) < 0.0
+    # rounding y, of size 300, to float32 moves residuals by 300 · 2⁻²⁴ = 2e-5, a fifth of their size
+    ratio = after.scale_tril.double().square().sum() / (exact.square().sum() + O * small)
+    assert 0.6 < float(ratio) < 1.5
+
+
+def test_rounding_errors_do_not_add_up():
+    """500 steps in float32 beside float64, on drifting data.
+
+    A step's own rounding, of condition 1e3 times 2⁻²⁴ = 6e-5, is forgotten at the rate γ: 1 / γ = 5 of them.
+    """
+    runs = []
+    for dtype in (D, torch.float32):
+        start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
+        current = JointState(*(value.to(dtype) for value in start))
+        for t in range(500):
+            x = normals(30, I, seed=t) @ torch.diag(torch.tensor([1.0, 0.3, 0.1, 0.05], dtype=D))
+            y = x @ normals(I, O, seed=1) * (1 + t / 500) + 0.01 * normals(30, O, seed=1000 + t)
+            batch = residuals(x.to(dtype), y.to(dtype), current.mean, N / 30)
+            current = averaged(current, batch, PRIOR.to(dtype), 1e-3, torch.tensor(0.2, dtype=dtype))
+        runs.append(current)
+    exact, rounded = runs
+    scale = exact.scale_tril @ exact.scale_tril.mT
+    own = (rounded.scale_tril @ rounded.scale_tril.mT).double()
+    assert float((rounded.mean - exact.mean).norm() / exact.mean.norm()) < 5 * 6e-5
+    assert float((own - scale).norm() / scale.norm()) < 5 * 6e-5
+
+
+@pytest.mark.parametrize("where", ["features", "targets"])
+def test_what_is_not_finite_is_named(where):
+    x, y = X.clone(), Y.clone()
+    (x if where == "features" else y)[0, 0] = float("nan")
+    start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
+    with pytest.raises(gilib.FactorisationError, match="precision of a layer's regression.*NaN or infinite"):
+        averaged(start, residuals(x, y, start.mean, 1.0), PRIOR, SCALE, at_rate(0.5))
