@@ -15,9 +15,12 @@ from gilib.training.settings import Checkpoint
 from gilib.training.sghmc import SGHMC
 from gilib.training.speed import Speed
 from gilib.training.stopping import Callback, FallingStrips, Plateau
+from gilib.training.variational import IVON, VOGN, NoisyAdam, Vadam
 
 __all__ = [
+    "IVON",
     "SGHMC",
+    "VOGN",
     "Adam",
     "Batch",
     "Callback",
@@ -30,6 +33,7 @@ __all__ = [
     "KeptStates",
     "LinearDecay",
     "NaturalGradient",
+    "NoisyAdam",
     "Objective",
     "Paused",
     "PiecewiseConstant",
@@ -40,6 +44,7 @@ __all__ = [
     "RunningRule",
     "Schedule",
     "Speed",
+    "Vadam",
     "check_data",
     "fit",
 ]
