@@ -12,6 +12,7 @@ from gilib.training.drawn import DrawnWeights
 from gilib.training.objective import Objective
 from gilib.training.parallel import OneProcess
 from gilib.training.rule import Problem
+from gilib.training.variational import squared_gradients
 from tests.support import D, assert_equal, normals, ridge, seeded, small_net, with_ones
 
 RULES = {
@@ -270,19 +271,19 @@ def test_replicas_train_as_they_would_alone(rule):
             assert_equal(own[1][r], other[1], 1e-10)
 
 
-@pytest.mark.parametrize("per_example", [True, False])
-def test_shares_of_a_minibatch_add_up(per_example):
+@pytest.mark.parametrize("statistic", [squared_gradients, None])
+def test_shares_of_a_minibatch_add_up(statistic):
     """What processes sum is of the whole minibatch."""
     net, noise = small_net(gilib.Factorised()), gilib.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0))
-    drawn = DrawnWeights(problem(net, 7), "rule", per_example)
+    drawn = DrawnWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
     whole = drawn(Batch(0, X, Y, noise), [])
     parts = [drawn(Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7), []) for n in (slice(4), slice(4, 7))]
     assert_equal(parts[0][0] + parts[1][0], whole[0])
     for k, own in enumerate(whole[1]):
         assert_equal(parts[0][1][k].gradient + parts[1][1][k].gradient, own.gradient)
-        assert (own.squares is not None) == per_example
-        if per_example:
-            assert_equal(parts[0][1][k].squares + parts[1][1][k].squares, own.squares)
+        assert len(own.statistics) == (statistic is not None)
+        for j, value in enumerate(own.statistics):
+            assert_equal(parts[0][1][k].statistics[j] + parts[1][1][k].statistics[j], value)
 
 
 @each_rule
@@ -340,7 +341,7 @@ def test_networks_that_do_not_fit():
     )
     layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
     net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match=r"VOGN squares .* Conv2d\(1 → 2, 3 × 3\): use"):
+    with pytest.raises(ValueError, match=r"VOGN reads .* Conv2d\(1 → 2, 3 × 3\): use"):
         fit(net, VOGN(), normals(7, 1, 2, 2))
 
 

@@ -18,15 +18,82 @@ m̂ = m / (1 - β₁^t). They differ in the estimate q of the loss's curvature a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
-from gilib.training.drawn import Slopes
-from gilib.training.factorised import RunningVariational, Standing, VariationalRule, take
+from gilib.posteriors import Factorised, Posterior
+from gilib.training.drawn import Slopes, Statistic, Trained
+from gilib.training.drawn_rule import DrawnRule, RunningDrawn
 from gilib.training.rule import Problem
 from gilib.validation import positive
+
+
+class Standing(NamedTuple):
+    """A layer's posterior before a step.
+
+    Attributes:
+        mean: μ, `[R, I, O]`.
+        precision: Λ, `[R, I, O]`.
+        prior: δ, the precision of the prior per data point, `[R, 1, 1]`.
+    """
+
+    mean: Tensor
+    precision: Tensor
+    prior: Tensor
+
+
+@dataclass(frozen=True)
+class VariationalRule(DrawnRule, ABC):
+    """What the four rules share.
+
+    Args:
+        lr: α.
+        rest: the rule for everything that is not factorised weights, such as a learned noise.
+        schedule: of α: a factor for every step; None: 1.
+        betas: β₁ of the gradient, β₂ of the curvature.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    posterior: ClassVar[type[Posterior]] = Factorised
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        super().__post_init__()
+        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
+        object.__setattr__(self, "betas", tuple(self.betas))
+
+    def begin(self, problem: Problem) -> RunningVariational:
+        """The rule at work.
+
+        Raises:
+            ValueError: if no layer has learned `Factorised` weights, or one has an unsuitable prior or kind.
+        """
+        return RunningVariational(self, problem)
+
+    @abstractmethod
+    def curvature(self, slopes: Slopes, standing: Standing) -> Tensor:
+        """q, `[R, I, O]`."""
+
+    def averaged(self, current: Tensor, target: Tensor) -> Tensor:
+        """The next c, given q + δ."""
+        return current.lerp(target, 1.0 - self.betas[1])
+
+    def slope(self, slopes: Slopes, standing: Standing) -> Tensor:
+        """What goes into m, `[R, I, O]`."""
+        return slopes.gradient.mean(0) + standing.prior * standing.mean
+
+    def direction(self, slope: Tensor, standing: Standing) -> Tensor:
+        """What is divided by the divisor, given m̂."""
+        return slope
+
+    def divisor(self, per_point: Tensor) -> Tensor:
+        """Of the step, given the next c."""
+        return per_point
 
 
 @dataclass(frozen=True)
@@ -46,12 +113,15 @@ class VOGN(VariationalRule):
     """
 
     lr: float = 5e-2
-    per_example: ClassVar[bool] = True
+
+    def statistic(self) -> Statistic:
+        """Squared gradients of single examples."""
+        return squared_gradients
 
     def curvature(self, slopes: Slopes, standing: Standing) -> Tensor:
         """Squared gradients of single examples."""
-        assert slopes.squares is not None
-        return slopes.squares.mean(0)
+        (squares,) = slopes.statistics
+        return squares.mean(0)
 
 
 @dataclass(frozen=True)
@@ -155,6 +225,52 @@ class IVON(VariationalRule):
         return slope + standing.prior * standing.mean
 
 
+def squared_gradients(features: Tensor, slopes: Tensor) -> tuple[Tensor]:
+    """The mean of the squares of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
+
+    >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
+    (tensor([[[20.]]]),)
+    """
+    return (slopes.shape[-2] * (features.square().mT @ slopes.square()),)
+
+
+class RunningVariational(RunningDrawn):
+    """One of the rules at work; the posterior holds μ and Λ, this holds m.
+
+    Attributes:
+        first: m of every layer, `[R, I, O]`.
+    """
+
+    def __init__(self, rule: VariationalRule, problem: Problem):
+        """No gradient seen yet."""
+        super().__init__(rule, problem)
+        self.rule, self.first = rule, self._zeros()
+
+    def _zeros(self) -> list[Tensor]:
+        return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.drawn.trained]
+
+    def move(self, k: int, own: Trained, slopes: Slopes, weight: float | Tensor, steps: int) -> Tensor:
+        """One step of μ and Λ."""
+        rule, weights = self.rule, own.weights
+        precision, prior = (-weights.log_variance).exp(), weight * own.prior_precision()
+        standing = Standing(weights.mean, precision, prior)
+        curvature = rule.curvature(slopes, standing)
+        per_point = rule.averaged(weight * precision, curvature + prior)
+        self.first[k].lerp_(rule.slope(slopes, standing), 1.0 - rule.betas[0])
+        direction = rule.direction(self.first[k] / (1.0 - rule.betas[0] ** steps), standing)
+        move = self.rate * direction / self.divisor(k, curvature, per_point, prior, steps)
+        weights.become(standing.mean - move, per_point / weight)
+        return move + per_point
+
+    def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
+        """Of the step of layer `k`, given q, the next c, δ and t."""
+        return self.rule.divisor(per_point)
+
+    def moments(self) -> dict[str, list[Tensor]]:
+        """The first."""
+        return {"first": self.first}
+
+
 class RunningVadam(RunningVariational):
     """Vadam at work.
 
@@ -173,11 +289,6 @@ class RunningVadam(RunningVariational):
         self.second[k].lerp_(curvature, 1.0 - decay)
         return (self.second[k] / (1.0 - decay**steps)).sqrt() + prior
 
-    def state_dict(self) -> dict[str, Any]:
-        """Both moments, and those of Adam."""
-        return {**super().state_dict(), "second": self.second}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
-        super().load_state_dict(state)
-        take(self.second, state["second"])
+    def moments(self) -> dict[str, list[Tensor]]:
+        """Both."""
+        return {"first": self.first, "second": self.second}
