@@ -3,6 +3,7 @@
 from gilib.training.adam import Adam
 from gilib.training.checks import check_data
 from gilib.training.kept import KeptStates
+from gilib.training.kfac import NoisyKFAC
 from gilib.training.loop import fit
 from gilib.training.natural import NaturalGradient
 from gilib.training.objective import Batch, Objective
@@ -34,6 +35,7 @@ __all__ = [
     "LinearDecay",
     "NaturalGradient",
     "NoisyAdam",
+    "NoisyKFAC",
     "Objective",
     "Paused",
     "PiecewiseConstant",
