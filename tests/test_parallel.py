@@ -14,7 +14,7 @@ import torch
 from torch import distributed
 
 import gilib
-from gilib.training import SGHMC, Checkpoint, DataParallel, Speed, parallel, run
+from gilib.training import SGHMC, VOGN, Checkpoint, DataParallel, NoisyKFAC, Speed, parallel, run
 from tests.processes import NETWORKS
 from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
@@ -79,6 +79,8 @@ CASES = {
     "processes": lambda **s: fit(NETWORKS["global"](), batch_size=7, **s),
     "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),
     "chain": lambda **s: fit(mlp(gilib.PointEstimate()), rule=SGHMC(2, window=2), batch_size=7, **s),
+    "examples": lambda **s: fit(mlp(gilib.Factorised()), rule=VOGN(), batch_size=7, **s),
+    "factors": lambda **s: fit(mlp(gilib.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
     "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 

@@ -8,11 +8,10 @@ from torch import nn
 
 import gilib
 from gilib.training import IVON, VOGN, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
-from gilib.training.drawn import DrawnWeights
+from gilib.training.drawn import DrawnWeights, squared_gradients
 from gilib.training.objective import Objective
 from gilib.training.parallel import OneProcess
 from gilib.training.rule import Problem
-from gilib.training.variational import squared_gradients
 from tests.support import D, assert_equal, normals, ridge, seeded, small_net, with_ones
 
 RULES = {

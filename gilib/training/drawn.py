@@ -175,6 +175,15 @@ class DrawnWeights:
         )
 
 
+def squared_gradients(features: Tensor, slopes: Tensor) -> tuple[Tensor]:
+    """The mean of the squares of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
+
+    >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
+    (tensor([[[20.]]]),)
+    """
+    return (slopes.shape[-2] * (features.square().mT @ slopes.square()),)
+
+
 def _is_learned(layer: WeightLayer) -> bool:
     return all(parameter.requires_grad for parameter in layer.modules_built()[1].parameters())
 

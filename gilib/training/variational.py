@@ -1,19 +1,16 @@
 """Variational rules that look like Adam: VOGN, Vadam, noisy Adam and IVON, for factorised Gaussian weights.
 
-All of them move the mean μ and the precision Λ of Q(W) = Π N(μ, 1/Λ), which the posterior `Factorised` holds.
-With N data points, the mean loss l of a minibatch (minus the log likelihood per data point), the prior
-N(0, 1/P), δ = κ P / N and c = κ Λ / N, the precision per data point (κ: `kl_weight`, 1 unless tempered), a
-step draws W ~ Q and does
+All of them move the mean μ and the precision Λ of Q, which `Factorised` holds. A step draws W ~ Q and does
 
-    c ← average of c and q + δ,    m ← β₁ m + (1 - β₁) (∂l + pull of the prior),    μ ← μ - α m̂ / divisor.
+    c ← average of c and q + δ,    m ← β₁ m + (1 - β₁) (∂l + pull),    μ ← μ - α m̂ / divisor,
 
-m̂ = m / (1 - β₁^t). They differ in the estimate q of the loss's curvature and in the divisor:
+m̂ = m / (1 - β₁^t), the other letters as at each rule. They differ in:
 
-    rule        q, averaged over the draws             average          divisor     prior pulls
-    VOGN        mean of (∂l_n)² over the examples n    β₂ c + (1 - β₂)(q + δ)   c           in m, δ μ
-    Vadam       (∂l)²                                  as VOGN          √v̂ + δ      in m, δ μ
-    NoisyAdam   (∂l)²                                  as VOGN          c + γ       in m, δ W
-    IVON        ∂l (W - μ) Λ                           Riemannian       c           beside m̂, δ μ
+    rule        q, mean over draws    average                   divisor    the prior pulls
+    VOGN        mean of (∂l_n)²       β₂ c + (1 - β₂)(q + δ)    c          in m, by δ μ
+    Vadam       (∂l)²                 as VOGN                   √v̂ + δ     in m, by δ μ
+    NoisyAdam   (∂l)²                 as VOGN                   c + γ      in m, by δ W
+    IVON        ∂l (W - μ) Λ          Riemannian                c          beside m̂, by δ μ
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gilib.posteriors import Factorised, Posterior
-from gilib.training.drawn import Slopes, Statistic, Trained
+from gilib.training.drawn import Slopes, Statistic, Trained, squared_gradients
 from gilib.training.drawn_rule import DrawnRule, RunningDrawn
 from gilib.training.rule import Problem
 from gilib.validation import positive
@@ -102,6 +99,9 @@ class VOGN(VariationalRule):
 
         q = (1/B) Σ_n (∂l_n)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ μ,    μ ← μ - α m̂ / c.
 
+    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
+    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+
     The mean comes to rest where the ELBO's does, which for a linear model with Gaussian noise is the exact
     posterior mean. The precision comes to P + Σ_n E(∂l_n)²: for squared errors that has r_n² / σ⁴ where the
     Gauss-Newton matrix has 1 / σ². They agree where the squared residuals are as large as the noise says.
@@ -131,6 +131,9 @@ class Vadam(VariationalRule):
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    v ← β₂ v + (1 - β₂) q,    v̂ = v / (1 - β₂^t),
         m from ∂l + δ μ,    μ ← μ - α m̂ / (√v̂ + δ).
 
+    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
+    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+
     In the paper c = v + δ, as it is here if the variance starts at the prior's; any start will do here. The
     square of a MINIBATCH's mean gradient is no curvature: in the full batch of a linear model
     with Gaussian noise, A = XᵀX / σ², the mean comes to rest at the posterior's, but the precision at
@@ -157,6 +160,9 @@ class NoisyAdam(VariationalRule):
     """Noisy Adam (Zhang et al., 2018, Alg. 1): the squared gradient of the minibatch, damped, without a root.
 
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ W,    μ ← μ - α m̂ / (c + γ).
+
+    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
+    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
     It comes to rest where `Vadam` does: its variances are not the posterior's either.
 
@@ -194,6 +200,9 @@ class IVON(VariationalRule):
         q = ∂l (W - μ) Λ,    c ← c + ρ d + ½ ρ² d² / c,  d = q + δ - c,  ρ = 1 - β₂,
         m from ∂l,    μ ← μ - α (m̂ + δ μ) / c.
 
+    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
+    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+
     E q is the expected diagonal of the Hessian (Stein), which may be negative; c stays positive, for its
     update is ½ c (1 + (1 + ρ d / c)²) (Lin, Schmidt & Khan, 2020). For a linear model with Gaussian noise it
     comes to rest at the best factorised Gaussian: the posterior's mean and the diagonal of its precision; of
@@ -223,15 +232,6 @@ class IVON(VariationalRule):
     def direction(self, slope: Tensor, standing: Standing) -> Tensor:
         """The prior's pull is added here."""
         return slope + standing.prior * standing.mean
-
-
-def squared_gradients(features: Tensor, slopes: Tensor) -> tuple[Tensor]:
-    """The mean of the squares of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
-
-    >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
-    (tensor([[[20.]]]),)
-    """
-    return (slopes.shape[-2] * (features.square().mT @ slopes.square()),)
 
 
 class RunningVariational(RunningDrawn):
