@@ -14,7 +14,7 @@ import torch
 from torch import distributed
 
 import gilib
-from gilib.training import SGHMC, Bali, Checkpoint, DataParallel, Speed, parallel, run
+from gilib.training import SGHMC, VOGN, Bali, Checkpoint, DataParallel, NoisyKFAC, Speed, parallel, run
 from tests.processes import NETWORKS
 from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, assert_equal, normals, seeded, small_net
@@ -83,6 +83,8 @@ CASES = {
     "layerwise, pointwise": lambda **s: fit(
         mlp(gilib.Conjugate(), replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
     ),
+    "examples": lambda **s: fit(mlp(gilib.Factorised()), rule=VOGN(), batch_size=7, **s),
+    "factors": lambda **s: fit(mlp(gilib.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
     "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 

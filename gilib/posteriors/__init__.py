@@ -6,6 +6,7 @@ from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedWeights
 from gilib.posteriors.free import FreeGaussian, FreeInducing, PropagatedGaussian, PropagatedInducing
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
+from gilib.posteriors.matrix_gaussian import MatrixGaussian, MatrixGaussianWeights
 from gilib.posteriors.point import PointEstimate, PointWeights
 from gilib.posteriors.prior import FromPrior
 from gilib.posteriors.pseudo import PseudoData
@@ -25,6 +26,8 @@ __all__ = [
     "InducingWeights",
     "Law",
     "LocalInducing",
+    "MatrixGaussian",
+    "MatrixGaussianWeights",
     "PointEstimate",
     "PointWeights",
     "Posterior",

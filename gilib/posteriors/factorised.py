@@ -83,6 +83,12 @@ class FactorisedWeights(PosteriorModule):
         """σ² as local reparameterisation propagates it to the outputs, `[R, I, O]`."""
         return self.log_variance.exp()
 
+    @torch.no_grad()
+    def become(self, mean: Tensor, precision: Tensor) -> None:
+        """Take μ and 1/σ² `[R, I, O]` from a rule of training that computes them."""
+        self.scaled_mean.copy_(mean * self.root_fan_in)
+        self.log_variance.copy_(-precision.log())
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:

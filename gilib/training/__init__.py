@@ -4,6 +4,7 @@ from gilib.training.adam import Adam
 from gilib.training.bali import Bali
 from gilib.training.checks import check_data
 from gilib.training.kept import KeptStates
+from gilib.training.kfac import NoisyKFAC
 from gilib.training.loop import fit
 from gilib.training.natural import NaturalGradient
 from gilib.training.objective import Batch, Objective
@@ -16,9 +17,12 @@ from gilib.training.settings import Checkpoint
 from gilib.training.sghmc import SGHMC
 from gilib.training.speed import Speed
 from gilib.training.stopping import Callback, FallingStrips, Plateau
+from gilib.training.variational import IVON, VOGN, NoisyAdam, Vadam
 
 __all__ = [
+    "IVON",
     "SGHMC",
+    "VOGN",
     "Adam",
     "Bali",
     "Batch",
@@ -33,6 +37,8 @@ __all__ = [
     "KeptStates",
     "LinearDecay",
     "NaturalGradient",
+    "NoisyAdam",
+    "NoisyKFAC",
     "Objective",
     "Paused",
     "PiecewiseConstant",
@@ -43,6 +49,7 @@ __all__ = [
     "RunningRule",
     "Schedule",
     "Speed",
+    "Vadam",
     "check_data",
     "fit",
 ]

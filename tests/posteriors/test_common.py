@@ -6,7 +6,14 @@ from torch import nn
 
 import gilib
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
-from gilib.posteriors import BuildContext, Factorised, FromPrior, GlobalInducing, LocalInducing
+from gilib.posteriors import (
+    BuildContext,
+    Factorised,
+    FromPrior,
+    GlobalInducing,
+    LocalInducing,
+    MatrixGaussian,
+)
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.sites import DenseWeights
 from tests.helpers import Operations, assert_gradients, draw_weights, normal
@@ -16,6 +23,7 @@ POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7
 KINDS = ("shared", "per_output", "full")
 LEARNED = [
     Factorised(),
+    MatrixGaussian(),
     *(family(precision=kind) for family in (GlobalInducing, LocalInducing) for kind in KINDS),
 ]
 ALL = [*LEARNED, FromPrior()]
@@ -71,8 +79,10 @@ def test_every_parameter_has_a_gradient(spec, replicas, start, make_prior, pertu
     named = [*module.named_parameters(), ("prior precision", hyper)]
     named += [("features", features)] if module.needs_inducing else []
     upper = {"pseudo.scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
+    upper["row_root"] = torch.ones(FAN_IN, FAN_IN).triu(1).bool()
+    upper["column_root"] = torch.ones(OUTPUTS, OUTPUTS).triu(1).bool()
     probe = normal(generator, *weights.shape)
-    if not isinstance(spec, Factorised):
+    if not isinstance(spec, Factorised | MatrixGaussian):
         assert_gradients(named, (probe * weights).sum(), upper)
     assert_gradients(named, log_pq.sum(), upper)
 

@@ -1,0 +1,98 @@
+"""The matrix Gaussian posterior: weights correlated over inputs and over outputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from gilib.linalg import SymmetricOperator
+from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.free import half_log_det
+from gilib.regression import LOG_2PI, prior_log_prob
+from gilib.sites import Site
+from gilib.validation import positive
+
+
+@dataclass(frozen=True)
+class MatrixGaussian(Posterior):
+    """Q(W) = MN(W; M, V, Σ), V over the I inputs and Σ over the O outputs (Louizos & Welling, 2016).
+
+        W = M + L E Kᵀ, E standard normal,  V = L Lᵀ,  Σ = K Kᵀ;    Cov(W_io, W_jp) = V_ij Σ_op.
+
+    Its parameters are √I M, L and K, so that `gilib.Adam` can train it on the ELBO; `NoisyKFAC` computes
+    them. M starts as a draw from NealPrior, V and Σ as multiples of the identity.
+
+    Args:
+        initial_variance: the variances start at initial_variance/√I, as those of `Factorised`.
+
+    >>> MatrixGaussian().initial_variance
+    0.001
+    """
+
+    short: ClassVar[str] = "mvg"
+    initial_variance: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        positive(self.initial_variance, "initial_variance")
+
+    def build(self, site: Site, context: BuildContext) -> PosteriorModule:
+        """Mean and factors."""
+        return MatrixGaussianWeights(self, site, context)
+
+
+class MatrixGaussianWeights(PosteriorModule):
+    """Parameters of a matrix Gaussian.
+
+    Attributes:
+        scaled_mean: √I M, `[R, I, O]`.
+        row_root: L in its lower triangle, `[R, I, I]`.
+        column_root: K in its lower triangle, `[R, O, O]`.
+    """
+
+    def __init__(self, spec: MatrixGaussian, site: Site, context: BuildContext):
+        """Create the parameters."""
+        super().__init__()
+        fan_in, outputs = site.fan_in, site.outputs
+        self.noise_size, self.root_fan_in = fan_in * outputs, math.sqrt(fan_in)
+        self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
+        scale = math.sqrt(spec.initial_variance / self.root_fan_in)
+        self.row_root = nn.Parameter(_multiple(scale, fan_in, context))
+        self.column_root = nn.Parameter(_multiple(1.0, outputs, context))
+
+    @property
+    def mean(self) -> Tensor:
+        """M, `[R, I, O]`."""
+        return self.scaled_mean / self.root_fan_in
+
+    @torch.no_grad()
+    def become(self, mean: Tensor, row_root: Tensor, column_root: Tensor) -> None:
+        """Take M, L and K from a rule of training that computes them."""
+        self.scaled_mean.copy_(mean * self.root_fan_in)
+        self.row_root.copy_(row_root)
+        self.column_root.copy_(column_root)
+
+    def draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """W = M + L E Kᵀ."""
+        noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
+        inputs, outputs = noise.shape[-2:]
+        weights = self.mean + self.row_root.tril() @ noise @ self.column_root.tril().mT
+        half = outputs * _half_log_det(self.row_root) + inputs * _half_log_det(self.column_root)
+        log_q = -0.5 * (noise.square().sum((-2, -1)) + inputs * outputs * LOG_2PI) - half
+        return weights, prior_log_prob(weights, prior_precision, outputs) - log_q
+
+
+def _half_log_det(root: Tensor) -> Tensor:
+    return half_log_det(root[..., None, :, :])
+
+
+def _multiple(scale: float, size: int, context: BuildContext) -> Tensor:
+    """Of the identity, `[R, size, size]`."""
+    identity = torch.eye(size, dtype=context.dtype, device=context.device)
+    return context.full((size, size), 0.0) + scale * identity

@@ -1,0 +1,252 @@
+"""Noisy K-FAC and its posterior: draws, steps written out, where it comes to rest, what a rule owes."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import MultivariateNormal
+
+import gilib
+from gilib.posteriors import MatrixGaussian
+from gilib.training import Batch, Checkpoint, NoisyKFAC, Paused
+from gilib.training.objective import Objective
+from gilib.training.parallel import OneProcess
+from gilib.training.rule import Problem
+from tests.support import D, assert_equal, log_p, normals, ridge, seeded, small_net, with_ones
+
+X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
+RULE = NoisyKFAC(0.1, decay=0.3, damping=0.02)
+
+
+def fit(net, rule=RULE, x=X, y=Y, *, steps=3, likelihood=None, **settings):
+    settings = {"num_samples": 2, "progress": False} | settings
+    likelihood = gilib.Gaussian(NOISE) if likelihood is None else likelihood
+    return gilib.fit(net, likelihood, x, y, steps=steps, rule=rule, **settings)
+
+
+def posteriors(net):
+    """Mean, row and column covariance of every layer."""
+    modules = [layer.weights for layer in net.modules() if isinstance(layer, gilib.Linear)]
+    roots = [(own.row_root.detach().tril(), own.column_root.detach().tril()) for own in modules]
+    return [
+        (own.mean.detach(), rows @ rows.mT, columns @ columns.mT)
+        for own, (rows, columns) in zip(modules, roots, strict=True)
+    ]
+
+
+# The posterior
+
+
+def test_draws_have_the_density_of_the_matrix_gaussian():
+    """W = M + L E Kᵀ scored by its dense covariance, rows V ⊗ Σ; L and K are nowhere symmetric."""
+    net = small_net(MatrixGaussian(), hidden=())
+    ((mean, rows, columns),) = posteriors(net)
+    noise = normals(4, 6, seed=3)
+    drawn = net.draw(noise=noise)
+    weights = drawn.function.functions[0].weights
+    root_rows, root_columns = (torch.linalg.cholesky(own) for own in (rows, columns))
+    own = next(module for module in net.modules() if isinstance(module, gilib.Linear)).weights
+    signs = [own.row_root.diagonal().sign(), own.column_root.diagonal().sign()]
+    noise = signs[0][:, None] * noise.unflatten(-1, (3, 2)) * signs[1]
+    assert_equal(weights.detach(), mean + root_rows @ noise @ root_columns.mT, 1e-12)
+    law = MultivariateNormal(mean.flatten(), torch.kron(rows, columns))
+    assert_equal(drawn.log_pq.detach(), log_p(weights, 3.0) - law.log_prob(weights.flatten(-2)), 1e-10)
+
+
+def test_adam_trains_it_in_replicas_and_it_is_saved(tmp_path):
+    net = small_net(MatrixGaussian(), replicas=(2,))
+    before = [p.detach().clone() for p in net.parameters() if p.requires_grad]
+    fit(net, gilib.Adam(), steps=2)
+    after = [p for p in net.parameters() if p.requires_grad]
+    assert all(not torch.equal(p, old) for p, old in zip(after, before, strict=True))
+    gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(NOISE))
+    again, _, _, _ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(*(model.draw(3, generator=seeded(2))(X) for model in (net, again)))
+
+
+def test_variances_are_positive():
+    with pytest.raises(ValueError, match="initial_variance"):
+        MatrixGaussian(initial_variance=0.0)
+
+
+# Steps
+
+
+def examined(weights):
+    """Inputs x `[N, I]` and gradients g `[N, O]` of every layer, one draw, each point's own loss."""
+    inputs = [with_ones(X)]
+    first = (inputs[0] @ weights[0]).requires_grad_()
+    inputs.append(with_ones(torch.tanh(first)))
+    second = inputs[1] @ weights[1]
+    loss = 0.5 * (Y - second).square().sum() / NOISE
+    return inputs, torch.autograd.grad(loss, (first, second))
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.5])
+def test_three_steps_written_out(kappa):
+    """Two layers, inverses in place of factors, the draws from the same normals."""
+    net, stream, num = small_net(MatrixGaussian()), seeded(), 7 / kappa
+    own = [module.weights for module in net.modules() if isinstance(module, gilib.Linear)]
+    means = [mean for mean, _, _ in posteriors(net)]
+    roots = [(part.row_root.detach().tril(), part.column_root.detach().tril()) for part in own]
+    fit(net, kl_weight=gilib.SteppedTempering(0, last=kappa))
+    moments = [(0.0, 0.0), (0.0, 0.0)]
+    for step in range(3):
+        noise = torch.randn(2, 9 + 8, generator=stream, dtype=D).split([9, 8], -1)
+        draws = [
+            mean + rows @ z.unflatten(-1, mean.shape) @ columns.mT
+            for mean, (rows, columns), z in zip(means, roots, noise, strict=True)
+        ]
+        seen = [examined([draws[0][s], draws[1][s]]) for s in range(2)]
+        rate = 0.3 / (1 - 0.7 ** (step + 1))
+        for k, (a, s) in enumerate(moments):
+            x, g = ([one[part][k] for one in seen] for part in (0, 1))
+            a = (1 - rate) * a + rate * sum(one.mT @ one for one in x).detach() / 14
+            s = (1 - rate) * s + rate * sum(one.mT @ one for one in g) / 14
+            moments[k], (size, outputs) = (a, s), means[k].shape
+            prior = size / num
+            slope = sum(p.mT @ q / 7 + prior * w for p, q, w in zip(x, g, draws[k], strict=True)) / 2
+            ratio = math.sqrt((a.trace() / size) / (s.trace() / outputs))
+
+            def inverses(amount, a=a, s=s, ratio=ratio):
+                left = a + ratio * math.sqrt(amount) * torch.eye(len(a), dtype=D)
+                right = s + math.sqrt(amount) / ratio * torch.eye(len(s), dtype=D)
+                return torch.linalg.inv(left), torch.linalg.inv(right)
+
+            left, right = inverses(prior + 0.02)
+            means[k] = means[k] - 0.1 * left @ slope.detach() @ right
+            left, right = inverses(prior)
+            roots[k] = torch.linalg.cholesky(left / num), torch.linalg.cholesky(right)
+    for (mean, rows, columns), expected, (left, right) in zip(posteriors(net), means, roots, strict=True):
+        assert_equal(mean, expected, 1e-10)
+        assert_equal(rows, left @ left.mT, 1e-10)
+        assert_equal(columns, right @ right.mT, 1e-10)
+
+
+# Where it comes to rest: y = x w + noise, two inputs and a bias, one output
+
+POINTS, PRIOR = 12, 3.0
+FEATURES = with_ones(normals(POINTS, 2, seed=3))
+TARGETS = FEATURES @ torch.tensor([[1.0], [-0.5], [0.3]], dtype=D) + NOISE**0.5 * normals(POINTS, 1, seed=4)
+DELTA = PRIOR / POINTS
+MEAN_SQUARES = FEATURES.mT @ FEATURES / POINTS  # A
+
+
+def at_rest(targets, steps=400):
+    """Mean and covariance after many steps on draws M ± √3 L e_j, whose first two moments are exact."""
+    net = gilib.models.mlp(2, (), 1, posterior=MatrixGaussian(), generator=seeded(), dtype=D)
+    likelihood, device = gilib.Gaussian(NOISE), torch.device("cpu")
+    objective = Objective(net, likelihood, POINTS, 6, "draw", "full", device, False)
+    problem = Problem(net, likelihood, {}, objective, steps, seeded(), OneProcess(), device)
+    root = math.sqrt(3.0) * torch.eye(3, dtype=D)
+    noise = gilib.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
+    running = NoisyKFAC(0.5, decay=0.2).begin(problem)
+    for step in range(steps):
+        running.prepare(step)
+        running.step(Batch(step, FEATURES[:, :2], targets, noise))
+    ((mean, rows, columns),) = posteriors(net)
+    return mean, columns * rows
+
+
+def precision_at(curvature):
+    """N (A + π √δ Id)(s + √δ / π), s being S of one output."""
+    ratio = math.sqrt(MEAN_SQUARES.trace() / 3 / curvature)
+    damped = MEAN_SQUARES + ratio * math.sqrt(DELTA) * torch.eye(3, dtype=D)
+    return POINTS * damped * (curvature + math.sqrt(DELTA) / ratio)
+
+
+def spread(curvature):
+    """The mean variance of the outputs."""
+    return float((FEATURES @ torch.linalg.inv(precision_at(curvature)) * FEATURES).sum(1).mean())
+
+
+def test_it_comes_to_rest_at_the_mean_squared_residual():
+    """The mean is exact; s is the mean of E r_n² / σ⁴, by itself iterated."""
+    exact, _ = ridge(FEATURES, TARGETS, PRIOR, NOISE)
+    curvature = 1 / NOISE
+    for _ in range(500):
+        squares = float((TARGETS - FEATURES @ exact).square().mean()) + spread(curvature)
+        curvature = 0.5 * (curvature + squares / NOISE**2)
+    mean, covariance = at_rest(TARGETS)
+    assert_equal(mean, exact, 1e-10)
+    assert_equal(torch.linalg.inv(covariance), precision_at(curvature), 1e-9)
+
+
+def test_it_is_the_damped_posterior_where_residuals_are_as_large_as_the_noise():
+    """On average, that is: targets made so, with Xᵀr / σ² = P μ."""
+    residuals = normals(POINTS, seed=5)
+    residuals = residuals * math.sqrt((NOISE - spread(1 / NOISE)) / float(residuals.square().mean()))
+    exact = (FEATURES.mT @ residuals / (NOISE * PRIOR))[:, None]
+    targets = FEATURES @ exact + residuals[:, None]
+    mean, covariance = at_rest(targets)
+    assert_equal(mean, ridge(FEATURES, targets, PRIOR, NOISE)[0], 1e-10)
+    true = torch.linalg.inv(ridge(FEATURES, targets, PRIOR, NOISE)[1])
+    ratio = math.sqrt(MEAN_SQUARES.trace() / 3 * NOISE)
+    identity = torch.eye(3, dtype=D)
+    excess = math.sqrt(DELTA) * POINTS * (MEAN_SQUARES / ratio + ratio / NOISE * identity)
+    assert_equal(torch.linalg.inv(covariance), true + excess, 1e-9)
+
+
+# What a rule owes
+
+
+def test_it_resumes_to_the_last_bit(tmp_path):
+    def start():
+        return small_net(MatrixGaussian()), gilib.Gaussian(NOISE, learn=True)
+
+    settings = {"steps": 7, "batch_size": 3, "seed": 5}
+    whole, noise = start()
+    history = fit(whole, likelihood=noise, **settings)
+    path, pauses = tmp_path / "checkpoint", 0
+    while True:
+        net, own = start()
+        try:
+            parts = fit(net, likelihood=own, checkpoint=Checkpoint(path, deadline=0.0), **settings)
+            break
+        except Paused:
+            pauses += 1
+    assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
+    for one, other in zip(
+        [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_replicas_train_as_they_would_alone(shared):
+    x, y = normals(2, 7, 2, seed=6), normals(2, 7, 2, seed=7)
+    priors, seeds = (gilib.NealPrior(), gilib.StandardPrior()), [4, 9]
+
+    def net(prior, **settings):
+        return gilib.models.mlp(2, (3,), 2, posterior=MatrixGaussian(), prior=prior, dtype=D, **settings)
+
+    both = net(gilib.PerReplica(priors), replicas=(2,), generator=gilib.ReplicaGenerators([0, 1]))
+    data = (x[0], y[0]) if shared else (x, y)
+    history = fit(both, RULE, *data, steps=5, seed=seeds)
+    for r in range(2):
+        alone = net(priors[r], generator=seeded(r))
+        own = (x[0], y[0]) if shared else (x[r], y[r])
+        assert_equal(history.elbo[:, r], fit(alone, RULE, *own, steps=5, seed=seeds[r]).elbo, 1e-10)
+        for together, single in zip(posteriors(both), posteriors(alone), strict=True):
+            for part, expected in zip(together, single, strict=True):
+                assert_equal(part[r], expected, 1e-10)
+
+
+def test_what_does_not_fit():
+    with pytest.raises(ValueError, match="NoisyKFAC trains layers with MatrixGaussian weights"):
+        fit(small_net(gilib.Factorised()))
+    with pytest.raises(ValueError, match="needs a prior of known variance"):
+        fit(small_net(MatrixGaussian(), gilib.ScalePrior()))
+    layers = [gilib.Conv2d(1, 2, 3, MatrixGaussian()), nn.Flatten(), gilib.Linear(8, 2, MatrixGaussian())]
+    net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
+    with pytest.raises(ValueError, match="which is for Linear layers"):
+        fit(net, x=normals(7, 1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"decay": 0.0}, {"decay": 1.5}, {"damping": -1.0}, {"lr": 0.0}], ids=str
+)
+def test_settings_that_make_no_sense(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        NoisyKFAC(**settings)
