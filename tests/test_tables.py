@@ -39,6 +39,7 @@ def test_a_caption_counts_repetitions_or_records_where_there_are_no_seeds():
     assert "4 records." in tables.caption("Times.", [record | {"config": {}} for record in records])
 
 
+
 def test_captions_name_the_data_sets_of_each_scale():
     runs = [("long", "yacht", split) for split in range(5)]
     runs += [("reduced", "boston", 0), ("reduced", "wine", 0)]
