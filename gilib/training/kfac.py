@@ -50,6 +50,7 @@ class NoisyKFAC(DrawnRule):
     0.001
     """
 
+    lr: float = 5e-2
     decay: float = 0.05
     damping: float = 1e-3
     posterior: ClassVar[type[Posterior]] = MatrixGaussian

@@ -208,7 +208,8 @@ class IVON(VariationalRule):
     comes to rest at the best factorised Gaussian: the posterior's mean and the diagonal of its precision; of
     noisy estimates the last term of the update makes c larger by a part that vanishes with ρ.
 
-    The paper's h is c - δ, its λ is N / κ. It starts at the posterior's variance and not at an h₀ of its own.
+    The paper's h is c - δ, its λ is N / κ. It starts at the posterior's variance, not at an h₀ of its own,
+    and forgets it as β₂^t. A wide start, c far below the curvature, makes steps so long that they diverge.
 
     >>> IVON().lr
     0.2
