@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import gilib
+from gilib.arithmetic import flushed_denormals
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
@@ -148,9 +149,10 @@ def run(config: RuntimeConfig, job: Job) -> Record:
     Returns:
         A record: milliseconds a step of each, its operations in GFLOP, the rate of large products, threads.
     """
-    torch.set_flush_denormal(True)
     metrics = {"product_rate": significant(rate(job.device)), "threads": torch.get_num_threads()}
-    for method, milliseconds in timed(("dsvi", *FAMILIES), config, job.device).items():
+    with flushed_denormals():
+        times = timed(("dsvi", *FAMILIES), config, job.device)
+    for method, milliseconds in times.items():
         metrics[f"{method}_ms"] = significant(milliseconds)
         metrics[f"{method}_gflop"] = significant(work(method, config) / 1e9)
     return {"data": None, "metrics": metrics, "curve": []}
