@@ -1,6 +1,7 @@
 """Work in pieces: the same bound and gradient for every network, and less memory held at a time."""
 
 import importlib.util
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -95,14 +96,17 @@ print(in_pieces, at_once, kept)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc's allocator can be asked")
 def test_fewer_pages_are_asked_for_in_pieces_and_fewest_by_an_allocator_that_keeps_its_memory():
-    """Against all at once, in one process, which stays as it was asked to be: so it is one of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", RELATIVE], cwd=BENCHMARKS, capture_output=True, text=True, check=False
-    )
-    if "this C library" in done.stderr:
-        pytest.skip("the C library is not glibc")
-    assert done.returncode == 0, done.stderr
-    pieces, at_once, kept = map(int, done.stdout.split())
+    """Against all at once; medians of three processes, as it depends on where memory happens to lie."""
+    found = []
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", RELATIVE], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+        )
+        if "this C library" in done.stderr:
+            pytest.skip("the C library is not glibc")
+        assert done.returncode == 0, done.stderr
+        found.append(map(int, done.stdout.split()))
+    pieces, at_once, kept = map(statistics.median, zip(*found, strict=True))
     if not at_once:
         pytest.skip("this allocator keeps its memory unasked")
     assert pieces < at_once / 2 and kept < at_once / 10
