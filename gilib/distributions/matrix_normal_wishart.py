@@ -74,7 +74,7 @@ class MatrixNormalInverseWishart:
 
     @property
     def mode(self) -> tuple[Tensor, Tensor]:
-        """Where the joint density is largest: M and Ψ / (ν+O+1+I)."""
+        """M and Ψ / (ν+O+1+I), where the joint density is largest."""
         size = self.noise.size
         total = self.noise.df + size + 1 + self.loc.shape[-2]
         return self.loc, self.noise.scale / total[..., None, None]
