@@ -54,14 +54,19 @@ def with_error(values: Iterable[float], digits: int) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
-    """A table: the first column to the left, the others to the right.
+    """A table: columns of numbers to the right, the first one and columns of words to the left.
 
-    >>> print(table(["method", "ELBO"], [["gi", "1.0"]]))
-    | method | ELBO |
-    | :-- | --: |
-    | gi | 1.0 |
+    >>> print(table(["method", "ELBO", "verdict"], [["gi", "1.0", "agrees"]]))
+    | method | ELBO | verdict |
+    | :-- | --: | :-- |
+    | gi | 1.0 | agrees |
     """
-    lines = [header, [":--"] + ["--:"] * (len(header) - 1), *rows]
+    body = [list(row) for row in rows]
+    words = [
+        k == 0 or not any(character.isdigit() for row in body for character in row[k][:12])
+        for k in range(len(header))
+    ]
+    lines = [header, [":--" if left else "--:" for left in words], *body]
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 

@@ -23,7 +23,7 @@ def test_a_click_sorts_and_a_second_one_reverses(report: Page) -> None:
     report.locator(f"#{TABLE} summary").click()
     table = report.locator(f"#{TABLE} table")
     titles = table.locator("th").all_inner_texts()
-    column, header = titles.index("print"), table.locator("th", has_text="print")
+    column, header = titles.index("paper"), table.locator("th", has_text="paper")
 
     def keys() -> list[float]:
         return table.evaluate(f"(table) => ({KEYS})(table, {column})")

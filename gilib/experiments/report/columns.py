@@ -58,7 +58,7 @@ def columns(group: Sequence[Comparison]) -> list[Column]:
     numbers = {note: str(number) for number, note in enumerate(notes(group), 1)}
     shown = [
         *(Column(name, _named(name)) for name in varying),
-        Column("print", _print),
+        Column("paper", _print),
         Column("ours", _measured(lambda each, found: ours_cell(found, each.claim.decimals))),
         Column("verdict", _verdict),
         Column("scale", _measured(lambda each, found: Cell(scale_text(found)))),

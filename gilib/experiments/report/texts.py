@@ -101,7 +101,7 @@ def runs_text(measured: Measured) -> str:
 def errors_text(comparison: Comparison) -> str:
     """Whose standard errors there are, to be combined with the rounding of the print."""
     measured = comparison.measured
-    known = {"ours": measured and measured.error, "print": comparison.claim.error}
+    known = {"ours": measured and measured.error, "paper": comparison.claim.error}
     names = [name for name, error in known.items() if error is not None]
     spread = ", spread" if measured and measured.spread else ""
     return {0: "neither", 1: "".join(names), 2: "both"}[len(names)] + spread

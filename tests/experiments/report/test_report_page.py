@@ -54,16 +54,16 @@ def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
     measured, nothing = report.by_table(found)
     titles = [column.title for column in columns(measured)]
     identity = ["dataset", "method", "metric"]
-    shown = ["print", "ours", "verdict", "scale", "runs", "apart", "errors", "record", "note"]
+    shown = ["paper", "ours", "verdict", "scale", "runs", "apart", "errors", "record", "note"]
     assert titles == identity + shown
-    assert [column.title for column in columns(nothing)] == ["depth", "print", "verdict"]
+    assert [column.title for column in columns(nothing)] == ["depth", "paper", "verdict"]
     cells = {column.title: column.cell(measured[0]) for column in columns(measured)}
     texts = {name: cell.text for name, cell in cells.items()}
     assert texts == {
         "dataset": "yacht",
         "method": "gi",
         "metric": "test log likelihood",
-        "print": "−2.50 ± 0.10",
+        "paper": "−2.50 ± 0.10",
         "ours": "−2.600 ± 0.058",
         "verdict": "agrees",
         "scale": "paper",
@@ -73,7 +73,7 @@ def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
         "record": "trial.jsonl:1 id1 +3",
         "note": "1",
     }
-    assert cells["print"].key == -2.5 and cells["ours"].key == pytest.approx(-2.6)
+    assert cells["paper"].key == -2.5 and cells["ours"].key == pytest.approx(-2.6)
     assert cells["record"].link == anchor(measured[0].measured)
 
 
@@ -187,7 +187,7 @@ def test_our_number_has_two_digits_of_its_error(values, printed, expected, paper
     [
         ({"stderr": "0.1"}, [1.0, 2.0], False, "both"),
         ({}, [1.0, 2.0], False, "ours"),
-        ({"stderr": "0.1"}, [1.0], False, "print"),
+        ({"stderr": "0.1"}, [1.0], False, "paper"),
         ({}, [1.0], True, "neither"),
         ({}, [1.0, 2.0], True, "ours, spread"),
     ],

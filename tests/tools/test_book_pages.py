@@ -1,0 +1,39 @@
+"""What is done to a chapter's source before it is parsed."""
+
+import book_pages
+
+LINES = "assert True\n" * 8
+
+
+def cell(code: str, options: str = "") -> str:
+    return f"```{{code-cell}} ipython3\n{options}{code}```\n"
+
+
+def test_a_long_check_folds_to_its_name() -> None:
+    text = book_pages.fold_checks(cell(f'# check: "all" is {{well}}\n{LINES}'))
+    assert text.splitlines()[:6] == [
+        "```{code-cell} ipython3",
+        "---",
+        "tags: [hide-input]",
+        "mystnb:",
+        "  code_prompt_show: \"Check: 'all' is well\"",
+        "  code_prompt_hide: \"Check: 'all' is well\"",
+    ]
+    assert text.endswith(f'---\n# check: "all" is {{well}}\n{LINES}```\n')
+
+
+def test_the_name_says_how_many_checks_there_are() -> None:
+    text = book_pages.fold_checks(cell(f"# check: one\n{LINES}\n# check: two\n{LINES}"))
+    assert '"Check: one (and 1 more)"' in text
+
+
+def test_a_hidden_check_shows_its_name() -> None:
+    text = book_pages.fold_checks(cell("# check: one\nassert True\n", ":tags: [hide-input]\n"))
+    assert ":tags:" not in text and "Check: one" in text
+
+
+def test_all_else_stays() -> None:
+    for code in ("# check: short\nassert True\n", f"x = 1\n{LINES}", f"x = 1\n# check: later\n{LINES}"):
+        assert book_pages.fold_checks(cell(code)) == cell(code)
+    text = cell(f"# check: one\n{LINES}", ":tags: [nbval-check-output]\n")
+    assert book_pages.fold_checks(text) == text

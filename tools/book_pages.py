@@ -1,0 +1,57 @@
+"""What a page of the book gets when it is built: folded checks, and a notebook to take away."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import chapters
+import jupytext
+from sphinx.application import Sphinx
+
+LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
+CHECK = re.compile(
+    r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
+    r"(?P<code># check: (?P<name>.+)\n(?:.*\n)*?)```$",
+    re.M,
+)
+
+
+def fold_checks(text: str) -> str:
+    """A chapter's source with every long cell that begins with `# check:` folded under its name."""
+    return CHECK.sub(_folded, text)
+
+
+def _folded(match: re.Match[str]) -> str:
+    if not match["hidden"] and match["code"].count("\n") <= LONG:
+        return match[0]
+    name = re.sub(r"[\\{}]", "", match["name"]).replace('"', "'")
+    others = match["code"].count("\n# check: ")
+    name += f" (and {others} more)" if others else ""
+    options = ["tags: [hide-input]", "mystnb:"]
+    options += [f'  code_prompt_{kind}: "Check: {name}"' for kind in ("show", "hide")]
+    return "\n".join(["```{code-cell} ipython3", "---", *options, "---", match["code"] + "```"])
+
+
+def read(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Before a page is parsed."""
+    source[0] = fold_checks(source[0])
+
+
+def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """A button at the top of a chapter that downloads it as a notebook."""
+    page = Path(app.srcdir) / f"{docname}.md"
+    if page in chapters.chapters(Path(app.srcdir)) and "header_buttons" in context:
+        notebook = Path(app.outdir) / "notebooks" / f"{page.stem}.ipynb"
+        notebook.parent.mkdir(exist_ok=True)
+        notebook.write_text(jupytext.writes(jupytext.read(page), fmt="ipynb"))
+        button = {"type": "link", "icon": "fas fa-download", "tooltip": "Download as a notebook"}
+        button["url"] = context["pathto"](f"notebooks/{notebook.name}", 1)
+        button["label"] = "download-notebook-button"
+        context["header_buttons"].append(button)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect both."""
+    app.connect("source-read", read)
+    app.connect("html-page-context", offer, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
