@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import chapters
 import jupytext
 from sphinx.application import Sphinx
+
+import chapters
 
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
