@@ -82,6 +82,18 @@ def test_single_precision_trains_as_well():
     assert all(float(own.noise_variance.detach()) < 0.1 for own in noises)
 
 
+def test_more_outputs_than_inputs_in_single_precision():
+    """At the first step the targets are X̃ W̃, of rank 10, but for short steps.
+
+    The scatter of 40000 points is 1e7 times the prior's, in ten of a hundred directions; taken at a mean of
+    zero, its rounding errors would fill the others.
+    """
+    x = torch.rand(40_000, 9, generator=seeded())
+    net, likelihood = gilib.models.mlp(9, (100,), 1, posterior=gilib.Conjugate()), noise()
+    history = fit(net, likelihood, x, x.sum(1, keepdim=True), steps=3, batch_size=1000)
+    assert bool(history.elbo.isfinite().all())
+
+
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     settings = {"seed": [7, 1] if replicas else 3, "batch_size": B, "steps": 7}

@@ -14,6 +14,7 @@ from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
 from gilib.draws import Function
 from gilib.joint_regression import JointState
 from gilib.linalg import SymmetricOperator
+from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression import prior_log_prob
@@ -107,7 +108,7 @@ class ConjugateWeights(PosteriorModule):
         start = {
             "mean": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones),
+            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
             "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
             "df": context.full((), df),
             "mean_square": context.full((outputs,), 0.0),
@@ -201,9 +202,9 @@ class ConjugateWeights(PosteriorModule):
             df: ν.
             active: `[R]`.
         """
-        where = active[..., None, None]
+        everyone = readable(active) and bool(active.all())
         for old, new in zip(self.state, state, strict=True):
-            torch.where(where, new, old, out=old)
+            old.copy_(new if everyone else new.where(active[..., None, None], old))
         self.df.masked_fill_(active, df)
         self.steps += active
 

@@ -172,11 +172,15 @@ class RunningBali(RunningRule):
         bound = log_likelihood.detach().mean(-1) + drawn.density / objective.num_data
         return Passed(random, gradients, batch.fraction * bound.mean(0))
 
+    def _is_first(self, batch: Batch) -> bool:
+        """Whether nothing has been averaged yet."""
+        return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
+
     @torch.no_grad()
     def _drawn(self, batch: Batch) -> Drawn:
         """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
         objective, noise = self.problem.objective, batch.noise
-        if batch.step == 0 and not bool(self.layers[0].posterior.steps.any()):
+        if self._is_first(batch):
             if objective.estimator == "pointwise":
                 return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
         elif self.rule.deterministic:
@@ -185,19 +189,21 @@ class RunningBali(RunningRule):
 
     def _average(self, batch: Batch, passed: Passed, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        rates, scales, moments = [], [], []
+        rates, scales, states, moments = [], [], [], []
+        first = self._is_first(batch)
         for layer, step, gradient, square in zip(
             self.layers, passed.steps, passed.gradients, squares, strict=True
         ):
             rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
             scales.append(layer.scale(square, rates[-1]))
+            states.append(layer.drawn(step) if first else layer.posterior.state)
             shift = self.lr * gradient * inverse_root(scales[-1])[..., None, :]
             target = batch.y if layer.true_targets else None
-            moments.append(layer.residuals(step, target, shift, weight))
+            moments.append(layer.residuals(step, states[-1].mean, target, shift, weight))
         flat = iter(self.problem.total([value for own in moments for value in own]))
         moved = [
-            self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate)
-            for layer, scale, rate in zip(self.layers, scales, rates, strict=True)
+            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate)
+            for layer, state, scale, rate in zip(self.layers, states, scales, rates, strict=True)
         ]
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own = layer.posterior
@@ -206,14 +212,16 @@ class RunningBali(RunningRule):
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
-    def _moved(self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: Tensor) -> JointState:
+    def _moved(
+        self, layer: LayerRegression, state: JointState, batch: Residuals, scale: Tensor, rate: Tensor
+    ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
         own = layer.posterior
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
-            state = layer.layer.located("", averaged, own.state, batch, prior, own.prior_scale, rate)
-        self.active &= state.mean.isfinite().all(-1).all(-1)
-        return state
+            moved = layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate)
+        self.active &= moved.mean.sum((-2, -1)).isfinite()
+        return moved
 
     def _warn_of_few(self, points: float) -> None:
         """Once, at the first step."""

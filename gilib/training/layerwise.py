@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Evaluated, FixedFunction, record
-from gilib.joint_regression import Residuals, residuals
+from gilib.joint_regression import JointState, Residuals, residuals
+from gilib.layers.linear import LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
@@ -47,20 +48,33 @@ class LayerRegression:
         """v after a minibatch, `[R, O]`."""
         return torch.lerp(self.posterior.mean_square, mean_square, rate[..., None])
 
-    def residuals(self, step: Evaluated, target: Tensor | None, shift: Tensor, weight: float) -> Residuals:
+    def drawn(self, step: Evaluated) -> JointState:
+        """What stands for a state before the first minibatch, of which nothing stays.
+
+        Its mean is the drawn weights, which explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at
+        a mean of zero would be large and, at layers with more outputs than inputs, of small rank.
+        """
+        function = step.function
+        assert isinstance(function, LinearFunction)
+        return self.posterior.state._replace(mean=self.posterior.root_fan_in * function.weights.mean(0))
+
+    def residuals(
+        self, step: Evaluated, mean: Tensor, target: Tensor | None, shift: Tensor, weight: float
+    ) -> Residuals:
         """The moments of a minibatch.
 
         Args:
             step: input and output of the layer.
+            mean: `[R, I, O]`, at which residuals are taken.
             target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
             shift: α g / √v, `[S, R, B, O]`.
             weight: N over the rows of all processes.
         """
         output = step.output.detach()
-        features = self.layer.features(step.input.detach()) / self.posterior.root_fan_in
+        features = self.layer.features(step.input.detach())
         targets = output - shift if target is None else target.expand_as(output)
         spread = features.expand(*output.shape[:-1], features.shape[-1])
-        return residuals(rows(spread), rows(targets), self.posterior.mean, weight)
+        return residuals(rows(spread), rows(targets), mean, weight, 1.0 / self.posterior.root_fan_in)
 
     def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
