@@ -24,7 +24,7 @@ from gilib.training.layerwise import (
     layers_of,
     random_steps,
     rate_at,
-    rows,
+    regression_of,
 )
 from gilib.training.objective import Batch
 from gilib.training.rule import Problem, Rule, RunningRule
@@ -37,7 +37,7 @@ SENSIBLE_BATCH = 100
 
 @dataclass(frozen=True)
 class Bali(Rule):
-    """BALI (Kurle et al., 2024, Algorithm 1) for networks of dense layers with `Conjugate`.
+    """BALI (Kurle et al., 2024, Algorithm 1) for networks of layers with `Conjugate`.
 
     A step draws the weights, passes the minibatch forward, and back-propagates the negative log likelihood to
     the outputs F of every layer: g `[B, O]`, one gradient for each point. A layer is then a regression from
@@ -55,6 +55,9 @@ class Bali(Rule):
     W̃ itself and κ = α / √(mean v), or, where targets are true, the mean of the noise variances. At fixed
     points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
     but for a factor √(v_o / mean v) at output o.
+
+    The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
+    is an observation: N is then the number of points times that of windows, and means go over both.
 
     The trace of `gilib.fit` is the ELBO of the posterior before each step, which the rule does not maximise.
     `num_samples=1` is the paper's; of more draws the statistics are averaged. `estimator="pointwise"` samples
@@ -107,7 +110,7 @@ class Passed(NamedTuple):
 
     Attributes:
         steps: of the layers with weights.
-        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` each.
+        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` or images of O channels.
         bound: of the batch's share, `[R]`.
     """
 
@@ -133,7 +136,7 @@ class RunningBali(RunningRule):
         layers = layers_of(net)
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
-        self.layers = [LayerRegression(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+        self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
 
     def check_freeze(self) -> None:
         """Every state has the replica axis."""
@@ -148,10 +151,13 @@ class RunningBali(RunningRule):
         if batch.kl_weight != 1.0:
             raise ValueError("BALI has no divergence to temper: leave kl_weight out")
         passed = self._pass(batch)
-        samples, points = passed.gradients[0].shape[0], passed.gradients[0].shape[-2]
+        samples, points = len(passed.gradients[0]), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
-        squares = [share * rows(g).square().sum(-2) for g in passed.gradients]
+        squares = [
+            share / layer.windows * layer.rows(gradient).square().sum(-2)
+            for layer, gradient in zip(self.layers, passed.gradients, strict=True)
+        ]
         bound, *squares = self.problem.total([passed.bound, *squares])
         finite = [square.isfinite().all(-1) for square in squares]
         self.active &= torch.stack([bound.isfinite(), *finite]).all(0)
@@ -197,7 +203,7 @@ class RunningBali(RunningRule):
             rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
             scales.append(layer.scale(square, rates[-1]))
             states.append(layer.drawn(step) if first else layer.posterior.state)
-            shift = self.lr * gradient * inverse_root(scales[-1])[..., None, :]
+            shift = self.lr * gradient * layer.by_output(inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
             moments.append(layer.residuals(step, states[-1].mean, target, shift, weight))
         flat = iter(self.problem.total([value for own in moments for value in own]))
@@ -208,7 +214,8 @@ class RunningBali(RunningRule):
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own = layer.posterior
             own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
-            own.move(state, own.prior_df + self.problem.objective.num_data, self.active)
+            observed = layer.windows * self.problem.objective.num_data
+            own.move(state, own.prior_df + observed, self.active)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
