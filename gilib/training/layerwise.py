@@ -225,8 +225,8 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
     if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
         raise ValueError(
             f"BALI knows the outputs of {[layer.describe() for layer in layers]} and met functions with "
-            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must be "
-            "dense or convolutional ones"
+            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
+            "be dense or convolutional ones"
         )
     if regression and output is not steps[-1].output:
         raise ValueError(
