@@ -6,6 +6,7 @@ log P - log Q of what was drawn.
 
 from gilib import data, distributions, kernels, metrics, models, structured, training
 from gilib.convolution import autocorrelation
+from gilib.correlated import CorrelatedGaussian, CorrelatedPrediction
 from gilib.drawables import Drawable, Ensemble, Samples
 from gilib.draws import Composition, Draw, Estimate, JointDraw, record
 from gilib.dual_regression import DualWeightPosterior, regress_dual
@@ -53,6 +54,7 @@ from gilib.statistics import (
     per_output_statistics,
     shared_statistics,
 )
+from gilib.student import StudentPrediction, predict_student
 from gilib.training import Adam, DivergenceError, History, Paused, fit
 
 __version__ = "0.1.0"
@@ -72,6 +74,8 @@ __all__ = [
     "Drawable",
     "Dropout",
     "DualWeightPosterior",
+    "CorrelatedGaussian",
+    "CorrelatedPrediction",
     "Ensemble",
     "Estimate",
     "Factorised",
@@ -112,6 +116,7 @@ __all__ = [
     "StandardPrior",
     "Statistics",
     "SteppedTempering",
+    "StudentPrediction",
     "Sum",
     "WeightPosterior",
     "autocorrelation",
@@ -128,6 +133,7 @@ __all__ = [
     "models",
     "per_output_statistics",
     "predict",
+    "predict_student",
     "record",
     "regress",
     "regress_dual",

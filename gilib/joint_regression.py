@@ -11,6 +11,9 @@ factor c = N/B and the rate γ, one factorisation gives the new state, positive 
 
     J = (1-γ) diag(P, Ψ) + γ ([[V_0⁻¹, -V_0⁻¹M], [·, Ψ_0 + MᵀV_0⁻¹M]] + c [X D]ᵀ[X D]),
     chol(J) = [[T, 0], [K, C]]:    P ← J_xx = T Tᵀ    M ← M + T⁻ᵀKᵀ    Ψ ← C Cᵀ.
+
+J is factorised by its blocks, T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ, and never put together: the
+factor T of a wide layer is then one matrix in memory, which the next draw reads as it is.
 """
 
 from __future__ import annotations
@@ -58,27 +61,33 @@ class Residuals(NamedTuple):
     scatter: Tensor
 
 
-def residuals(features: Tensor, targets: Tensor, mean: Tensor, weight: float) -> Residuals:
+def residuals(
+    features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0
+) -> Residuals:
     """The moments of a minibatch.
 
     Args:
-        features: X, `[R, B, I]`.
+        features: X / scale, `[R, B, I]`.
         targets: Y, `[R, B, O]`.
         mean: M, `[R, I, O]`, at which the residuals are taken.
         weight: c.
+        scale: of the features, which enters where matrices are small.
     """
-    left = targets - features @ mean
+    left = targets - features @ (scale * mean)
     return Residuals(
-        _lower_gram(features).mul_(weight), weight * (features.mT @ left), weight * (left.mT @ left)
+        _lower_gram(features).mul_(weight * scale**2),
+        (features.mT @ left).mul_(weight * scale),
+        (left.mT @ left).mul_(weight),
     )
 
 
 def _lower_gram(features: Tensor) -> Tensor:
-    """The lower triangle of XᵀX, some of its rows at a time."""
+    """The lower triangle of XᵀX, some of its rows at a time, and zeros where nothing is written."""
     size = features.shape[-1]
-    gram = features.new_zeros(*features.shape[:-2], size, size)
+    gram = features.new_empty(*features.shape[:-2], size, size)
     for rows in pieces(size, ROWS):
         gram[..., rows, : rows.stop] = features[..., rows].mT @ features[..., : rows.stop]
+        gram[..., rows, rows.stop :] = 0.0
     return gram
 
 
@@ -89,7 +98,7 @@ def averaged(
 
     Args:
         state: before it.
-        batch: its moments, taken at the mean of `state`.
+        batch: its moments, taken at the mean of `state`; the Gram matrix becomes P in its place.
         prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
         rate: γ, `[R]`, 1 for the first one.
@@ -103,19 +112,14 @@ def averaged(
     >>> averaged(start, batch, torch.ones(1), 1.0, torch.tensor(1.0)).mean
     tensor([[0.7500]])
     """
-    mean, inputs = state.mean, state.mean.shape[-2]
     rate = rate[..., None, None]
-    shrunk = prior_precision[..., None] * mean
-    joint = mean.new_zeros(*mean.shape[:-2], sum(mean.shape[-2:]), sum(mean.shape[-2:]))
-    torch.lerp(state.precision, batch.gram, rate, out=joint[..., :inputs, :inputs])
-    joint[..., inputs:, :inputs] = rate * (batch.cross - shrunk).mT
-    joint[..., inputs:, inputs:] = torch.lerp(
-        state.scale_tril @ state.scale_tril.mT, batch.scatter + mean.mT @ shrunk, rate
-    )
-    diagonal = joint.diagonal(dim1=-2, dim2=-1)
-    diagonal[..., :inputs] += rate[..., 0] * prior_precision
-    diagonal[..., inputs:] += rate[..., 0] * prior_scale
-    factor = cholesky(joint, "the precision of a layer's regression")
-    root, below = factor[..., :inputs, :inputs], factor[..., inputs:, :inputs]
-    step = torch.linalg.solve_triangular(root.mT, below.mT, upper=True)
-    return JointState(mean + step, joint[..., :inputs, :inputs], root, factor[..., inputs:, inputs:])
+    shrunk = prior_precision[..., None] * state.mean
+    precision = torch.lerp(state.precision, batch.gram, rate, out=batch.gram)
+    precision.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_precision)
+    scatter = torch.lerp(state.scale_tril @ state.scale_tril.mT, batch.scatter + state.mean.mT @ shrunk, rate)
+    scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
+    root = cholesky(precision, "the precision of a layer's regression")
+    below = torch.linalg.solve_triangular(root, rate * (batch.cross - shrunk), upper=False)  # Kᵀ
+    step = torch.linalg.solve_triangular(root.mT, below, upper=True)
+    scale_tril = cholesky(scatter - below.mT @ below, "the residual scatter of a layer's regression")
+    return JointState(state.mean + step, precision, root, scale_tril)

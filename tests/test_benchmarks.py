@@ -37,3 +37,8 @@ def test_one_layer_has_the_bound_of_gpytorch():
 
 def test_mean_field_has_the_bound_of_doubly_stochastic_layers():
     load("structured").check()
+
+
+@pytest.mark.parametrize("shape", ["yacht", "mnist"])
+def test_layerwise_inference_and_adam_step_on_the_same_network(shape):
+    load("bali").check(shape)

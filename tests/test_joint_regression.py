@@ -146,5 +146,5 @@ def test_what_is_not_finite_is_named(where):
     x, y = X.clone(), Y.clone()
     (x if where == "features" else y)[0, 0] = float("nan")
     start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
-    with pytest.raises(gilib.FactorisationError, match="precision of a layer's regression.*NaN or infinite"):
+    with pytest.raises(gilib.FactorisationError, match="of a layer's regression.*NaN or infinite"):
         averaged(start, residuals(x, y, start.mean, 1.0), PRIOR, SCALE, at_rate(0.5))

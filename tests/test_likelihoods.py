@@ -108,7 +108,10 @@ def test_config_and_state_rebuild_a_likelihood(likelihood):
 
 
 def test_an_unknown_likelihood():
-    with pytest.raises(ValueError, match="unknown likelihood 'Poisson': gilib knows Categorical, Gaussian"):
+    with pytest.raises(
+        ValueError,
+        match="unknown likelihood 'Poisson': gilib knows Categorical, CorrelatedGaussian, Gaussian",
+    ):
         rebuild({"type": "Poisson"}, gilib.Likelihood)
 
 

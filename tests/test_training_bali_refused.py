@@ -80,6 +80,10 @@ REFUSED = {
         lambda: gilib.Network(None, [nn.Identity()], input_shape=(2,), dtype=D),
         r"the network has none: build it with posterior=gilib\.Conjugate\(\)",
     ),
+    "a layer without statistics": (
+        lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.Conjugate())], dtype=D),
+        r"Linear\(2 → 2\): BALI has statistics for Linear, Conv2d, not for OwnLayer",
+    ),
     "residual end": (
         lambda: gilib.Network(None, [gilib.Residual([gilib.Linear(2, 2, gilib.Conjugate())])], dtype=D),
         "must give the outputs of the network: end with it, outside of residual blocks",
@@ -94,6 +98,10 @@ class RandomScale(gilib.NealPrior):
         module = super().build(site, like)
         module.noise_size = 1
         return module
+
+
+class OwnLayer(gilib.Linear):
+    """Might do anything with its inputs."""
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -29,21 +29,25 @@ def test_outputs_sampled_in_place_of_weights():
     assert_equal(still["draw"], still["pointwise"], 1e-10)
 
 
-@pytest.mark.parametrize("name", ["yacht", "boston"])
+# Largest error on test points, in standard deviations of their targets: that of a constant is 1
+COLLAPSED = {"yacht": 0.5, "boston": 0.5, "energy": 0.5, "concrete": 0.6, "wine": 0.9}
+
+
+@pytest.mark.parametrize("name", COLLAPSED)
 @pytest.mark.parametrize("prior", ["absolute", "relative"])
 def test_it_does_not_collapse_to_a_constant(name, prior):
-    """On data that a constant explains with an error of 1."""
+    """On all regression data that ship, after 300 steps of all points."""
     split = gilib.data.load_uci(name).split(0)
     x, y = split.train_x.float(), split.train_y.float()
     net = gilib.models.mlp(
         x.shape[1], (50,), 1, posterior=gilib.Conjugate(), prior=gilib.NealPrior(math.sqrt(V0))
     )
-    likelihood = noise()
+    likelihood, bound = noise(), COLLAPSED[name]
     fit(net, likelihood, x, y, steps=300, rule=Bali(prior=prior))
     mean = net.draw(50, generator=seeded())(split.test_x.float()).mean(0)
     error = (mean - split.test_y).square().mean().sqrt()
-    assert float(error) < 0.5 * float(split.test_y.std())
-    assert float(likelihood.noise_variance.detach()) < 0.25
+    assert float(error) < bound * float(split.test_y.std())
+    assert float(likelihood.noise_variance.detach()) < bound**2
 
 
 def in_both_precisions(start, likelihoods, targets, rule):
@@ -80,6 +84,18 @@ def test_single_precision_trains_as_well():
     errors = [float((outputs - Y).square().mean()) for outputs in fits]
     assert all(error < 0.1 * float(Y.var()) for error in errors)
     assert all(float(own.noise_variance.detach()) < 0.1 for own in noises)
+
+
+def test_more_outputs_than_inputs_in_single_precision():
+    """At the first step the targets are X̃ W̃, of rank 10, but for short steps.
+
+    The scatter of 40000 points is 1e7 times the prior's, in ten of a hundred directions; taken at a mean of
+    zero, its rounding errors would fill the others.
+    """
+    x = torch.rand(40_000, 9, generator=seeded())
+    net, likelihood = gilib.models.mlp(9, (100,), 1, posterior=gilib.Conjugate()), noise()
+    history = fit(net, likelihood, x, x.sum(1, keepdim=True), steps=3, batch_size=1000)
+    assert bool(history.elbo.isfinite().all())
 
 
 @pytest.mark.parametrize("replicas", [(), (2,)])

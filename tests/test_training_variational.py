@@ -1,4 +1,4 @@
-"""VOGN, Vadam, noisy Adam and IVON: their steps written out, where they come to rest, what a rule owes."""
+"""VOGN, Vadam, noisy Adam and IVON: their steps written out, and what a rule owes."""
 
 import math
 
@@ -7,41 +7,10 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, VOGN, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
+from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
 from gilib.training.drawn import DrawnWeights, squared_gradients
-from gilib.training.objective import Objective
-from gilib.training.parallel import OneProcess
-from gilib.training.rule import Problem
-from tests.support import D, assert_equal, normals, ridge, seeded, small_net, with_ones
-
-RULES = {
-    "vogn": VOGN(0.1, betas=(0.8, 0.9)),
-    "vadam": Vadam(0.1, betas=(0.8, 0.9)),
-    "noisy adam": NoisyAdam(0.1, betas=(0.8, 0.9), damping=0.02),
-    "ivon": IVON(0.1, betas=(0.8, 0.9)),
-}
-each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
-
-
-def fit(net, rule, x=X, y=Y, *, steps=3, likelihood=None, **settings):
-    settings = {"num_samples": 2, "progress": False} | settings
-    likelihood = gilib.Gaussian(NOISE) if likelihood is None else likelihood
-    return gilib.fit(net, likelihood, x, y, steps=steps, rule=rule, **settings)
-
-
-def problem(net, num_data):
-    """As the engine makes it."""
-    likelihood, device = gilib.Gaussian(NOISE), torch.device("cpu")
-    objective = Objective(net, likelihood, num_data, 2, "draw", "full", device, False)
-    return Problem(net, likelihood, {}, objective, 1, seeded(), OneProcess(), device)
-
-
-def posteriors(net):
-    """Mean and precision of every layer."""
-    modules = [layer.weights for layer in net.modules() if isinstance(layer, gilib.Linear | gilib.Conv2d)]
-    return [(own.mean.detach(), (-own.log_variance.detach()).exp()) for own in modules]
-
+from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
+from tests.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
 # Steps
 
@@ -125,100 +94,6 @@ def test_learning_rates_follow_the_schedule():
     fit(one, IVON(0.1, schedule=PiecewiseConstant((), (0.5,))), steps=1)
     fit(other, IVON(0.1), steps=1)
     assert_equal(posteriors(one)[0][0] - start, 0.5 * (posteriors(other)[0][0] - start), 1e-12)
-
-
-# Where they come to rest: y = x w + noise, two inputs and a bias, one output
-
-POINTS, PRIOR = 12, 3.0
-FEATURES = with_ones(normals(POINTS, 2, seed=3))
-TARGETS = FEATURES @ torch.tensor([[1.0], [-0.5], [0.3]], dtype=D) + NOISE**0.5 * normals(POINTS, 1, seed=4)
-GRAM = FEATURES.mT @ FEATURES / NOISE  # A
-
-
-def at_rest(rule, targets=TARGETS, steps=400):
-    """Mean and precision of a linear model after many steps on noise whose first two moments are exact.
-
-    The draws are μ ± √3 σ e_j: gradients, linear in the weights, and their squares have the expectations that
-    they have under Q. So the steps are deterministic, and come to rest.
-    """
-    net = gilib.models.mlp(2, (), 1, posterior=gilib.Factorised(), generator=seeded(), dtype=D)
-    root = math.sqrt(3.0) * torch.eye(3, dtype=D)
-    noise = gilib.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
-    running = rule.begin(problem(net, POINTS))
-    for step in range(steps):
-        running.prepare(step)
-        running.step(Batch(step, FEATURES[:, :2], targets, noise))
-    ((mean, precision),) = posteriors(net)
-    return mean, precision[:, 0]
-
-
-def solved(precision_of, mean):
-    """The fixed point of Λ = precision_of(Λ), by itself iterated with half steps."""
-    precision = PRIOR + GRAM.diagonal()
-    for _ in range(2000):
-        precision = 0.5 * (precision + precision_of(precision, mean[:, 0]))
-    return precision
-
-
-def squared_residuals(precision, mean):
-    """E (y_n - x_n w)², `[N]`."""
-    return (TARGETS[:, 0] - FEATURES @ mean).square() + FEATURES.square() @ (1 / precision)
-
-
-def test_ivon_comes_to_rest_at_the_best_factorised_gaussian():
-    """Its mean is the posterior's and its precision the diagonal of the posterior's, exactly."""
-    mean, precision = at_rest(IVON(0.4, betas=(0.0, 0.8)))
-    exact, covariance = ridge(FEATURES, TARGETS, PRIOR, NOISE)
-    assert_equal(mean, exact, 1e-10)
-    assert_equal(precision, torch.linalg.inv(covariance).diagonal(), 1e-10)
-
-
-def test_vogn_comes_to_rest_at_the_squared_residuals():
-    """The mean is exact; the precision is P + Σ_n x_ni² E r_n² / σ⁴."""
-    mean, precision = at_rest(VOGN(0.4, betas=(0.0, 0.8)))
-    exact, _ = ridge(FEATURES, TARGETS, PRIOR, NOISE)
-    assert_equal(mean, exact, 1e-10)
-    expected = solved(
-        lambda own, mu: PRIOR + FEATURES.square().mT @ squared_residuals(own, mu) / NOISE**2, exact
-    )
-    assert_equal(precision, expected, 1e-10)
-    assert not torch.allclose(precision, PRIOR + GRAM.diagonal(), rtol=0.02)
-
-
-def test_vogn_is_exact_where_residuals_are_as_large_as_the_noise():
-    """Targets made so: E r_n² = σ² at every point, and Xᵀr / σ² = P μ."""
-    precision = PRIOR + GRAM.diagonal()
-    left = NOISE - FEATURES.square() @ (1 / precision)
-    assert bool((left > 0).all())
-    residuals = left.sqrt() * normals(POINTS, seed=5).sign()
-    exact = (FEATURES.mT @ residuals / (NOISE * PRIOR))[:, None]
-    targets = FEATURES @ exact + residuals[:, None]
-    assert_equal(ridge(FEATURES, targets, PRIOR, NOISE)[0], exact, 1e-10)  # the posterior's mean
-    mean, found = at_rest(VOGN(0.4, betas=(0.0, 0.8)), targets)
-    assert_equal(mean, exact, 1e-10)
-    assert_equal(found, precision, 1e-10)
-
-
-@pytest.mark.parametrize(
-    "rule", [Vadam(0.1, betas=(0.0, 0.8)), NoisyAdam(0.5, betas=(0.0, 0.8), damping=1.0)]
-)
-def test_vadam_and_noisy_adam_come_to_rest_elsewhere(rule):
-    """The mean is exact, the precision P + (P² μ_i² + Σ_j A_ij² / Λ_j) / N: less than the posterior's."""
-    mean, precision = at_rest(rule)
-    exact, _ = ridge(FEATURES, TARGETS, PRIOR, NOISE)
-    assert_equal(mean, exact, 1e-9)
-    expected = solved(
-        lambda own, mu: PRIOR + (PRIOR**2 * mu.square() + GRAM.square() @ (1 / own)) / POINTS, exact
-    )
-    assert_equal(precision, expected, 1e-9)
-    assert bool((precision < 0.7 * (PRIOR + GRAM.diagonal())).all())
-
-
-def test_ivon_keeps_precisions_positive_whatever_it_sees():
-    rule = IVON(betas=(0.9, 0.0))
-    current = torch.tensor([1e-3, 1.0, 1e3], dtype=D)
-    for target in (-1e6, -1.0, 0.0, 1e6):
-        assert bool((rule.averaged(current, torch.full_like(current, target)) >= 0.5 * current).all())
 
 
 # What a rule owes
@@ -320,53 +195,3 @@ def test_layers_that_are_not_learned_stay(rule):
     fit(net, rule)
     assert all(torch.equal(p, old) for p, old in zip(first.parameters(), before, strict=True))
     assert not torch.equal(last.weights.mean, start)
-
-
-# Bad input
-
-
-def refused(match, net=None, **settings):
-    net = small_net(gilib.Factorised()) if net is None else net
-    with pytest.raises(ValueError, match=match):
-        fit(net, IVON(), **settings)
-
-
-def test_networks_that_do_not_fit():
-    refused("has none that are learned: build it with posterior", net=small_net(gilib.PointEstimate()))
-    refused("needs a prior of known variance", net=small_net(gilib.Factorised(), gilib.ScalePrior()))
-    refused("needs estimator='draw'", estimator="pointwise")
-    refused(
-        "cannot leave out a replica", net=small_net(gilib.Factorised(), replicas=(2,)), on_divergence="freeze"
-    )
-    layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
-    net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match=r"VOGN reads .* Conv2d\(1 → 2, 3 × 3\): use"):
-        fit(net, VOGN(), normals(7, 1, 2, 2))
-
-
-def test_tempering_must_be_positive():
-    refused("divides by kl_weight, which is 0.0 at step 0", kl_weight=gilib.SteppedTempering(10))
-
-
-@pytest.mark.parametrize("kind", [VOGN, Vadam, NoisyAdam, IVON])
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [({"lr": 0.0}, "lr"), ({"betas": (0.9, 1.0)}, "betas"), ({"betas": (0.9,)}, "betas must be two")],
-)
-def test_settings_that_make_no_sense(kind, settings, match):
-    with pytest.raises(ValueError, match=match):
-        kind(**settings)
-
-
-def test_other_settings_that_make_no_sense():
-    with pytest.raises(ValueError, match="damping"):
-        NoisyAdam(damping=-1.0)
-    with pytest.raises(TypeError, match="rest must be"):
-        IVON(rest=IVON())
-    with pytest.raises(TypeError, match="schedule must be"):
-        Vadam(schedule=0.5)
-
-
-def test_divergence_is_an_error():
-    with pytest.raises(gilib.DivergenceError, match="not finite"):
-        fit(small_net(gilib.Factorised()), IVON(1e300), steps=4)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from gilib.config import Config
 from gilib.layers.weights import WeightLayer
@@ -26,7 +26,6 @@ class Linear(WeightLayer):
     Attributes:
         posterior: as it was specified; `prior` likewise.
 
-    >>> import torch
     >>> from gilib.posteriors import GlobalInducing
     >>> layer = Linear(2, 3, GlobalInducing())
     >>> layer.build((2,), BuildContext(num_inducing=10))
@@ -66,7 +65,10 @@ class Linear(WeightLayer):
 
     def features(self, inducing: Tensor) -> Tensor:
         """Inducing points with the bias column, `[..., M, I]`."""
-        return pad(inducing, (0, 1), value=1.0) if self.bias else inducing
+        if not self.bias:
+            return inducing
+        ones = inducing.new_ones(()).expand(*inducing.shape[:-1], 1)
+        return torch.cat([inducing, ones], -1)
 
     def input_shape(self) -> Shape:
         """(in_features,)."""

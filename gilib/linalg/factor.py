@@ -216,10 +216,9 @@ def leaf(count: int) -> int:
 
 
 def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
+    """Whole where it is small, and on an accelerator, where every block would be a few launches."""
     size = matrix.shape[-1]
-    if (
-        size <= largest or matrix.device.type != "cpu"
-    ):  # on an accelerator every block would be a few launches
+    if size <= largest or matrix.device.type != "cpu":
         factor = cholesky(matrix, what)
         identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device).expand_as(factor)
         return torch.linalg.solve_triangular(factor, identity, upper=False)

@@ -14,10 +14,11 @@ from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
 from gilib.draws import Function
 from gilib.joint_regression import JointState
 from gilib.linalg import SymmetricOperator
+from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression import prior_log_prob
-from gilib.sites import DenseWeights, Site
+from gilib.sites import ConvolutionWeights, DenseWeights, Site
 from gilib.validation import positive
 
 
@@ -32,7 +33,8 @@ class Conjugate(Posterior):
         W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22),
 
     and log_pq is log P(W) - log Q(W), P being the layer's prior: the ELBO of such a posterior can be
-    measured, though the rule does not maximise it. Before training W̃ ~ N(0, initial_sd²).
+    measured, though the rule does not maximise it. Before training W̃ ~ N(0, initial_sd²). At a convolution X
+    are its windows.
 
     Args:
         initial_sd: σ_w, of the scaled weights of the first step; near 1 in the paper.
@@ -59,11 +61,12 @@ class Conjugate(Posterior):
         """The state, in buffers.
 
         Raises:
-            ValueError: for other sites than dense weights, and for too few degrees of freedom.
+            ValueError: for other sites than weights, and for too few degrees of freedom.
         """
-        if type(site) is not DenseWeights:
+        kind = MODULES.get(type(site))
+        if kind is None:
             raise ValueError(
-                "Conjugate is over the weights of dense layers, and has no statistics for "
+                "Conjugate is over the weights of dense layers and convolutions, and has no statistics for "
                 f"{type(site).__name__}: give this layer another posterior"
             )
         df = float(site.outputs + 1 if self.df is None else self.df)
@@ -72,7 +75,7 @@ class Conjugate(Posterior):
                 f"df must exceed O - 1 = {site.outputs - 1} at a layer with {site.outputs} outputs, got "
                 f"{df:g}: with fewer degrees of freedom the noise covariance has no density"
             )
-        return ConjugateWeights(self, df, site, context)
+        return kind(self, df, site, context)
 
 
 class ConjugateWeights(PosteriorModule):
@@ -107,7 +110,7 @@ class ConjugateWeights(PosteriorModule):
         start = {
             "mean": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones),
+            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
             "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
             "df": context.full((), df),
             "mean_square": context.full((outputs,), 0.0),
@@ -201,11 +204,39 @@ class ConjugateWeights(PosteriorModule):
             df: ν.
             active: `[R]`.
         """
-        where = active[..., None, None]
+        everyone = readable(active) and bool(active.all())
         for old, new in zip(self.state, state, strict=True):
-            torch.where(where, new, old, out=old)
+            old.copy_(new if everyone else new.where(active[..., None, None], old))
         self.df.masked_fill_(active, df)
         self.steps += active
+
+
+class ConjugateKernels(ConjugateWeights):
+    """The same over the kernels of a convolution, whose estimate is its draw: pixels share the weights."""
+
+    carries = True
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """That of a draw."""
+        return NoiseSize(self.noise_size)
+
+    def estimate(
+        self,
+        features: Tensor | None,
+        prior_precision: SymmetricOperator,
+        noise: Noise,
+        function: Callable[[Tensor], Function],
+    ) -> tuple[Function, Tensor]:
+        """The function of a draw."""
+        weights, log_pq = self.draw(features, prior_precision, noise.draw)
+        return function(weights), log_pq
+
+
+MODULES: dict[type[Site], type[ConjugateWeights]] = {
+    DenseWeights: ConjugateWeights,
+    ConvolutionWeights: ConjugateKernels,
+}
 
 
 @dataclass(frozen=True)

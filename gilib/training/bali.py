@@ -24,7 +24,7 @@ from gilib.training.layerwise import (
     layers_of,
     random_steps,
     rate_at,
-    rows,
+    regression_of,
 )
 from gilib.training.objective import Batch
 from gilib.training.rule import Problem, Rule, RunningRule
@@ -37,7 +37,7 @@ SENSIBLE_BATCH = 100
 
 @dataclass(frozen=True)
 class Bali(Rule):
-    """BALI (Kurle et al., 2024, Algorithm 1) for networks of dense layers with `Conjugate`.
+    """BALI (Kurle et al., 2024, Algorithm 1) for networks of layers with `Conjugate`.
 
     A step draws the weights, passes the minibatch forward, and back-propagates the negative log likelihood to
     the outputs F of every layer: g `[B, O]`, one gradient for each point. A layer is then a regression from
@@ -55,6 +55,9 @@ class Bali(Rule):
     W̃ itself and κ = α / √(mean v), or, where targets are true, the mean of the noise variances. At fixed
     points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
     but for a factor √(v_o / mean v) at output o.
+
+    The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
+    is an observation: N is then the number of points times that of windows, and means go over both.
 
     The trace of `gilib.fit` is the ELBO of the posterior before each step, which the rule does not maximise.
     `num_samples=1` is the paper's; of more draws the statistics are averaged. `estimator="pointwise"` samples
@@ -107,7 +110,7 @@ class Passed(NamedTuple):
 
     Attributes:
         steps: of the layers with weights.
-        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` each.
+        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` or images of O channels.
         bound: of the batch's share, `[R]`.
     """
 
@@ -133,7 +136,7 @@ class RunningBali(RunningRule):
         layers = layers_of(net)
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
-        self.layers = [LayerRegression(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+        self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
 
     def check_freeze(self) -> None:
         """Every state has the replica axis."""
@@ -148,10 +151,13 @@ class RunningBali(RunningRule):
         if batch.kl_weight != 1.0:
             raise ValueError("BALI has no divergence to temper: leave kl_weight out")
         passed = self._pass(batch)
-        samples, points = passed.gradients[0].shape[0], passed.gradients[0].shape[-2]
+        samples, points = len(passed.gradients[0]), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
-        squares = [share * rows(g).square().sum(-2) for g in passed.gradients]
+        squares = [
+            share / layer.windows * layer.rows(gradient).square().sum(-2)
+            for layer, gradient in zip(self.layers, passed.gradients, strict=True)
+        ]
         bound, *squares = self.problem.total([passed.bound, *squares])
         finite = [square.isfinite().all(-1) for square in squares]
         self.active &= torch.stack([bound.isfinite(), *finite]).all(0)
@@ -172,11 +178,15 @@ class RunningBali(RunningRule):
         bound = log_likelihood.detach().mean(-1) + drawn.density / objective.num_data
         return Passed(random, gradients, batch.fraction * bound.mean(0))
 
+    def _is_first(self, batch: Batch) -> bool:
+        """Whether nothing has been averaged yet."""
+        return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
+
     @torch.no_grad()
     def _drawn(self, batch: Batch) -> Drawn:
         """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
         objective, noise = self.problem.objective, batch.noise
-        if batch.step == 0 and not bool(self.layers[0].posterior.steps.any()):
+        if self._is_first(batch):
             if objective.estimator == "pointwise":
                 return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
         elif self.rule.deterministic:
@@ -185,35 +195,40 @@ class RunningBali(RunningRule):
 
     def _average(self, batch: Batch, passed: Passed, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        rates, scales, moments = [], [], []
+        rates, scales, states, moments = [], [], [], []
+        first = self._is_first(batch)
         for layer, step, gradient, square in zip(
             self.layers, passed.steps, passed.gradients, squares, strict=True
         ):
             rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
             scales.append(layer.scale(square, rates[-1]))
-            shift = self.lr * gradient * inverse_root(scales[-1])[..., None, :]
+            states.append(layer.drawn(step) if first else layer.posterior.state)
+            shift = self.lr * gradient * layer.by_output(inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
-            moments.append(layer.residuals(step, target, shift, weight))
+            moments.append(layer.residuals(step, states[-1].mean, target, shift, weight))
         flat = iter(self.problem.total([value for own in moments for value in own]))
         moved = [
-            self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate)
-            for layer, scale, rate in zip(self.layers, scales, rates, strict=True)
+            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate)
+            for layer, state, scale, rate in zip(self.layers, states, scales, rates, strict=True)
         ]
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own = layer.posterior
             own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
-            own.move(state, own.prior_df + self.problem.objective.num_data, self.active)
+            observed = layer.windows * self.problem.objective.num_data
+            own.move(state, own.prior_df + observed, self.active)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
-    def _moved(self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: Tensor) -> JointState:
+    def _moved(
+        self, layer: LayerRegression, state: JointState, batch: Residuals, scale: Tensor, rate: Tensor
+    ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
         own = layer.posterior
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
-            state = layer.layer.located("", averaged, own.state, batch, prior, own.prior_scale, rate)
-        self.active &= state.mean.isfinite().all(-1).all(-1)
-        return state
+            moved = layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate)
+        self.active &= moved.mean.sum((-2, -1)).isfinite()
+        return moved
 
     def _warn_of_few(self, points: float) -> None:
         """Once, at the first step."""

@@ -163,13 +163,21 @@ def test_too_few_degrees_of_freedom():
 
 
 def test_sites_without_statistics():
+    with pytest.raises(ValueError, match="no statistics for InducingOutputs: give this layer"):
+        Conjugate().build(InducingOutputs(3, 2), BuildContext())
+
+
+def test_the_estimate_of_a_convolution_is_its_draw(make_prior, generator):
+    """Of kernels with the same state as a dense layer's weights, which are drawn alike."""
     windows = gilib.convolution.Windows.of((2, 2), padding=0)
-    convolution = ConvolutionWeights(2, 3, windows=windows, image_size=(4, 4))
-    for site in (convolution, InducingOutputs(3, 2)):
-        with pytest.raises(ValueError, match=f"no statistics for {type(site).__name__}: give this layer"):
-            Conjugate().build(site, BuildContext())
-    with pytest.raises(ValueError, match="layer 0: Conjugate is over the weights of dense layers"):
-        gilib.models.lenet((1, 8, 8), 3, channels=2, posterior=Conjugate())
+    kernels = Conjugate().build(ConvolutionWeights(1, O, windows=windows, image_size=(4, 4)), BuildContext())
+    module, _, _ = moved(generator)
+    kernels.load_state_dict(module.state_dict())
+    prior, noise = make_prior(generator, I), normal(generator, 7, I * O)
+    weights, log_pq = module.draw(None, prior, noise)
+    assert kernels.estimate_size == (I * O, 0)
+    drawn, estimate_pq = kernels.estimate(None, prior, Noise(noise, noise[:, None, :0]), lambda own: own)
+    assert torch.equal(drawn, weights) and torch.equal(estimate_pq, log_pq)
 
 
 @pytest.mark.parametrize("posterior", [Conjugate(), gilib.FromPrior()])

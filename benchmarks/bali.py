@@ -1,0 +1,205 @@
+"""A BALI step against an Adam step of the same network.
+
+Adam is plain PyTorch: minibatch, forward, backward, update. A step of BALI is that of `gilib.fit`, everything
+included. Steps are interleaved, in one process; ratios are of the medians and of the fastest steps (which
+other work on the machine disturbs least). Beside them the operations of both, counted (of BALI those of the
+algorithm as it is, whose triangular solves and factorisations run slower than products), and the pages that
+steps ask of the system (minor faults).
+
+    python benchmarks/bali.py [--threads 2] [--repeats 40] [--keep-memory] [--only mnist yacht]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from measures import keep_memory, minor_faults, rate
+from torch import Tensor, nn
+
+import gilib
+from gilib.training import Bali
+
+WARM_UP = 5  # steps
+
+
+class Shape(NamedTuple):
+    """Widths of inputs, hidden layers and outputs; points; points a step."""
+
+    widths: tuple[int, ...]
+    points: int
+    batch: int
+
+    @property
+    def classes(self) -> bool:
+        """Whether the targets are labels."""
+        return self.widths[-1] > 1
+
+
+SHAPES = {
+    "mnist": Shape((784, 200, 200, 10), 10_000, 1000),
+    "yacht": Shape((6, 50, 1), 277, 277),
+    "concrete": Shape((8, 50, 1), 927, 927),
+    "kin8nm": Shape((8, 50, 1), 7373, 1000),
+    "protein": Shape((9, 100, 1), 41_157, 1000),
+}
+RULES = {"bali": Bali()}
+
+
+def data(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Inputs and targets."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(shape.points, shape.widths[0], generator=generator).to(dtype)
+    if shape.classes:
+        return x, torch.randint(shape.widths[-1], (shape.points,), generator=generator)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def network(shape: Shape, dtype: torch.dtype = torch.float32) -> gilib.Network:
+    """That of BALI."""
+    inputs, *hidden, outputs = shape.widths
+    prior = gilib.NealPrior(3.0**0.5)
+    return gilib.models.mlp(
+        inputs, tuple(hidden), outputs, posterior=gilib.Conjugate(), prior=prior, dtype=dtype
+    )
+
+
+def likelihood_of(shape: Shape) -> gilib.Likelihood:
+    """Of labels or of numbers."""
+    return gilib.Categorical() if shape.classes else gilib.Gaussian(1.0, learn=True)
+
+
+def plain_network(widths: tuple[int, ...], dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """The same for Adam."""
+    layers = [(nn.Linear(i, o, dtype=dtype), nn.ReLU()) for i, o in itertools.pairwise(widths)]
+    return nn.Sequential(*itertools.chain(*layers))[:-1]
+
+
+def plain_loss(net: nn.Module, log_variance: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The mean negative log likelihood."""
+    if not y.is_floating_point():
+        return nn.functional.cross_entropy(net(x), y)
+    return nn.functional.gaussian_nll_loss(net(x), y, log_variance.exp().expand_as(y), full=True, eps=0.0)
+
+
+def check(name: str) -> None:
+    """With the weights of a draw the plain network has the same loss, to 1e-12 in float64."""
+    shape = SHAPES[name]
+    net, plain = network(shape, torch.float64), plain_network(shape.widths, torch.float64)
+    x, y = (part[:50] for part in data(shape, torch.float64))
+    draw = net.draw(1, generator=torch.Generator().manual_seed(1))
+    steps = gilib.draws.record(draw.function, x).steps
+    weights = [step.function.weights[0] for step in steps if hasattr(step.function, "weights")]
+    layers = [layer for layer in plain if isinstance(layer, nn.Linear)]
+    with torch.no_grad():
+        for layer, weight in zip(layers, weights, strict=True):
+            layer.weight.copy_(weight[:-1].mT)
+            layer.bias.copy_(weight[-1])
+    ours = -likelihood_of(shape).log_prob(draw(x), y).mean()
+    error = float((ours - plain_loss(plain, x.new_zeros(1), x, y)).abs().detach())
+    assert error < 1e-12, f"{name}: the losses differ by {error:.1e}"
+
+
+def adam_stepper(shape: Shape) -> Callable[[], None]:
+    """A function that makes one step of Adam."""
+    x, y = data(shape)
+    net, log_variance = plain_network(shape.widths), torch.zeros(1, requires_grad=True)
+    parameters = [*net.parameters(), *([] if shape.classes else [log_variance])]
+    optimiser = torch.optim.Adam(parameters, lr=1e-3)
+    starts = itertools.cycle(range(0, shape.points - shape.batch + 1, shape.batch))
+    order = torch.randperm(shape.points, generator=torch.Generator().manual_seed(1))
+
+    def step() -> None:
+        start = next(starts)
+        index = order[start : start + shape.batch]
+        batch = (
+            (x, y) if shape.batch == shape.points else (x.index_select(0, index), y.index_select(0, index))
+        )
+        optimiser.zero_grad()
+        plain_loss(net, log_variance, *batch).backward()
+        optimiser.step()
+
+    return step
+
+
+def measure(shape: Shape, rule: Bali, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Milliseconds of the steps of both, interleaved; minor faults of steps in a row, mean."""
+    times: dict[str, list[float]] = {"adam": [], "bali": []}
+    adam, last = adam_stepper(shape), time.perf_counter()
+
+    def between(step: int, bound: Tensor, net: gilib.Network) -> None:
+        nonlocal last
+        times["bali"].append(1e3 * (time.perf_counter() - last))
+        started = time.perf_counter()
+        adam()
+        last = time.perf_counter()
+        times["adam"].append(1e3 * (last - started))
+
+    def train(steps: int, callbacks: tuple[Callable[[int, Tensor, gilib.Network], None], ...] = ()) -> int:
+        before = minor_faults()
+        net, likelihood = network(shape), likelihood_of(shape)
+        settings = {"num_samples": 1, "batch_size": shape.batch, "progress": False}
+        gilib.fit(net, likelihood, *data(shape), steps=steps, rule=rule, callbacks=callbacks, **settings)
+        return minor_faults() - before
+
+    train(repeats + WARM_UP, (between,))
+    faults = {"bali": (train(WARM_UP + repeats) - train(WARM_UP)) / repeats}
+    before = minor_faults()
+    for _ in range(repeats):
+        adam()
+    faults["adam"] = (minor_faults() - before) / repeats
+    return {name: values[WARM_UP:] for name, values in times.items()}, faults
+
+
+def operations(shape: Shape) -> dict[str, float]:
+    """Of a step, GFLOP.
+
+    A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
+    layer. BALI: forward, XM, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; three
+    triangular solves of I² O (two for the mean, one for a draw); E Cᵀ, MᵀV_0⁻¹M, K Kᵀ and C Cᵀ.
+    """
+    total = dict.fromkeys(("adam", "bali"), 0.0)
+    for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
+        i, o, b = inputs + 1, outputs, shape.batch
+        back = 2 * b * i * o if k else 0
+        total["adam"] += 4 * b * i * o + back
+        total["bali"] += 6 * b * i * o + back + b * i**2 + b * o**2 + i**3 / 3 + 3 * i**2 * o + 5 * i * o**2
+    return {name: value / 1e9 for name, value in total.items()}
+
+
+def main() -> None:
+    """Check, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
+    parser.add_argument("--only", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    options = parser.parse_args()
+    if options.keep_memory:
+        keep_memory()
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    speed = rate()
+    print(f"torch {torch.__version__}, {options.threads} threads, large float32 products {speed:.0f} GFLOP/s")
+    columns = ("Adam ms", "BALI ms", "ratio", "of fastest", "floor ms", "its ratio", "faults", "BALI")
+    print(f"{'shape':10}{'rule':14}" + "".join(f"{name:>11}" for name in columns))
+    for name, (label, rule) in itertools.product(options.only, RULES.items()):
+        shape = SHAPES[name]
+        check(name)
+        times, faults = measure(shape, rule, options.repeats)
+        adam, bali = (statistics.median(times[key]) for key in ("adam", "bali"))
+        count = operations(shape)
+        print(
+            f"{name:10}{label:14}{adam:11.2f}{bali:11.2f}{bali / adam:11.2f}"
+            f"{min(times['bali']) / min(times['adam']):11.2f}{1e3 * count['bali'] / speed:11.2f}"
+            f"{count['bali'] / count['adam']:11.2f}{faults['adam']:11.0f}{faults['bali']:11.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
