@@ -9,13 +9,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt
 STAGES := lint unit notebooks book links wheel site
 
-.PHONY: help book test serve references format clean distclean $(addprefix test-,$(STAGES))
+.PHONY: help book test serve lab references format clean distclean $(addprefix test-,$(STAGES))
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make book         build the executed book into _build/html (creates $(VENV) on the first call)'
 	@echo 'make test         every check; make test-NAME for one of: $(STAGES)'
 	@echo 'make serve        serve the built book on 127.0.0.1:$(PORT)'
+	@echo 'make lab          open the chapters as notebooks in JupyterLab'
 	@echo 'make references   regenerate tests/notebooks (CHAPTERS="priors ..." for some of them)'
 	@echo 'make format       apply the formatter and the safe fixes of the linter'
 	@echo 'make clean        remove what was built; make distclean: and $(VENV)'
@@ -48,6 +49,14 @@ serve: $(VENV)/.book
 	@test -f _build/html/index.html || $(BIN)/python tools/stages.py book
 	@echo 'http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)'
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+$(VENV)/.lab: pyproject.toml constraints.txt $(VENV)/.book
+	@echo 'Installing JupyterLab into $(VENV)'
+	$(PIP) -e '.[book,lab]'
+	@touch $@
+
+lab: $(VENV)/.lab
+	@JUPYTER_CONFIG_PATH=tools/lab $(BIN)/jupyter lab --port $(PORT) book/chapters
 
 references: $(VENV)/.test
 	@$(BIN)/python tools/references.py $(CHAPTERS)
