@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Setting = TypeVar("Setting", bound=Hashable)
+Scores = Mapping[Setting, Mapping[str, Sequence[float | None]]]  # by setting and set, one for every trial
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Choice(Generic[Setting]):
         return sum(self.losses.values()) / len(self.losses)
 
 
-def choose(scores: Mapping[Setting, Mapping[str, Sequence[float | None]]]) -> Choice[Setting]:
-    """The setting whose scores lose least against each set's best, in the mean over sets.
+def choose(scores: Scores[Setting]) -> Choice[Setting]:
+    """The setting that loses least against each set's best, in the mean over sets; of equals the first.
 
     Args:
         scores: by setting and set, a score of every trial, the larger the better; None: it diverged, which no
@@ -42,22 +43,43 @@ def choose(scores: Mapping[Setting, Mapping[str, Sequence[float | None]]]) -> Ch
     >>> choose({"a": {"yacht": [1.0], "wine": [3.0]}, "b": {"yacht": [3.0], "wine": [2.0]}})
     Choice(setting='b', losses={'yacht': 0.0, 'wine': 1.0})
     """
+    means = _means(scores)
+    return min((_priced(setting, means) for setting in means), key=lambda choice: choice.loss)
+
+
+def priced(setting: Setting, scores: Scores[Setting]) -> Choice[Setting]:
+    """A given setting with what it loses; see `choose`.
+
+    Raises:
+        ValueError: if it has no scores, or settings differ in their sets.
+
+    >>> priced("a", {"a": {"wine": [3.0]}, "b": {"wine": [4.0]}}).losses
+    {'wine': 1.0}
+    """
+    means = _means(scores)
+    if setting not in means:
+        raise ValueError(f"{setting} has no scores: choose one of {list(means)}")
+    return _priced(setting, means)
+
+
+def _means(scores: Scores[Setting]) -> dict[Setting, dict[str, float]]:
     sets = {tuple(own) for own in scores.values()}
-    if len(sets) != 1 or not all(trials for own in scores.values() for trials in own.values()):
+    trials = [each for own in scores.values() for each in own.values()]
+    if len(sets) != 1 or not trials or not all(trials):
         raise ValueError(
             "every setting needs scores on the same sets, in the same order, at least one trial each; the "
             f"sets are {sorted(sets)}"
         )
-    means = {setting: {name: _mean(own[name]) for name in own} for setting, own in scores.items()}
-    best = {name: max(own[name] for own in means.values()) for name in next(iter(sets))}
-    choices = [Choice(setting, {n: _gap(best[n], own[n]) for n in best}) for setting, own in means.items()]
-    return min(choices, key=lambda choice: choice.loss)
+    return {setting: {name: _mean(own[name]) for name in own} for setting, own in scores.items()}
+
+
+def _priced(setting: Setting, means: Mapping[Setting, Mapping[str, float]]) -> Choice[Setting]:
+    own = means[setting]
+    best = {name: max(other[name] for other in means.values()) for name in own}
+    lost = {name: best[name] - own[name] if own[name] > -math.inf else math.inf for name in own}
+    return Choice(setting, lost)
 
 
 def _mean(trials: Sequence[float | None]) -> float:
     known = [-math.inf if score is None else score for score in trials]
     return sum(known) / len(known)
-
-
-def _gap(best: float, own: float) -> float:
-    return best - own if own > -math.inf else math.inf

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import gilib
 from gilib.data import load_uci
-from gilib.experiments.common.choosing import Choice, choose
+from gilib.experiments.common.choosing import Choice, Scores, choose, priced
 from gilib.experiments.common.uci_splits import Data, load_validation, records
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.identity import identity, record_identity
@@ -77,45 +77,74 @@ class Scale:
     """How large the search is.
 
     Attributes:
-        sets: names of the data sets, the first ones first.
+        sets: names of the data sets.
         splits: so many of the published ones.
         steps: of every training; 20000 in the paper.
         v0: values of v_0.
         rates: of α.
         update_rates: of β.
+        wide: sets on which more values of α and β are tried.
+        choosing: sets whose validation data choose; the others show whether the choice serves them, too.
     """
 
     sets: tuple[str, ...] = SMALL + LARGE
     splits: int = 5
     steps: int = 20_000
     v0: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
-    rates: tuple[float, ...] = (0.1, 0.3, 1.0)
-    update_rates: tuple[float, ...] = (0.05, 0.2, 0.5)
+    rates: tuple[float, ...] = (0.3, 1.0)
+    update_rates: tuple[float, ...] = (0.2, 0.5)
+    wide: tuple[str, ...] = SMALL
+    choosing: tuple[str, ...] = SMALL[:3]
 
 
 SCALES = {
-    "smoke": Scale(("yacht",), 1, 30, (1.0, 3.0), (0.3,), (0.2,)),
-    "reduced": Scale(SMALL, 2, 1000),
+    "smoke": Scale(("yacht",), 1, 30, (1.0, 3.0), (0.3,), (0.2,), (), ("yacht",)),
+    "reduced": Scale(SMALL, 2, 1000, wide=("yacht",)),
     "paper": Scale(),
 }
+WIDE_RATES, WIDE_UPDATE_RATES = (0.1, 0.3, 1.0), (0.05, 0.2, 0.5)
 
 
 def search(scale: str) -> Iterator[BaliSearchConfig]:
     """All settings on all sets, set by set."""
     size = SCALES[scale]
-    for dataset, settings, split in itertools.product(size.sets, candidates(scale), range(size.splits)):
-        yield BaliSearchConfig(dataset, split, settings, size.steps, scale=scale)
+    for dataset in size.sets:
+        for settings, split in itertools.product(candidates(scale, dataset), range(size.splits)):
+            yield BaliSearchConfig(dataset, split, settings, size.steps, scale=scale)
 
 
-def candidates(scale: str) -> list[BaliSettings]:
-    """What is tried at a scale."""
+def candidates(scale: str, dataset: str = "") -> list[BaliSettings]:
+    """What is tried at a scale: on one set, or on every set."""
     size = SCALES[scale]
-    grid = itertools.product(PRIORS, size.rates, size.update_rates, size.v0)
+    wide = dataset in size.wide
+    rates = WIDE_RATES if wide else size.rates
+    update_rates = WIDE_UPDATE_RATES if wide else size.update_rates
+    grid = itertools.product(PRIORS, rates, update_rates, size.v0)
     return [BaliSettings(prior, v0, lr, update_rate) for prior, lr, update_rate, v0 in grid]
 
 
+def scores(scale: str, sets: Sequence[str]) -> Scores[BaliSettings]:
+    """The recorded validation log-likelihoods of what was tried on every set.
+
+    Raises:
+        RecordError: if a part of them is missing.
+    """
+    found = {record_identity(record, BaliSearchConfig): record for record in recorded("bali_search")}
+    known: dict[BaliSettings, dict[str, list[float | None]]] = {own: {} for own in candidates(scale)}
+    for trial in (each for each in search(scale) if each.dataset in sets and each.settings in known):
+        record = found.get(identity("bali_search", trial))
+        if record is None:
+            raise RecordError(
+                "the search for BALI's settings is not complete: "
+                f"first run `python -m gilib.experiments run bali_search --scale {scale}`"
+            )
+        by_set = known[trial.settings].setdefault(trial.dataset, [])
+        by_set.append(record["metrics"].get("validation_log_likelihood"))
+    return known
+
+
 def chosen(scale: str, prior: str | None = None) -> Choice[BaliSettings]:
-    """The one setting of the records of a scale that serves all of its sets, by validation log-likelihood.
+    """The one setting of the records of a scale that serves its choosing sets, by validation log-likelihood.
 
     Args:
         scale: of the search.
@@ -124,20 +153,14 @@ def chosen(scale: str, prior: str | None = None) -> Choice[BaliSettings]:
     Raises:
         RecordError: if a part of the search is missing.
     """
-    found = {record_identity(record, BaliSearchConfig): record for record in recorded("bali_search")}
-    scores: dict[BaliSettings, dict[str, list[float | None]]] = {}
-    for trial in search(scale):
-        if prior not in (None, trial.settings.prior):
-            continue
-        record = found.get(identity("bali_search", trial))
-        if record is None:
-            raise RecordError(
-                "the search for BALI's settings is not complete: "
-                f"first run `python -m gilib.experiments run bali_search --scale {scale}`"
-            )
-        by_set = scores.setdefault(trial.settings, {})
-        by_set.setdefault(trial.dataset, []).append(record["metrics"].get("validation_log_likelihood"))
-    return choose(scores)
+    known = scores(scale, SCALES[scale].choosing)
+    return choose({own: by_set for own, by_set in known.items() if prior in (None, own.prior)})
+
+
+def serves(scale: str, choice: Choice[BaliSettings]) -> Choice[BaliSettings]:
+    """A choice with its losses on all sets of a scale, against each set's best setting of the same prior."""
+    known = scores(scale, SCALES[scale].sets)
+    return priced(choice.setting, {k: own for k, own in known.items() if k.prior == choice.setting.prior})
 
 
 def together(config: BaliSearchConfig) -> Hashable:
