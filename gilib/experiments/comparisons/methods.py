@@ -271,7 +271,7 @@ METHODS: dict[str, Method] = {
     "noisy_kfac": Method(perceptron(lambda config: gilib.MatrixGaussian()), decaying(training.NoisyKFAC)),
     "ivon": Method(FACTORISED, decaying(training.IVON)),
     "sghmc": Method(perceptron(lambda config: gilib.PointEstimate()), sghmc, bound=False, chain=True),
-    "local": Method(perceptron(local), adam),
+    "li": Method(perceptron(local), adam),
     "gi": Method(perceptron(lambda config: LAST), adam),
     "fac_gi": Method(perceptron(lambda config: (gilib.Factorised(), LAST)), adam),
     "bali": Method(CONJUGATE, bali, noise=1.0),
@@ -284,7 +284,7 @@ METHODS: dict[str, Method] = {
         "pointwise",
         noise=PROCESS_NOISE,
     ),
-    "dgp_dsvi": Method(
+    "dsvi": Method(
         deep_gp(2, lambda last: gilib.FreeGaussian(initial_scale=1.0 if last else 0.1)),
         adam,
         "pointwise",

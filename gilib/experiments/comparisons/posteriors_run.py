@@ -35,7 +35,7 @@ def run(config: PosteriorConfig, job: Job) -> Record:
     Returns:
         A record: `measures.measure` of the test data; of posteriors with a bound on the evidence the ELBO per
         training point (nats on normalised targets); the noise variance (normalised, of an ensemble the mean);
-        seconds of training, by the clock and of this process alone, as if all steps had been done in this run,
+        seconds of training, by the clock and of this process alone, for as many steps as were done in all,
         and of predicting the test data; where there is HMC, moments of every test point; thinned training
         curve.
     """
