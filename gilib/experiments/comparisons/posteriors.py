@@ -53,7 +53,7 @@ ORDER = (
 )
 INDUCING = ("li", "gi", "fac_gi")
 PROCESSES = ("sgp", "dgp_gi", "dsvi", "star")
-STEP_SIZES = {"yacht": 0.05, "boston": 0.05, "energy": 0.05}  # of HMC, in deviations of the noise, by trial
+STEP_SIZES = {"yacht": 0.05, "boston": 0.03, "energy": 0.02}  # of HMC, in deviations of the noise, by trial
 
 
 @dataclass(frozen=True)

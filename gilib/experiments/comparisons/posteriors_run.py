@@ -26,6 +26,7 @@ from gilib.mixtures import GaussianPrediction
 from gilib.objectives import SteppedTempering
 from gilib.training import DivergenceError
 
+BURN_IN_STEPS = 4  # of HMC go into one of later steps: from the prior, the way is steep
 AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
 
 
@@ -160,7 +161,7 @@ def _sampled(config: PosteriorConfig, data: Data, job: Job) -> Record:
         samples=config.steps,
         thin=max(1, 4 * config.steps // 1000),
         leapfrog_steps=config.leapfrog_steps,
-        step_size_burn_in=step_size(config),
+        step_size_burn_in=float(f"{step_size(config) / BURN_IN_STEPS:.3g}"),
         step_size=step_size(config),
         coordinates="scaled",
         seed=config.split,

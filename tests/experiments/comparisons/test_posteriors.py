@@ -70,6 +70,7 @@ def test_chains_take_the_noise_of_global_inducing(searched):
     record("posteriors", gi, {"noise_variance": 0.0123456})
     (hmc,) = (config for config in posteriors.tables("smoke") if config.method == "hmc")
     assert (hmc.setting, hmc.dataset, hmc.split) == (0.0123, "yacht", 0)
+    assert posteriors_run.step_size(hmc) == pytest.approx(0.05 * 0.0123**0.5, rel=5e-3)
 
 
 def test_the_first_split_of_every_set_comes_before_the_second():
