@@ -147,10 +147,11 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
     """
     size = SCALES[scale]
     settings = chosen_settings(size.searched)
+    bali = {method: chosen_bali(size.searched, method) for method in BALI}
     noises = _noises(scale)
     for dataset, split, method in _cells(size):
         if method in BALI:
-            yield _config(size, dataset, method, split, scale, bali=chosen_bali(size.searched, method))
+            yield _config(size, dataset, method, split, scale, bali=bali[method])
         elif method != "hmc":
             yield _config(size, dataset, method, split, scale, setting=settings[method])
         elif dataset in size.hmc and (dataset, split) in noises:
