@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gilib.experiments.comparisons import posteriors_run
+from gilib.experiments.kurle2024 import search as bali_search
 from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
@@ -33,4 +35,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **convergence.EXPERIMENTS,
     **covariance.EXPERIMENTS,
     **runtime.EXPERIMENTS,
+    **bali_search.EXPERIMENTS,
+    **posteriors_run.EXPERIMENTS,
 }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import gilib
-from gilib.data import Dataset, Split, load_uci
+from gilib.data import Dataset, Normalisation, Split, load_uci
 from gilib.draws import Drawn
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.records import Record
@@ -21,6 +21,7 @@ from gilib.randomness import ReplicaGenerators
 
 EVALUATED_AT_ONCE = 2**21  # draws × replicas × points: bounds the memory of a hidden layer
 CURVE = 40  # points that are kept of a training curve
+VALIDATION = 5  # one in so many training points is held out for validation
 
 Functions = Callable[[int], Drawn]  # of the number of points at which they are to be evaluated
 
@@ -64,6 +65,28 @@ def load(name: str, splits: Sequence[int], device: torch.device, dtype: torch.dt
         test_y=torch.stack([split.test_y for split in chosen]),
         y_std=torch.stack([split.normalisation.y_std[0] for split in chosen]).to(device, dtype),
     )
+
+
+def load_validation(name: str, splits: Sequence[int], device: torch.device) -> Data:
+    """Of every given split the published training part alone, a fifth of it held out.
+
+    What is held out is in the places of the test data, which are not read: the last fifth of the training
+    rows, which are in random order. Normalised with the statistics of the other four fifths.
+    """
+    dataset = _dataset(name)
+    parts = [_validation(dataset, k) for k in splits]
+    stacked = (torch.stack(values).to(device) for values in zip(*parts, strict=True))
+    return Data(name, dataset.sha256, *stacked)
+
+
+def _validation(dataset: Dataset, split: int) -> tuple[Tensor, ...]:
+    """The tensors of `Data`, of one split, float32."""
+    rows = dataset.split(split).train_index
+    held = len(rows) // VALIDATION
+    inner, outer = rows[:-held], rows[-held:]
+    scales = Normalisation.fit(dataset.x[inner], dataset.y[inner])
+    pairs = [(scales.x(dataset.x[part]), scales.y(dataset.y[part])) for part in (inner, outer)]
+    return tuple(values.float() for values in (*pairs[0], *pairs[1], scales.y_std[0]))
 
 
 @torch.no_grad()

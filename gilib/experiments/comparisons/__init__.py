@@ -1,0 +1,1 @@
+"""Comparisons across papers: every posterior of the book on the same tasks."""

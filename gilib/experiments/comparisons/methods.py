@@ -1,0 +1,294 @@
+"""How each method of the comparison is built and trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import gilib
+from gilib import training
+from gilib.baselines import laplace
+from gilib.drawables import Drawable
+from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, PosteriorConfig
+from gilib.experiments.lindinger2020.networks import begin_at
+from gilib.models import inducing_start
+from gilib.posteriors import Posterior
+from gilib.randomness import ReplicaGenerators
+from gilib.training import KeptStates, Rule
+from gilib.training.drawn_rule import DrawnRule
+
+NOISE_VARIANCE = math.exp(-3.0)  # at the start, as in Ober & Aitchison (2021), App. K.1
+PROCESS_NOISE = 1e-2  # likewise of Gaussian processes, as in Salimbeni & Deisenroth (2017)
+RATE = 1e-2  # of Adam, where the setting is something else
+MEMBERS = 5  # of an ensemble
+STATES = 100  # of a chain that predict
+WIDTHS = {"protein": 100}  # of the hidden layer; else 50
+DECAY = training.CosineDecay(start=0.5, last=0.01)  # of the rules that set precisions by their gradients
+
+
+class Points(NamedTuple):
+    """What a training sees.
+
+    Attributes:
+        x: `[N, D]`.
+        y: `[N, 1]`.
+    """
+
+    x: Tensor
+    y: Tensor
+
+
+Networks = Callable[[PosteriorConfig, Points], gilib.Network]
+Layers = gilib.Posterior | Sequence[gilib.Posterior]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the comparison.
+
+    Attributes:
+        network: builds it.
+        rule: that trains it.
+        estimator: of the bound, see `gilib.fit`.
+        kl_weight: of the Kullback-Leibler term.
+        bound: whether the ELBO is one on this model's evidence.
+        noise: where the learned noise variance starts, normalised.
+        members: trained side by side, and read as an ensemble; 0: no ensemble.
+        laplace: whether the last layer gets its Laplace approximation after training.
+        chain: whether the states of the training predict.
+    """
+
+    network: Networks
+    rule: Callable[[PosteriorConfig], Rule]
+    estimator: str = "draw"
+    kl_weight: float = 1.0
+    bound: bool = True
+    noise: float = NOISE_VARIANCE
+    members: int = 0
+    laplace: bool = False
+    chain: bool = False
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Of network and noise."""
+        return (self.members,) if self.members else ()
+
+    def seeds(self, config: PosteriorConfig) -> int | list[int]:
+        """Of draws and minibatches: the split, of members numbers of their own."""
+        return member_seeds(config, self.members) if self.members else config.split
+
+    def kept(self, config: PosteriorConfig) -> list[KeptStates]:
+        """What collects states, if they predict."""
+        after = burn_in(config)
+        return [KeptStates(after, max(1, (config.steps - after) // STATES))] if self.chain else []
+
+    def drawable(
+        self, net: gilib.Network, noise: gilib.Gaussian, points: Points, kept: Sequence[KeptStates]
+    ) -> Drawable:
+        """What predicts after training."""
+        if self.members:
+            return gilib.Ensemble(net)
+        if self.laplace:
+            return laplace(net, noise, points.x, points.y)
+        return kept[0].samples(net) if kept else net
+
+
+def member_seeds(config: PosteriorConfig, members: int) -> list[int]:
+    """A seed for every member of an ensemble."""
+    return [100 * config.split + member for member in range(members)]
+
+
+def burn_in(config: PosteriorConfig) -> int:
+    """Steps of a chain that give no state: half of them."""
+    return config.steps // 2
+
+
+def perceptron(
+    posterior: Callable[[PosteriorConfig], Layers], own_prior: bool = False, members: int = 0
+) -> Networks:
+    """The network of the comparison, with inducing points where there are some.
+
+    Args:
+        posterior: of its two layers.
+        own_prior: whether the setting is the prior variance.
+        members: trained side by side.
+    """
+
+    def build(config: PosteriorConfig, points: Points) -> gilib.Network:
+        layers, seeds = posterior(config), member_seeds(config, members)
+        source = ReplicaGenerators([1000 + s for s in seeds]) if members else _generator(config)
+        return gilib.models.mlp(
+            points.x.shape[-1],
+            (WIDTHS.get(config.dataset, 50),),
+            1,
+            posterior=layers,
+            prior=gilib.NealPrior(math.sqrt(prior_variance(config, own_prior))),
+            replicas=(members,) if members else (),
+            generator=source,
+            dtype=points.x.dtype,
+            **_inducing(layers, config, points),
+        )
+
+    return build
+
+
+def prior_variance(config: PosteriorConfig, own_prior: bool) -> float:
+    """Of the weights times √I: BALI's v_0, the setting, or that of all others."""
+    if config.bali is not None:
+        return config.bali.v0
+    return config.setting if own_prior else PRIOR_VARIANCE
+
+
+def _inducing(layers: Layers, config: PosteriorConfig, points: Points) -> dict[str, Any]:
+    """Where inducing points start, if a layer has global ones: at training points, with their targets."""
+    parts = [layers] if isinstance(layers, Posterior) else layers
+    if not any(isinstance(part, gilib.GlobalInducing) for part in parts):
+        return {}
+    rows = _some(config, points)
+    return {"inducing_points": points.x[rows].cpu(), "pseudo_outputs": points.y[rows].cpu()}
+
+
+def _some(config: PosteriorConfig, points: Points) -> Tensor:
+    source = torch.Generator().manual_seed(3000 + config.split)
+    return torch.randperm(len(points.x), generator=source)[: config.num_inducing]
+
+
+def _generator(config: PosteriorConfig) -> torch.Generator:
+    return torch.Generator().manual_seed(1000 + config.split)
+
+
+def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = True) -> Networks:
+    """A Gaussian process of so many layers, kernels as Salimbeni & Deisenroth (2017) start them.
+
+    Args:
+        depth: layers.
+        posterior: of a layer, given whether it is the last.
+        centres: whether inducing inputs start at centres of k-means; else at training points.
+    """
+
+    def build(config: PosteriorConfig, points: Points) -> gilib.Network:
+        rows, x = _some(config, points), points.x.cpu()
+        start = inducing_start(x, len(rows), seed=config.split) if centres else x[rows]
+        return gilib.models.deep_gp(
+            x.shape[-1],
+            1,
+            depth,
+            posterior=[posterior(layer == depth - 1) for layer in range(depth)],
+            kernel=gilib.kernels.RBF(2.0, 2.0),
+            inducing_points=start,
+            pseudo_outputs=None if centres else points.y.cpu()[rows],
+            generator=_generator(config),
+            dtype=x.dtype,
+        )
+
+    return build
+
+
+def structured(config: PosteriorConfig, points: Points) -> gilib.Network:
+    """Stripes and arrow, two layers, hidden width 5; its factor starts at a tenth of the prior's."""
+    x = points.x.cpu()
+    net = gilib.models.structured_gp(
+        x.shape[-1],
+        1,
+        2,
+        inducing_points=inducing_start(x, min(config.num_inducing, len(x)), seed=config.split),
+        mean_points=x,
+        generator=_generator(config),
+    )
+    begin_at(net, 0.1)
+    return net
+
+
+def adam(config: PosteriorConfig) -> Rule:
+    """At the rate of the setting."""
+    return gilib.Adam(config.setting)
+
+
+def adam_as_ever(config: PosteriorConfig) -> Rule:
+    """Where the setting is something else."""
+    return gilib.Adam(RATE)
+
+
+def bali(config: PosteriorConfig) -> Rule:
+    """With the settings of its own search."""
+    assert config.bali is not None
+    return training.Bali(config.bali.lr, config.bali.update_rate, config.bali.prior)
+
+
+def sghmc(config: PosteriorConfig) -> Rule:
+    """Half burn-in, of which half adapts the scales: the noise is then learned at states of the posterior."""
+    return training.SGHMC(burn_in(config), config.setting, adaptation=burn_in(config) // 2)
+
+
+def decaying(kind: type[DrawnRule]) -> Callable[[PosteriorConfig], Rule]:
+    """A rule that moves means and precisions of drawn weights; its rate falls, Adam's for the noise stays."""
+    return lambda config: kind(lr=config.setting, schedule=DECAY)
+
+
+def factorised(config: PosteriorConfig) -> Layers:
+    """From variances of 1e-3/√I.
+
+    The precision per point starts near the curvature of the loss: IVON wants h_0 there or above, for from a
+    wide start, far below it, its first steps diverge.
+    """
+    return gilib.Factorised()
+
+
+POINT = perceptron(lambda config: gilib.PointEstimate(), own_prior=True)
+FACTORISED = perceptron(factorised)
+CONJUGATE = perceptron(lambda config: gilib.Conjugate())
+LAST = gilib.GlobalInducing(precision="per_output")
+
+
+def local(config: PosteriorConfig) -> Layers:
+    """Inducing points of each layer's own."""
+    return gilib.LocalInducing(num_inducing=config.num_inducing, precision="per_output")
+
+
+METHODS: dict[str, Method] = {
+    "map": Method(POINT, adam_as_ever, bound=False),
+    "ensemble": Method(
+        perceptron(lambda config: gilib.PointEstimate(), True, MEMBERS),
+        adam_as_ever,
+        bound=False,
+        members=MEMBERS,
+    ),
+    "dropout": Method(
+        perceptron(lambda config: gilib.Dropout(config.setting)), adam_as_ever, "pointwise", bound=False
+    ),
+    "laplace": Method(POINT, adam_as_ever, bound=False, laplace=True),
+    "bbb": Method(FACTORISED, adam, "pointwise"),
+    "bbb_tenth": Method(FACTORISED, adam, "pointwise", kl_weight=0.1),
+    "bbb_hundredth": Method(FACTORISED, adam, "pointwise", kl_weight=0.01),
+    "vadam": Method(FACTORISED, decaying(training.Vadam)),
+    "vogn": Method(FACTORISED, decaying(training.VOGN)),
+    "noisy_adam": Method(FACTORISED, decaying(training.NoisyAdam)),
+    "noisy_kfac": Method(perceptron(lambda config: gilib.MatrixGaussian()), decaying(training.NoisyKFAC)),
+    "ivon": Method(FACTORISED, decaying(training.IVON)),
+    "sghmc": Method(perceptron(lambda config: gilib.PointEstimate()), sghmc, bound=False, chain=True),
+    "li": Method(perceptron(local), adam),
+    "gi": Method(perceptron(lambda config: LAST), adam),
+    "fac_gi": Method(perceptron(lambda config: (gilib.Factorised(), LAST)), adam),
+    "bali": Method(CONJUGATE, bali, noise=1.0),
+    "bali_paper": Method(CONJUGATE, bali, noise=1.0, bound=False),
+    "bali_l": Method(CONJUGATE, bali, "pointwise", noise=1.0),
+    "sgp": Method(deep_gp(1, lambda last: gilib.FreeGaussian()), adam, "pointwise", noise=PROCESS_NOISE),
+    "dgp_gi": Method(
+        deep_gp(2, lambda last: gilib.GlobalInducing("full", 0.0 if last else -4.0), centres=False),
+        adam,
+        "pointwise",
+        noise=PROCESS_NOISE,
+    ),
+    "dsvi": Method(
+        deep_gp(2, lambda last: gilib.FreeGaussian(initial_scale=1.0 if last else 0.1)),
+        adam,
+        "pointwise",
+        noise=PROCESS_NOISE,
+    ),
+    "star": Method(structured, adam, "pointwise", noise=PROCESS_NOISE),
+}

@@ -1,0 +1,132 @@
+"""Every posterior on the same splits: grids, choices, and one smoke run of each method."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib import plots
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.comparisons import measures, posteriors, posteriors_run
+from gilib.experiments.comparisons.methods import METHODS
+from gilib.experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
+from gilib.experiments.kurle2024.search import BaliSettings
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.writing import append
+from gilib.experiments.running import run_experiment
+
+JOB = Job(torch.device("cpu"), None)
+
+
+@pytest.fixture
+def searched():
+    """Searches in which the last setting of every method is the best, and BALI's."""
+    for k, trial in enumerate(posteriors.search("smoke")):
+        record("posteriors_search", trial, {"log_likelihood": float(k)})
+    from gilib.experiments.kurle2024 import search
+
+    for k, trial in enumerate(search.search("smoke")):
+        record("bali_search", trial, {"validation_log_likelihood": float(k)})
+
+
+def record(name, config, metrics):
+    settings = dataclasses.asdict(config)
+    head = {"id": identity(name, config), "experiment": name, "scale": settings.pop("scale")}
+    append(name, [head | {"config": settings, "metrics": metrics}])
+
+
+def test_every_method_is_built_trained_chosen_and_drawn_in_a_colour_of_its_own():
+    assert set(ORDER) == {*METHODS, "hmc"} and len(set(ORDER)) == len(ORDER)
+    kinds = (SEARCHED, posteriors.FOLLOWS, posteriors.FIXED, posteriors.BALI, {"hmc": 0})
+    assert sorted(name for kind in kinds for name in kind) == sorted(ORDER)
+    assert set(ORDER) <= set(plots.METHODS)
+
+
+def test_tables_need_both_searches(searched, results):
+    assert len(list(posteriors.tables("smoke"))) == len(METHODS)
+    for name in ("posteriors_search", "bali_search"):
+        lines = (results / f"{name}.jsonl").read_text().splitlines()
+        (results / f"{name}.jsonl").write_text("\n".join(lines[:-1]) + "\n")
+        with pytest.raises(RecordError, match=f"run {name} --scale smoke"):
+            list(posteriors.tables("smoke"))
+        (results / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def test_the_best_validation_score_chooses_and_others_follow(searched):
+    found = posteriors.chosen_settings("smoke")
+    assert all(found[name] == values[-1] for name, values in SEARCHED.items())
+    assert found["ensemble"] == found["laplace"] == found["map"]
+    bali = {c.method: c.bali for c in posteriors.tables("smoke") if c.bali}
+    assert {name: own.prior for name, own in bali.items()} == posteriors.BALI
+    assert {own.v0 for own in bali.values()} == {3.0}
+
+
+def test_chains_take_the_noise_of_global_inducing(searched):
+    assert "hmc" not in {config.method for config in posteriors.tables("smoke")}
+    (gi,) = (config for config in posteriors.tables("smoke") if config.method == "gi")
+    record("posteriors", gi, {"noise_variance": 0.0123456})
+    (hmc,) = (config for config in posteriors.tables("smoke") if config.method == "hmc")
+    assert (hmc.setting, hmc.dataset, hmc.split) == (0.0123, "yacht", 0)
+    assert posteriors_run.step_size(hmc) == pytest.approx(0.05 * 0.0123**0.5, rel=5e-3)
+
+
+def test_the_first_split_of_every_set_comes_before_the_second():
+    cells = list(dict.fromkeys(cell[:2] for cell in posteriors._cells(posteriors.SCALES["reduced"])))
+    assert cells[:7] == [(name, 0) for name in posteriors.SMALL + posteriors.LARGE]
+    assert cells[7:] == [(name, split) for split in (1, 2) for name in posteriors.SMALL]
+
+
+def test_every_method_runs_and_beats_predicting_the_mean(searched):
+    """At smoke scale; inducing points and processes have hardly moved in so few steps, and are excused."""
+    assert run_experiment("posteriors", "smoke").added == len(METHODS)
+    assert run_experiment("posteriors", "smoke").added == 1  # the chains, once the noise is known
+    found = {r["config"]["method"]: r for r in load_records("posteriors")}
+    assert list(found) == list(ORDER)
+    constant = 15.0  # about the standard deviation of the targets
+    for name, own in found.items():
+        assert all(math.isfinite(value) for value in own["metrics"].values()), name
+        assert ("elbo" in own["metrics"]) == (name != "hmc" and METHODS[name].bound), name
+        if name not in (*posteriors.INDUCING, *posteriors.PROCESSES):
+            assert own["metrics"]["rmse"] < 0.8 * constant, name
+        assert len(own["test_points"]["sd"]) == 31
+    apart = measures.distances(list(found.values()))
+    assert set(apart) == {("yacht", 0, name) for name in METHODS}
+    assert apart["yacht", 0, "map"] >= 1.0  # a function without deviation is that far at least
+
+
+def test_the_search_reads_no_test_data(monkeypatch):
+    monkeypatch.setattr(posteriors_run, "load", None)
+    trial = next(posteriors.search("smoke"))
+    found = posteriors_run.search(dataclasses.replace(trial, steps=3), JOB)
+    assert found["metrics"]["log_likelihood"] < 0.0
+
+
+def test_what_breaks_down_is_recorded_as_diverged():
+    config = PosteriorConfig("yacht", "vogn", 0, 1e12, steps=40, batch_size=100, test_samples=5)
+    found = posteriors_run.run(config, JOB)
+    assert found["metrics"] == {} and found["diverged_at"] == 40 and found["why"]
+
+
+def test_a_training_with_bali_has_the_prior_of_its_settings():
+    settings = BaliSettings("relative", 7.0, 0.3, 0.2)
+    config = PosteriorConfig("yacht", "bali_paper", 0, bali=settings)
+    data = posteriors_run.Points(torch.zeros(30, 6), torch.zeros(30, 1))
+    net = METHODS["bali_paper"].network(config, data)
+    scales = [layer.prior.scale for layer in net.modules() if isinstance(layer, gilib.Linear)]
+    assert scales == [pytest.approx(7.0**0.5)] * 2
+    rule = METHODS["bali_paper"].rule(config)
+    assert (rule.prior, rule.lr, rule.update_rate) == ("relative", 0.3, 0.2)
+
+
+def test_missing_data_stop_everything_before_it_begins(monkeypatch):
+    from gilib.data import DataError
+
+    def missing(name):
+        raise DataError(f"{name} is not on this machine")
+
+    monkeypatch.setattr(posteriors, "load_uci", missing)
+    with pytest.raises(DataError, match="power is not on this machine"):
+        posteriors.check([PosteriorConfig("power", "map", 0)])

@@ -1,0 +1,108 @@
+"""The search for BALI's settings: its grid, what it may look at, and the choice."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from gilib.data import load_uci
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.common import uci_splits
+from gilib.experiments.kurle2024 import search
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.writing import append
+from gilib.experiments.running import run_experiment
+
+CPU = torch.device("cpu")
+
+
+def record(trial, score):
+    """Record a trial; without a score it diverged."""
+    config = dataclasses.asdict(trial)
+    head = {"id": identity("bali_search", trial), "experiment": "bali_search"}
+    head |= {"scale": config.pop("scale"), "config": config}
+    append("bali_search", [head | {"metrics": {} if score is None else {"validation_log_likelihood": score}}])
+
+
+def test_every_scale_tries_all_of_v0_with_both_priors():
+    for scale in ("reduced", "paper"):
+        for dataset in search.SCALES[scale].sets:
+            own = search.candidates(scale, dataset)
+            assert set(search.candidates(scale)) <= set(own)
+            assert {(s.prior, s.v0) for s in own} == {
+                (prior, v0) for prior in ("absolute", "relative") for v0 in (1.0, 3.0, 10.0, 30.0, 100.0)
+            }
+
+
+def test_validation_data_are_training_rows_and_test_rows_are_not_read():
+    """All rows of inner and outer parts, in the data's units, are rows of the published training part."""
+    data = uci_splits.load_validation("yacht", [0, 2], CPU)
+    dataset = load_uci("yacht")
+    for r, k in enumerate((0, 2)):
+        split = dataset.split(k)
+        inner, outer = split.train_index[:-55], split.train_index[-55:]
+        assert len(split.train_index) == 277 and data.x.shape[1] == 222 and data.test_x.shape[1] == 55
+        centre, spread = dataset.x[inner].mean(0), dataset.x[inner].std(0)
+        for rows, x in ((inner, data.x[r]), (outer, data.test_x[r])):
+            expected = ((dataset.x[rows] - centre) / spread).float()
+            assert torch.allclose(x, expected, atol=1e-5)
+        assert math.isclose(float(data.y_std[r]), float(dataset.y[inner].std()), rel_tol=1e-6)
+        raw = data.test_y[r].double() * dataset.y[inner].std() + dataset.y[inner].mean()
+        assert torch.allclose(raw, dataset.y[outer], atol=1e-4)
+        assert not set(outer.tolist()) & set(split.test_index.tolist())
+
+
+def test_one_default_serves_all_choosing_sets(monkeypatch):
+    scale = dataclasses.replace(search.SCALES["smoke"], sets=("yacht", "wine"), choosing=("yacht",))
+    monkeypatch.setitem(search.SCALES, "smoke", scale)
+    trials = list(search.search("smoke"))
+    assert [(t.dataset, t.settings.prior, t.settings.v0) for t in trials[:4]] == [
+        ("yacht", prior, v0) for prior in ("absolute", "relative") for v0 in (1.0, 3.0)
+    ]
+    for trial, score in zip(trials[:3], (-2.0, -1.5, -1.0), strict=True):
+        record(trial, score)
+    with pytest.raises(
+        RecordError, match="first run `python -m gilib.experiments run bali_search --scale smoke"
+    ):
+        search.chosen("smoke")
+    record(trials[3], None)
+    assert search.chosen("smoke").setting == trials[2].settings
+    choice = search.chosen("smoke", "absolute")
+    assert choice.setting == trials[1].settings and choice.losses == {"yacht": 0.0}
+    with pytest.raises(RecordError, match="not complete"):
+        search.serves("smoke", choice)
+    for trial, score in zip(trials[4:], (-3.0, -3.25, 0.0, 0.0), strict=True):
+        record(trial, score)
+    assert search.serves("smoke", choice).losses == {"yacht": 0.0, "wine": 0.25}
+
+
+def test_replicas_are_what_they_would_be_alone():
+    """Each has its own v_0: float32 sums in another order, hence the tolerance."""
+    trials = [t for t in search.search("smoke") if t.settings.prior == "relative"]
+    assert len({search.together(trial) for trial in trials}) == 1
+    assert len({search.together(trial) for trial in search.search("smoke")}) == 2
+    pair = search.run(trials, Job(CPU, None))
+    (alone,) = search.run(trials[1:], Job(CPU, None))
+    for name, value in alone["metrics"].items():
+        assert pair[1]["metrics"][name] == pytest.approx(value, rel=2e-3), name
+    assert pair[0]["metrics"]["noise_variance"] != pair[1]["metrics"]["noise_variance"]
+
+
+def test_smoke_search_beats_predicting_the_mean():
+    assert run_experiment("bali_search", "smoke").added == 4
+    for found in load_records("bali_search"):
+        assert found["metrics"]["validation_rmse"] < 0.7 * found["metrics"]["constant_rmse"]
+        assert math.isfinite(found["metrics"]["validation_log_likelihood"])
+
+
+def test_missing_data_stop_the_search_before_it_begins(monkeypatch):
+    from gilib.data import DataError
+
+    def missing(name):
+        raise DataError(f"{name} is not on this machine")
+
+    monkeypatch.setattr(search, "load_uci", missing)
+    with pytest.raises(DataError, match="yacht is not on this machine"):
+        search.check(list(search.search("smoke")))
