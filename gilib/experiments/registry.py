@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gilib.experiments.kurle2024 import settings as bali_settings
 from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
@@ -33,4 +34,5 @@ EXPERIMENTS: dict[str, Experiment] = {
     **convergence.EXPERIMENTS,
     **covariance.EXPERIMENTS,
     **runtime.EXPERIMENTS,
+    **bali_settings.EXPERIMENTS,
 }

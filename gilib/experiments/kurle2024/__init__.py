@@ -1,0 +1,1 @@
+"""Kurle et al. (2024): BALI, learning Bayesian neural networks layer by layer."""
