@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from gilib.experiments.kurle2024 import benchmarks as bali_benchmarks
 from gilib.experiments.kurle2024 import settings as bali_settings
+from gilib.experiments.kurle2024 import toys as bali_toys
 from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
@@ -35,4 +37,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **covariance.EXPERIMENTS,
     **runtime.EXPERIMENTS,
     **bali_settings.EXPERIMENTS,
+    **bali_benchmarks.EXPERIMENTS,
+    **bali_toys.EXPERIMENTS,
 }

@@ -7,7 +7,6 @@ method and kind of data, for all sets alike, fixed before any test point was rea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gilib.experiments.kurle2024.measures import run
@@ -23,18 +22,25 @@ CENTRE: dict[str, dict[str, Any]] = {
     "dropout": {"lr": 0.03, "prior_variance": 1.0},
     "bbb": {"lr": 0.03, "prior_variance": 1.0, "kl_weight": 0.1},
 }
+FROZEN: dict[str, dict[str, Any]] = CENTRE
+REGRESSION: dict[str, dict[str, Any]] = {"bali": {"prior_variance": 3.0}}
 VARIED: dict[str, dict[str, tuple[float, ...]]] = {
     "bali": {"prior_variance": (1.0, 3.0, 30.0, 100.0), "lr": (0.1, 1.0), "update_rate": (0.1, 0.5)},
-    "bali_paper": {"prior_variance": (1.0, 3.0, 30.0, 100.0), "lr": (0.1, 1.0), "update_rate": (0.1, 0.5)},
+    "bali_paper": {"prior_variance": (1.0, 100.0), "lr": (1.0,)},
     "map": {"lr": (0.01, 0.1), "prior_variance": (10.0,)},
     "dropout": {"lr": (0.01, 0.1), "prior_variance": (10.0,)},
     "bbb": {"lr": (0.01, 0.1), "prior_variance": (10.0,)},
 }
 
 
-@dataclass(frozen=True)
-class SearchConfig(TrainingConfig):
-    """One training whose validation points are measured."""
+AT_THE_END: dict[str, Any] = {"stage": "search", "looks": 2}
+
+
+def frozen(dataset: str, method: str) -> dict[str, Any]:
+    """The settings of a method on a set."""
+    kind = REGRESSION if dataset in ("yacht", "energy") else {}
+    like = "bali" if method == "bali_l" else method
+    return FROZEN[like] | kind.get(like, {})
 
 
 def problem(dataset: str, scale: str) -> dict[str, Any]:
@@ -47,10 +53,10 @@ def problem(dataset: str, scale: str) -> dict[str, Any]:
         return {"steps": 2400}  # 40 epochs
     if dataset in ("yacht", "energy"):
         return {"steps": 1000 if scale == "reduced" else 20_000, "width": 50, "depth": 1}
-    return {"steps": 300 if scale == "reduced" else 2000}
+    return {"steps": 150 if scale == "reduced" else 2000}
 
 
-def search(scale: str) -> Iterator[SearchConfig]:
+def search(scale: str) -> Iterator[TrainingConfig]:
     """The centre of every method, then one setting at a time."""
     sets = ("spambase",) if scale == "smoke" else ("spambase", "telescope", "mnist")
     methods = ("bali", "map") if scale == "smoke" else tuple(CENTRE)
@@ -60,24 +66,24 @@ def search(scale: str) -> Iterator[SearchConfig]:
             changes += [{name: value} for name, values in VARIED[method].items() for value in values]
             for change in changes[:1] if scale == "smoke" else changes:
                 given = problem(dataset, scale) | CENTRE[method] | change
-                yield SearchConfig(dataset, method, 0, **given, stage="search", scale=scale)
+                yield TrainingConfig(dataset, method, 0, **given | AT_THE_END, scale=scale)
     if scale != "smoke":
         yield from _rates(scale)
 
 
-def _rates(scale: str) -> Iterator[SearchConfig]:
+def _rates(scale: str) -> Iterator[TrainingConfig]:
     """Of the regressions, where BALI's settings are those of the search on the UCI sets."""
     for dataset in ("yacht", "energy"):
         for method in ("map", "dropout"):
             for lr in (0.01, 0.03, 0.1):
                 given = problem(dataset, scale) | CENTRE[method] | {"lr": lr}
-                yield SearchConfig(dataset, method, 0, **given, stage="search", scale=scale)
+                yield TrainingConfig(dataset, method, 0, **given | AT_THE_END, scale=scale)
 
 
 EXPERIMENTS = {
     "bali_settings": Experiment(
         "Settings of BALI and its baselines, by validation points",
-        SearchConfig,
+        TrainingConfig,
         search,
         one_by_one(run),
         check=check,

@@ -32,8 +32,8 @@ class TrainingConfig:
 
     Attributes:
         dataset: see `gilib.experiments.kurle2024.tasks.load`.
-        method: "bali", with our prior; "bali_paper", with the paper's; "bali_l", which samples outputs; and by
-            Adam "map", "dropout" and "bbb", Bayes by Backprop.
+        method: "bali", with our prior; "bali_paper", with the paper's; "bali_l", which samples outputs; by
+            Adam "map", "dropout", and "bbb", Bayes by Backprop.
         split: number of the split; also the seed of start, minibatches and noise.
         steps: iterations.
         lr: α of BALI; Adam's learning rate.
