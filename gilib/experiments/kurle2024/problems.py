@@ -26,6 +26,7 @@ class SyntheticProblem:
         grid: inputs at which predictions are recorded, `[P, D]`, normalised.
         truth: the function at the grid, `[P, 1]`, normalised; None for labels.
         supported: which points of the grid are as near to data as data are to each other, `[P]`.
+        normalisation: of inputs and targets.
         sha256: of inputs and targets in original units.
     """
 
@@ -35,6 +36,7 @@ class SyntheticProblem:
     grid: Tensor
     truth: Tensor | None
     supported: Tensor
+    normalisation: Normalisation
     sha256: str
 
 
@@ -55,8 +57,8 @@ def sinc(x: Tensor) -> Tensor:
 def load(name: str, seed: int) -> SyntheticProblem:
     """Draw a problem.
 
-    "sines": 32 points in [0, 0.3] ∪ [0.7, 1], half in each, noise 0.02. "sinc": 128 points in [-3, 3], noise
-    0.05. "moons": 128 points on two half circles, noise 0.1.
+    "sines": 32 points in [0, 0.3] ∪ [0.7, 1], half in each, noise 0.02. "sinc": 128 points in [-3, 3],
+    noise 0.05. "moons": 128 points on two half circles, noise 0.1.
     """
     generator = torch.Generator().manual_seed(seed)
     if name == "moons":
@@ -81,6 +83,7 @@ def load(name: str, seed: int) -> SyntheticProblem:
         scale.x(grid).float(),
         scale.y(function(grid)).float(),
         nearest < 0.02 * (high - low),
+        scale,
         sha256_of(x, y),
     )
 
@@ -103,5 +106,6 @@ def _moons(generator: torch.Generator) -> SyntheticProblem:
         scale.x(grid).float(),
         None,
         torch.cdist(grid, x).min(1).values < 0.2,
+        scale,
         sha256_of(x, labels[:, None].double()),
     )
