@@ -1,7 +1,8 @@
 """Classification by tables and images, out of distribution, and convergence (Kurle et al., 2024, Sec. 5).
 
-Table 2, Figs. 2, 3 and 7. Our networks have 2 × 200 ReLU units, for yacht and energy 1 × 50: the paper's
-"leaky tanh" and the widths are not known to us. Settings are those of `gilib.experiments.kurle2024.settings`.
+Table 2, Figs. 2, 3 and 7. Our networks have 2 × 200 ReLU units for images, 2 × 100 for tables, and 1 × 50
+for yacht and energy: the paper's widths and "leaky tanh" are not known to us. Settings are those of
+`gilib.experiments.kurle2024.settings`.
 """
 
 from __future__ import annotations

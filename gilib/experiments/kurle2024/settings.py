@@ -53,7 +53,7 @@ def problem(dataset: str, scale: str) -> dict[str, Any]:
         return {"steps": 2400}  # 40 epochs
     if dataset in ("yacht", "energy"):
         return {"steps": 1000 if scale == "reduced" else 20_000, "width": 50, "depth": 1}
-    return {"steps": 150 if scale == "reduced" else 2000}
+    return {"steps": 150 if scale == "reduced" else 2000, "width": 100}
 
 
 def search(scale: str) -> Iterator[TrainingConfig]:
