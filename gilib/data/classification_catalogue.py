@@ -97,7 +97,7 @@ _SETS = (
         source=f"Centers for Disease Control and Prevention, BRFSS 2015; {UCI}10.24432/C53919",
         label_column="Diabetes_binary",
         dropped=("ID",),
-        licence="CC0: Public Domain",
+        licence="as stated there",
         note="The authors of gilib had no copy: there is no checksum to hold a file to, only its shape. One "
         "person in seven is positive.",
     ),

@@ -65,7 +65,7 @@ def grid(scale: str) -> Iterator[ToyConfig]:
     for name in ("sines", "sinc", "moons"):
         for variance in (10.0, 100.0):
             yield ToyConfig(name, "bali", layerwise, prior_variance=variance, width=width, scale=scale)
-        for variance in (1.0, 100.0):
+        for variance in (1.0, 100.0, 10_000.0):
             yield ToyConfig(name, "bali_paper", layerwise, prior_variance=variance, width=width, scale=scale)
         for weight in KL_WEIGHTS:
             yield ToyConfig(name, "bbb", gradient, 0.01, 1.0, kl_weight=weight, width=width, scale=scale)
