@@ -33,6 +33,14 @@ VARIED: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 
+TOGETHER: dict[str, tuple[dict[str, float], ...]] = {  # changes of two settings at once
+    method: ({"lr": 0.1, "prior_variance": 10.0}, {"lr": 0.1, "prior_variance": 100.0})
+    for method in ("map", "dropout", "bbb")
+}
+ADAM: dict[str, tuple[dict[str, float], ...]] = {  # of the regressions
+    "map": ({"lr": 0.01}, {}, {"lr": 0.1}, {"prior_variance": 10.0}),
+    "dropout": ({"lr": 0.01}, {}, {"lr": 0.1}, {"dropout": 0.01}, {"dropout": 0.01, "prior_variance": 10.0}),
+}
 AT_THE_END: dict[str, Any] = {"stage": "search", "looks": 2}
 
 
@@ -64,6 +72,7 @@ def search(scale: str) -> Iterator[TrainingConfig]:
         for method in methods:
             changes: list[dict[str, float]] = [{}]
             changes += [{name: value} for name, values in VARIED[method].items() for value in values]
+            changes += TOGETHER.get(method, ())
             for change in changes[:1] if scale == "smoke" else changes:
                 given = problem(dataset, scale) | CENTRE[method] | change
                 yield TrainingConfig(dataset, method, 0, **given | AT_THE_END, scale=scale)
@@ -74,9 +83,9 @@ def search(scale: str) -> Iterator[TrainingConfig]:
 def _rates(scale: str) -> Iterator[TrainingConfig]:
     """Of the regressions, where BALI's settings are those of the search on the UCI sets."""
     for dataset in ("yacht", "energy"):
-        for method in ("map", "dropout"):
-            for lr in (0.01, 0.03, 0.1):
-                given = problem(dataset, scale) | CENTRE[method] | {"lr": lr}
+        for method, changes in ADAM.items():
+            for change in changes:
+                given = problem(dataset, scale) | CENTRE[method] | change
                 yield TrainingConfig(dataset, method, 0, **given | AT_THE_END, scale=scale)
 
 
