@@ -25,7 +25,7 @@ CENTRE: dict[str, dict[str, Any]] = {
 FROZEN: dict[str, dict[str, Any]] = CENTRE
 REGRESSION: dict[str, dict[str, Any]] = {"bali": {"prior_variance": 3.0}}
 VARIED: dict[str, dict[str, tuple[float, ...]]] = {
-    "bali": {"prior_variance": (1.0, 3.0, 30.0, 100.0), "lr": (0.1, 1.0), "update_rate": (0.1, 0.5)},
+    "bali": {"prior_variance": (1.0, 3.0, 30.0, 100.0), "lr": (0.1, 1.0, 3.0), "update_rate": (0.1, 0.5)},
     "bali_paper": {"prior_variance": (1.0, 100.0), "lr": (1.0,)},
     "map": {"lr": (0.01, 0.1), "prior_variance": (10.0,)},
     "dropout": {"lr": (0.01, 0.1), "prior_variance": (10.0,)},
