@@ -25,6 +25,7 @@ from gilib.objectives import SteppedTempering
 from gilib.training import Bali, CosineDecay
 
 SAMPLES = 256
+LEAST = 1e-4  # a fourth weight, at which few points overcome the prior
 PRIORS = {"bali": "absolute", "bali_paper": "relative"}
 STEPS = {"smoke": (3, 3), "reduced": (300, 2000), "paper": (5000, 20_000)}  # of BALI; of Bayes by Backprop
 
@@ -59,7 +60,7 @@ class ToyConfig:
 
 
 def grid(scale: str) -> Iterator[ToyConfig]:
-    """Both priors of BALI, the paper's V_0 = 1 too; then Bayes by Backprop at three weights."""
+    """Both priors of BALI, the paper's V_0 = 1 too; then Bayes by Backprop at four weights."""
     layerwise, gradient = STEPS[scale]
     width = 5 if scale == "smoke" else 256
     for name in ("sines", "sinc", "moons"):
@@ -67,7 +68,7 @@ def grid(scale: str) -> Iterator[ToyConfig]:
             yield ToyConfig(name, "bali", layerwise, prior_variance=variance, width=width, scale=scale)
         for variance in (1.0, 100.0, 10_000.0):
             yield ToyConfig(name, "bali_paper", layerwise, prior_variance=variance, width=width, scale=scale)
-        for weight in KL_WEIGHTS:
+        for weight in (*KL_WEIGHTS, LEAST):
             yield ToyConfig(name, "bbb", gradient, 0.01, 1.0, kl_weight=weight, width=width, scale=scale)
 
 
