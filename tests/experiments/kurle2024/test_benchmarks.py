@@ -9,6 +9,7 @@ import torch
 
 import gilib
 from gilib.data import LabelledDataset, load_uci
+from gilib.experiments import select
 from gilib.experiments.kurle2024 import benchmarks, measures, settings, tasks, training
 from gilib.experiments.kurle2024.training import Looks, TrainingConfig, look_steps
 from gilib.experiments.registry import EXPERIMENTS
@@ -87,8 +88,27 @@ def test_grids_have_records(name):
     assert found["metrics"]["log_likelihood"] < 0.0 and found["looks"]["step"][-1] == first.steps
     for scale in ("reduced", "paper"):
         grid = chosen(experiment, scale)
-        assert len({settings.frozen(c.dataset, c.method)["lr"] for c in grid if c.method == "map"}) == 1
-        assert all(c.stage == "search" for c in grid) == (name == "bali_settings")
+        assert all((c.stage == "search") == (name == "bali_settings") for c in grid)
+        for c in (c for c in grid if c.stage != "search"):
+            assert settings.frozen(c.dataset, c.method).items() <= dataclasses.asdict(c).items()
+
+
+@pytest.mark.parametrize("method", settings.CENTRE)
+@pytest.mark.parametrize(("kind", "sets"), [("tables", ("spambase", "telescope")), ("images", ("mnist",))])
+def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, monkeypatch):
+    """By the mean log-likelihood of validation points, among those recorded on all sets of the kind."""
+    monkeypatch.delenv("GILIB_RESULTS")
+    names = ("lr", "prior_variance", "update_rate")
+    found = {}
+    for record in select("bali_settings", scale="reduced", method=method):
+        if (own := record["config"])["dataset"] in sets:
+            setting = tuple(own[name] for name in names)
+            found.setdefault(setting, []).append(record["metrics"]["log_likelihood"])
+    best = max(
+        (setting for setting in found if len(found[setting]) == len(sets)), key=lambda k: sum(found[k])
+    )
+    frozen = dataclasses.asdict(config(**{"method": method} | settings.FROZEN[kind][method]))
+    assert best == tuple(frozen[name] for name in names)
 
 
 def test_bayes_by_backprop_has_three_weights():
