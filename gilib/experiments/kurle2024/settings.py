@@ -41,7 +41,7 @@ FROZEN: dict[str, dict[str, dict[str, Any]]] = {
     "regressions": {
         "bali": {"lr": 0.3, "prior_variance": 3.0},
         "map": {"lr": 0.03, "prior_variance": 1.0},
-        "dropout": {"lr": 0.03, "prior_variance": 1.0, "dropout": 0.01},
+        "dropout": {"lr": 0.03, "prior_variance": 10.0, "dropout": 0.01},
     },
 }
 VARIED: dict[str, dict[str, tuple[float, ...]]] = {

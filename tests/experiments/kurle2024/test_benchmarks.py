@@ -100,7 +100,7 @@ def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method,
     monkeypatch.delenv("GILIB_RESULTS")
     names = ("lr", "prior_variance", "update_rate")
     found = {}
-    for record in select("bali_settings", scale="reduced", method=method):
+    for record in select("bali_settings", method=method):
         if (own := record["config"])["dataset"] in sets:
             setting = tuple(own[name] for name in names)
             found.setdefault(setting, []).append(record["metrics"]["log_likelihood"])
