@@ -44,6 +44,7 @@ class ToyConfig:
         kl_weight: of Bayes by Backprop.
         seed: of data, start and noise.
         width: of each of three hidden layers.
+        decay: whether rates fall to a tenth in the second half.
         scale: of the experiment.
     """
 
@@ -56,6 +57,7 @@ class ToyConfig:
     kl_weight: float = 1.0
     seed: int = 0
     width: int = 256
+    decay: bool = True
     scale: str = "paper"
 
 
@@ -63,13 +65,15 @@ def grid(scale: str) -> Iterator[ToyConfig]:
     """Both priors of BALI, the paper's V_0 = 1 too; then Bayes by Backprop at four weights."""
     layerwise, gradient = STEPS[scale]
     width = 5 if scale == "smoke" else 256
+    variances = {"bali": (10.0, 100.0), "bali_paper": (1.0, 100.0, 10_000.0)}
     for name in ("sines", "sinc", "moons"):
-        for variance in (10.0, 100.0):
-            yield ToyConfig(name, "bali", layerwise, prior_variance=variance, width=width, scale=scale)
-        for variance in (1.0, 100.0, 10_000.0):
-            yield ToyConfig(name, "bali_paper", layerwise, prior_variance=variance, width=width, scale=scale)
+        for method, values in variances.items():
+            common: dict[str, Any] = {"width": width, "scale": scale}
+            for variance in values:
+                yield ToyConfig(name, method, layerwise, prior_variance=variance, **common)
+            yield ToyConfig(name, method, layerwise, prior_variance=100.0, decay=False, **common)
         for weight in (*KL_WEIGHTS, LEAST):
-            yield ToyConfig(name, "bbb", gradient, 0.01, 1.0, kl_weight=weight, width=width, scale=scale)
+            yield ToyConfig(name, "bbb", gradient, 0.01, 1.0, kl_weight=weight, **common)
 
 
 def run(config: ToyConfig, job: Job) -> Record:
@@ -119,9 +123,11 @@ def build(config: ToyConfig, problem: SyntheticProblem) -> tuple[gilib.Network, 
 
 def settings_of(config: ToyConfig) -> dict[str, Any]:
     """What `gilib.fit` is given of the method."""
+    schedule = CosineDecay() if config.decay else None
     if config.method in PRIORS:
-        return {"rule": Bali(config.lr, config.update_rate, PRIORS[config.method]), "estimator": "draw"}
-    settings: dict[str, Any] = {"rule": gilib.Adam(config.lr, schedule=CosineDecay())}
+        rule = Bali(config.lr, config.update_rate, PRIORS[config.method], schedule)
+        return {"rule": rule, "estimator": "draw"}
+    settings: dict[str, Any] = {"rule": gilib.Adam(config.lr, schedule=schedule)}
     settings |= {"estimator": "pointwise", "kl_weight": SteppedTempering(0, last=config.kl_weight)}
     return settings
 

@@ -48,6 +48,8 @@ class TrainingConfig:
         images: how many training images; 0: all.
         looks: how many looks are taken on the way, at a geometric sequence of steps.
         samples: draws for the measures at the end.
+        decay: whether rates fall to a tenth in the second half. α is also the size of the noise of a layer's
+            pseudo-targets, so that the posterior narrows with it.
         scale: of the experiment.
     """
 
@@ -67,6 +69,7 @@ class TrainingConfig:
     images: int = 0
     looks: int = 25
     samples: int = 50
+    decay: bool = True
     scale: str = "paper"
 
 
@@ -100,10 +103,11 @@ def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.Like
 
 def settings_of(config: TrainingConfig) -> dict[str, Any]:
     """What `gilib.fit` is given of the method; all have the same schedule of their rates."""
+    schedule = CosineDecay() if config.decay else None
     if config.method in BALI:
-        rule = Bali(config.lr, config.update_rate, BALI[config.method])
+        rule = Bali(config.lr, config.update_rate, BALI[config.method], schedule)
         return {"rule": rule, "estimator": "pointwise" if config.method == "bali_l" else "draw"}
-    settings: dict[str, Any] = {"rule": gilib.Adam(config.lr, schedule=CosineDecay())}
+    settings: dict[str, Any] = {"rule": gilib.Adam(config.lr, schedule=schedule)}
     settings["estimator"] = "draw" if config.method == "map" else "pointwise"
     if config.kl_weight != 1.0:
         settings["kl_weight"] = SteppedTempering(0, last=config.kl_weight)
