@@ -176,15 +176,74 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     >>> auroc(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]))
     tensor(0.8750, dtype=torch.float64)
     """
+    _check_scores(positive, negative)
+    ordered = negative.sort().values
+    below = torch.searchsorted(ordered, positive.contiguous())
+    not_above = torch.searchsorted(ordered, positive.contiguous(), right=True)
+    return (below + not_above).double().mean() / (2 * len(negative))
+
+
+def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates: Tensor) -> Tensor:
+    """The receiver operating characteristic of a score: what is found at each rate of false alarms.
+
+    The share of positive scores above the lowest threshold that so many negative ones exceed at most.
+
+    Args:
+        positive: scores that should be large, `[N]`.
+        negative: scores that should be small, `[M]`.
+        false_positive_rates: `[P]`, from 0 to 1.
+
+    Returns:
+        `[P]`, float64.
+
+    >>> true_positive_rates(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5, 1.0]))
+    tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
+    """
+    _check_scores(positive, negative)
+    rates = false_positive_rates.double()
+    if rates.dim() != 1 or not bool(((rates >= 0) & (rates <= 1)).all()):
+        raise ValueError(f"false positive rates must be [P], from 0 to 1, got {false_positive_rates}")
+    lowest = negative.new_full((1,), -torch.inf)
+    thresholds = torch.cat([negative.sort(descending=True).values, lowest])
+    allowed = (rates * (1.0 + 1e-6) * len(negative)).long().clamp(max=len(negative))  # 0.3 · 10 is 3
+    return (positive > thresholds[allowed.to(negative.device)][:, None]).double().mean(-1)
+
+
+def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """How well probabilities rank points by class: the `auroc` of that of class 1, or the mean over classes.
+
+    Of more than two classes, each is set against all others (one-vs-rest) and all weigh the same.
+
+    Args:
+        probabilities: `[N, O]`, O at least 2.
+        labels: `[N]`, integers; every class occurs.
+
+    Returns:
+        A scalar, float64.
+
+    >>> area_under_curve(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), torch.tensor([0, 1, 1]))
+    tensor(1., dtype=torch.float64)
+    """
+    _check_labels(probabilities, labels)
+    if probabilities.dim() != 2 or probabilities.shape[-1] < 2:
+        raise ValueError(
+            f"probabilities must be [N, O] of two classes or more, got {list(probabilities.shape)}"
+        )
+    classes = probabilities.shape[-1]
+    counts = torch.bincount(labels, minlength=classes)
+    if not bool((counts > 0).all()):
+        raise ValueError(f"every class must occur to be ranked, got {counts.tolist()} points of each")
+    chosen = [1] if classes == 2 else range(classes)
+    areas = [auroc(probabilities[labels == k, k], probabilities[labels != k, k]) for k in chosen]
+    return torch.stack(areas).mean()
+
+
+def _check_scores(positive: Tensor, negative: Tensor) -> None:
     for name, scores in (("positive", positive), ("negative", negative)):
         if scores.dim() != 1 or not len(scores):
             raise ValueError(f"{name} scores must be [N], at least one, got shape {list(scores.shape)}")
         if scores.isnan().any():
             raise ValueError(f"{name} scores hold NaN, which has no rank")
-    ordered = negative.sort().values
-    below = torch.searchsorted(ordered, positive.contiguous())
-    not_above = torch.searchsorted(ordered, positive.contiguous(), right=True)
-    return (below + not_above).double().mean() / (2 * len(negative))
 
 
 def _check_labels(probabilities: Tensor, labels: Tensor) -> None:

@@ -153,6 +153,44 @@ def test_auroc_counts_pairs(high, low):
     assert float(actual) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_measures_of_classifiers_against_scikit_learn(classes):
+    """Probabilities with two digits, so that scores are tied; ours bins as (a, b], so none is on an edge."""
+    reference = pytest.importorskip("sklearn.metrics")
+    coarse = (normals(200, classes).softmax(-1) * 100).round() + 0.137
+    probabilities = coarse / coarse.sum(-1, keepdim=True)
+    labels = torch.multinomial(probabilities, 1, generator=seeded(3))[:, 0]
+    scores = probabilities[:, 1] if classes == 2 else probabilities
+    area = reference.roc_auc_score(labels, scores, multi_class="ovr")
+    assert float(metrics.area_under_curve(probabilities, labels)) == pytest.approx(area, abs=1e-12)
+    top = reference.accuracy_score(labels, probabilities.argmax(-1))
+    assert float(metrics.accuracy(probabilities, labels)) == pytest.approx(top, abs=1e-12)
+    loss = reference.log_loss(labels, probabilities, labels=range(classes))
+    assert float(-probabilities.log()[torch.arange(200), labels].mean()) == pytest.approx(loss, abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", [2, 1000])
+def test_true_positive_rates_against_scikit_learn(ties):
+    """At every rate of false alarms, the best of scikit-learn's points that has no more of them."""
+    reference = pytest.importorskip("sklearn.metrics")
+    high, low = ((normals(size) * ties + shift).round() for size, shift in ((70, ties), (40, 0)))
+    truth = np.r_[np.ones(70), np.zeros(40)]
+    false, true, _ = reference.roc_curve(truth, np.r_[high, low], drop_intermediate=False)
+    rates = torch.linspace(0, 1, 41)
+    expected = [true[false <= float(rate) + 1e-6].max() for rate in rates]
+    assert_equal(metrics.true_positive_rates(high, low, rates), np.array(expected), 1e-12)
+
+
+def test_ranks_need_classes_and_rates():
+    labels = torch.tensor([0, 1, 1])
+    with pytest.raises(ValueError, match="every class must occur"):
+        metrics.area_under_curve(torch.eye(3), labels)
+    with pytest.raises(ValueError, match="of two classes or more"):
+        metrics.area_under_curve(torch.ones(3, 1), labels)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        metrics.true_positive_rates(torch.ones(2), torch.ones(2), torch.tensor([1.5]))
+
+
 def test_what_classifiers_are_measured_with_must_fit():
     probabilities = normals(2, 5, 3).softmax(-1)
     labels = torch.zeros(5, dtype=torch.long)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from gilib.experiments.comparisons import posteriors_run
+from gilib.experiments.kurle2024 import benchmarks as bali_benchmarks
 from gilib.experiments.kurle2024 import search as bali_search
+from gilib.experiments.kurle2024 import settings as bali_settings
+from gilib.experiments.kurle2024 import toys as bali_toys
 from gilib.experiments.lindinger2020 import convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
@@ -37,4 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **runtime.EXPERIMENTS,
     **bali_search.EXPERIMENTS,
     **posteriors_run.EXPERIMENTS,
+    **bali_settings.EXPERIMENTS,
+    **bali_benchmarks.EXPERIMENTS,
+    **bali_toys.EXPERIMENTS,
 }

@@ -1,0 +1,171 @@
+"""The classification benchmarks of BALI: data, settings, looks, measures, and one record of each kind."""
+
+import dataclasses
+import functools
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.data import LabelledDataset, load_uci
+from gilib.experiments import select
+from gilib.experiments.kurle2024 import benchmarks, measures, settings, tasks, training
+from gilib.experiments.kurle2024.training import Looks, TrainingConfig, look_steps
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.groups import chosen
+from gilib.training import Bali, Checkpoint, Paused
+
+CPU = torch.device("cpu")
+NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """Forty points that a line separates, by the name of every table."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = LabelledDataset("line", x, (x.sum(1) > 0).long(), ("below", "above"))
+    monkeypatch.setattr(tasks, "load_classification", lambda name: data)
+    return data
+
+
+def job(**given):
+    return Job(CPU, None, None, False) if not given else Job(CPU, progress=False, **given)
+
+
+def config(**given):
+    settings = {"dataset": "spambase", "method": "bali", "split": 0, "steps": 8, "lr": 0.3}
+    settings |= {"prior_variance": 10.0, "width": 5, "looks": 3, "samples": 3, "scale": "smoke"}
+    return TrainingConfig(**settings | given)
+
+
+@pytest.mark.parametrize("stage", tasks.STAGES)
+def test_test_points_are_read_when_settings_are_frozen(tables, stage):
+    task, split = tasks.load("spambase", 3, stage, 0, CPU), tables.split(3)
+    train = split.train_x
+    if stage == "final":
+        assert torch.equal(task.train.x, train) and torch.equal(task.look.x, split.test_x)
+    else:
+        assert torch.equal(torch.cat([task.train.x, task.look.x]), train) and len(task.look) == 3
+    measured = task.look if stage == "search" else task
+    assert torch.equal(task.test.x, measured.x if stage == "search" else split.test_x)
+    assert len(tasks.load("spambase", 3, stage, 7, CPU).train) == 7
+
+
+def test_images_are_flat_and_seen_in_their_own_units(monkeypatch):
+    small = gilib.data.load_images("mnist-500")
+    task = tasks.load("mnist-500", 0, "curve", 0, CPU)
+    assert task.classes == 10 and len(task.train) == 450 and len(task.look) == 50
+    assert torch.equal(task.train.x, small.tensors().train_x[:450].flatten(1))
+    brighter = dataclasses.replace(small, name="mnist", test_x=255 - small.test_x)
+    sets = {"mnist": small, "fashion-mnist": brighter}
+    monkeypatch.setattr(tasks, "load_images", sets.get)
+    other = tasks.other_images("mnist", 9, CPU)
+    tasks.other_images.cache_clear()
+    assert torch.equal(other, small.normalisation.x(brighter.test_x[:9], torch.float32).flatten(1))
+
+
+def test_regressions_keep_their_units():
+    yacht = load_uci("yacht")
+    task = tasks.load("yacht", 1, "final", 0, CPU)
+    assert math.exp(task.log_scale) == pytest.approx(float(yacht.split(1).normalisation.y_std))
+    found = measures.run(config(dataset="yacht", split=1, method="map"), job())
+    looks, last = found["looks"], found["metrics"]
+    assert last["rmse"] == pytest.approx(looks["look_rmse"][-1] * math.exp(task.log_scale), rel=1e-4)
+    assert last["log_likelihood"] == pytest.approx(-looks["look_nll"][-1], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_grids_have_records(name):
+    experiment = EXPERIMENTS[name]
+    first = chosen(experiment, "smoke")[0]
+    if first.dataset == "mnist-500":
+        first = dataclasses.replace(first, images=30)
+    (found,) = experiment.run([first], job())
+    if first.dataset != "yacht":
+        assert 0.0 <= found["metrics"]["accuracy"] <= 1.0 and 0.0 <= found["metrics"]["auc"] <= 1.0
+    assert found["metrics"]["log_likelihood"] < 0.0 and found["looks"]["step"][-1] == first.steps
+    for scale in ("reduced", "paper"):
+        grid = chosen(experiment, scale)
+        assert all((c.stage == "search") == (name == "bali_settings") for c in grid)
+        for c in (c for c in grid if c.stage != "search"):
+            assert settings.frozen(c.dataset, c.method).items() <= dataclasses.asdict(c).items()
+
+
+@pytest.mark.parametrize("method", settings.CENTRE)
+@pytest.mark.parametrize(("kind", "sets"), [("tables", ("spambase", "telescope")), ("images", ("mnist",))])
+def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, monkeypatch):
+    """By the mean log-likelihood of validation points, among those recorded on all sets of the kind."""
+    monkeypatch.delenv("GILIB_RESULTS")
+    names = ("lr", "prior_variance", "update_rate")
+    found = {}
+    for record in select("bali_settings", method=method):
+        if (own := record["config"])["dataset"] in sets:
+            setting = tuple(own[name] for name in names)
+            found.setdefault(setting, []).append(record["metrics"]["log_likelihood"])
+    best = max(
+        (setting for setting in found if len(found[setting]) == len(sets)), key=lambda k: sum(found[k])
+    )
+    frozen = dataclasses.asdict(config(**{"method": method} | settings.FROZEN[kind][method]))
+    assert best == tuple(frozen[name] for name in names)
+
+
+def test_bayes_by_backprop_has_three_weights():
+    grid = [c for c in benchmarks.tabular("reduced") if c.method == "bbb" and c.split == 0]
+    assert [c.kl_weight for c in grid] == [*settings.KL_WEIGHTS] * 2
+    weight = training.settings_of(config(method="bbb", kl_weight=0.1))["kl_weight"]
+    assert weight(0) == weight(1000) == 0.1
+
+
+def test_methods_differ_by_rule_and_posterior():
+    rules = {method: training.settings_of(config(method=method)) for method in training.METHODS}
+    assert rules["bali"]["rule"] == Bali(0.3) and rules["bali_paper"]["rule"].prior == "relative"
+    assert rules["bali_l"] == rules["bali"] | {"estimator": "pointwise"}
+    assert {type(rules[name]["rule"]) for name in ("map", "dropout", "bbb")} == {gilib.Adam}
+    kinds = {method: type(training.posterior_of(config(method=method))) for method in training.METHODS}
+    assert kinds["map"] is gilib.PointEstimate and kinds["bali_l"] is gilib.Conjugate
+
+
+def test_a_line_is_learned_by_all(tables):
+    """After 200 steps on 36 points all of them separate the training points."""
+    for method in training.METHODS:
+        lr = 0.3 if method in training.BALI else 0.03
+        given = {"method": method, "lr": lr, "steps": 200, "kl_weight": 0.1, "width": 20}
+        found = measures.run(config(**given), job())
+        assert found["looks"]["train_accuracy"][-1] > 0.9, method
+
+
+def test_looks_are_resumed(tmp_path, monkeypatch):
+    """Paused after the middle, a training goes on to the same looks; but for the clock."""
+    whole = measures.run(config(steps=20), job())
+    path = tmp_path / "checkpoint"
+    late = functools.partial(Checkpoint, path, 10, -math.inf)
+    monkeypatch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": late(), "progress": False})
+    with pytest.raises(Paused):
+        measures.run(config(steps=20), job())
+    monkeypatch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": path, "progress": False})
+    resumed = measures.run(config(steps=20), job())
+    for looks in (whole["looks"], resumed["looks"]):
+        del looks["seconds"]
+    assert whole["looks"] == resumed["looks"]
+    assert resumed["metrics"]["log_likelihood"] == whole["metrics"]["log_likelihood"]
+
+
+def test_the_clock_stands_still_in_a_look(monkeypatch):
+    ticks = iter(range(100))
+    monkeypatch.setattr(training.time, "process_time", lambda: float(next(ticks)))
+    looks = Looks([1, 3], lambda: {"nll": float(next(ticks))})  # a look takes two ticks
+    looks.begin()
+    for step in (1, 2, 3):
+        looks(step, torch.zeros(()), None)
+    assert looks.seen["step"] == [1, 3] and looks.seen["seconds"] == [1.0, 3.0]
+    assert look_steps(80, 25)[0] == 1 and look_steps(80, 25)[-1] == 80 and look_steps(7, 1) == [7]
+
+
+def test_points_out_of_distribution_are_told_apart():
+    sure, unsure = torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([[0.5, 0.5], [0.85, 0.15]])
+    found = measures.told_apart(sure, unsure)
+    assert found["auroc_entropy"] == found["auroc_top"] == 0.75
+    assert found["roc_entropy"][0] == 0.5 and found["roc_entropy"][-1] == 1.0
+    assert len(found["roc_top"]) == len(found["false_positive_rates"])
