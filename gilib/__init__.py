@@ -26,7 +26,8 @@ from gilib.linalg import FactorisationError
 from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
-from gilib.persistence import CheckpointError, load, save
+from gilib.output_noise import PerOutputGaussian
+from gilib.persistence import CheckpointError, Model, load, save
 from gilib.posteriors import (
     BuildContext,
     Conjugate,
@@ -45,6 +46,7 @@ from gilib.posteriors import (
 from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import Noise, ReplicaGenerators
+from gilib.recipes import NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
     Statistics,
@@ -90,10 +92,13 @@ __all__ = [
     "Linear",
     "LocalInducing",
     "MatrixGaussian",
+    "Model",
     "NealPrior",
     "Network",
+    "NetworkRecipe",
     "Noise",
     "Paused",
+    "PerOutputGaussian",
     "PerReplica",
     "PointEstimate",
     "Pointwise",
@@ -102,7 +107,9 @@ __all__ = [
     "Prediction",
     "Prior",
     "PriorModule",
+    "ProcessRecipe",
     "PropagatedGaussian",
+    "Recipe",
     "ReplicaGenerators",
     "Residual",
     "Samples",
@@ -113,8 +120,10 @@ __all__ = [
     "Statistics",
     "SteppedTempering",
     "Sum",
+    "Trained",
     "WeightPosterior",
     "autocorrelation",
+    "bound",
     "convolutional_statistics",
     "data",
     "distributions",
@@ -128,6 +137,7 @@ __all__ = [
     "models",
     "per_output_statistics",
     "predict",
+    "recommended",
     "record",
     "regress",
     "regress_dual",

@@ -50,7 +50,13 @@ def configure(app: Sphinx, config: Config) -> None:
     )
 
 
-BY_NAME = ("plots", "tables", "experiments", "baselines")  # rooms that `import gilib` does not open
+BY_NAME = (
+    "plots",
+    "tables",
+    "experiments",
+    "baselines",
+    "sklearn",
+)  # rooms that `import gilib` does not open
 
 
 def rooms(package: ModuleType) -> dict[str, list[str]]:
