@@ -110,5 +110,5 @@ def _warn_if_far(seen: Tensor | None, x: Tensor) -> None:
         warnings.warn(
             f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: were "
             "those normalised? Then hand over original units with normalisation=, or normalise x",
-            stacklevel=4,
+            stacklevel=5,
         )
