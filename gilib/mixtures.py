@@ -136,7 +136,7 @@ class CategoricalPrediction(Prediction):
 
     @property
     def entropy(self) -> Tensor:
-        """Of the averaged probabilities: how unsure the prediction is, `[R, N]` nats."""
+        """The entropy of the averaged probabilities, `[R, N]` nats, large where the prediction is unsure."""
         return entropy(self.mean)
 
     def log_prob(self, targets: Tensor) -> Tensor:
