@@ -104,7 +104,9 @@ class Recipe(ABC):
         tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
-        rows = [_rows(x.shape[-2], self.num_inducing, g).to(x.device) for g in generators]
+        rows = [
+            torch.randperm(x.shape[-2], generator=g)[: self.num_inducing].to(x.device) for g in generators
+        ]
         points, outputs = (
             torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
         )
@@ -291,11 +293,6 @@ def bound(
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
     return total / points
-
-
-def _rows(points: int, wanted: int, generator: torch.Generator) -> Tensor:
-    """So many different rows, at random, or all."""
-    return torch.randperm(points, generator=generator)[: min(wanted, points)]
 
 
 def _of(values: Tensor, replica: int) -> Tensor:
