@@ -1,0 +1,130 @@
+"""Recipes beside what users would take instead, on the same splits, each with defaults of its own.
+
+NGBoost is not among them: it is no dependency of this package. "auto" is not trained: it is the one of our
+three models with the best ELBO, and its seconds are theirs together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gilib.data import classification_names
+from gilib.experiments.common.measuring import significant
+from gilib.experiments.comparisons import tasks
+from gilib.experiments.comparisons.defaults import MORE
+from gilib.experiments.comparisons.posteriors import SMALL
+from gilib.experiments.comparisons.rivals import CLASSES_ONLY, METHODS, OURS, REGRESSION_ONLY, prepare
+from gilib.experiments.comparisons.tasks import MOONS, measured, task
+from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
+from gilib.experiments.runner.records import Record, diverged
+from gilib.linalg import FactorisationError
+from gilib.training import DivergenceError
+
+LABELS = {
+    "exact_gp": "GP regression, exact",
+    "forest": "random forest",
+    "boosting": "gradient boosting",
+    "logistic": "logistic regression",
+    "ensemble": "five networks",
+    "dropout": "MC dropout",
+    "network": "gilib: network",
+    "gp": "gilib: sparse GP",
+    "deep_gp": "gilib: deep GP",
+    "auto": "gilib: auto",
+}
+
+
+@dataclass(frozen=True)
+class AgainstConfig:
+    """One method on one split.
+
+    Attributes:
+        dataset: name of the set.
+        method: key of `rivals.METHODS`.
+        split: of the set, and seed of all that is random.
+        steps: of trainings by gradients; 0: the method's.
+        scale: key of `SCALES`.
+    """
+
+    dataset: str
+    method: str
+    split: int
+    steps: int = 0
+    scale: str = "paper"
+
+
+SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
+    "smoke": (("yacht", MOONS), 1, 5),
+    "reduced": (SMALL, 1, 0),
+    "long": ((*SMALL, *MORE), 2, 0),
+    "paper": ((*SMALL, *MORE), 5, 0),
+}
+
+
+def grid(scale: str) -> Iterator[AgainstConfig]:
+    """Split by split and set by set, every method that is for its kind of targets."""
+    sets, splits, steps = SCALES[scale]
+    for split, dataset, method in itertools.product(range(splits), sets, METHODS):
+        classes = dataset == MOONS or dataset in classification_names()
+        if method not in (REGRESSION_ONLY if classes else CLASSES_ONLY):
+            yield AgainstConfig(dataset, method, split, steps, scale)
+
+
+def run(config: AgainstConfig, job: Job) -> Record:
+    """Fit, predict and measure.
+
+    Returns:
+        A record: what `tasks.measured` gives of the test data; of ours `elbo`, nats per training point on
+        normalised targets; seconds of this process for fit and prediction.
+    """
+    own = task(config.dataset, config.split)
+    prepare()
+    begin = time.process_time()
+    try:
+        found = METHODS[config.method](own, config.split, config.steps)
+        metrics = {"process_seconds": time.process_time() - begin}
+        metrics |= measured(found.prediction, own) | found.more
+    except (DivergenceError, FactorisationError) as error:
+        return _diverged(own, str(error))
+    if not all(math.isfinite(value) for value in metrics.values()):
+        return _diverged(own, "predictions are not finite")
+    shown = {name: significant(value) for name, value in metrics.items()}
+    return {"data": own.data, "metrics": shown, "curve": []}
+
+
+def _diverged(own: tasks.Task, why: str) -> Record:
+    return {"data": own.data, "metrics": {}, "curve": [], "diverged_at": 0, "why": why[:200]}
+
+
+def with_auto(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
+    """Metrics by set and split, then method; "auto" among them where all of our models are recorded.
+
+    Args:
+        records: of one scale.
+    """
+    found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    for record in (record for record in records if not diverged(record)):
+        config = record["config"]
+        found.setdefault((config["dataset"], config["split"]), {})[config["method"]] = record["metrics"]
+    for own in found.values():
+        if set(OURS) <= set(own):
+            best = max(OURS, key=lambda name: own[name]["elbo"])
+            seconds = sum(own[name]["process_seconds"] for name in OURS)
+            own["auto"] = own[best] | {"process_seconds": seconds}
+    return found
+
+
+EXPERIMENTS = {
+    "against": Experiment(
+        "Recipes beside what users would take instead",
+        AgainstConfig,
+        grid,
+        one_by_one(run),
+        check=tasks.check,
+        scales=tuple(SCALES),
+    )
+}

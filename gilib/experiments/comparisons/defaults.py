@@ -1,0 +1,191 @@
+"""The study behind `gilib.recommended`: a recipe against itself with one setting changed.
+
+Choices rest on the ELBO per training point alone, after training, on normalised targets; numbers on test data
+are recorded beside it and choose nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib.experiments.common.choosing import Choice, choose
+from gilib.experiments.comparisons.posteriors import LARGE, SMALL
+from gilib.experiments.comparisons.tasks import MOONS
+from gilib.experiments.runner.records import Record, diverged, recorded
+from gilib.likelihoods import Likelihood
+from gilib.models import inducing_start
+from gilib.network import Network
+from gilib.posteriors import Factorised, GlobalInducing
+from gilib.posteriors.pseudo import signed_one_hot
+from gilib.priors import NealPrior, ScalePrior
+from gilib.recipes import NetworkRecipe
+
+BASE = "recipe"
+STUDIED = NetworkRecipe(  # written out: what is recorded does not change with what is recommended
+    steps=1000,
+    lr=0.05,
+    flat=0.5,
+    num_samples=5,
+    batch_size=400,
+    num_inducing=200,
+    noise_variance=0.05,
+    label_scale=2.0,
+    hidden=(50,),
+    lower=Factorised(),
+    last=GlobalInducing(),
+    prior=NealPrior(learn=True),
+)
+
+
+@dataclass(frozen=True)
+class Centres(NetworkRecipe):
+    """The same with inducing points at centres of k-means, and the targets of the rows nearest to them."""
+
+    def build(
+        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
+    ) -> tuple[Network, Likelihood]:
+        """A network without replicas."""
+        assert isinstance(seed, int)
+        targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
+        centres = inducing_start(x, min(self.num_inducing, len(x)), seed=seed)
+        nearest = torch.cdist(centres, x).argmin(-1)
+        net = self.network(centres, targets[nearest], (), torch.Generator().manual_seed(seed))
+        return net, self.likelihood(targets.shape[-1], classes)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A recipe with one setting that is another.
+
+    Attributes:
+        setting: which one.
+        value: of it, for people.
+        changes: fields of the recipe.
+        kind: of the recipe.
+    """
+
+    setting: str
+    value: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    kind: type[NetworkRecipe] = NetworkRecipe
+
+    def recipe(self, steps: int = 0) -> NetworkRecipe:
+        """What is trained; so many steps, or, of 0, its own."""
+        fields = {entry.name: getattr(STUDIED, entry.name) for entry in dataclasses.fields(STUDIED)}
+        found = self.kind(**(fields | self.changes))
+        return dataclasses.replace(found, steps=steps) if steps else found
+
+
+VARIANTS: dict[str, Variant] = {  # the most telling first
+    BASE: Variant("the recipe", "as it is"),
+    "prior_fixed": Variant("prior scale", "fixed at 1", {"prior": NealPrior()}),
+    "inducing_50": Variant("inducing points", "50", {"num_inducing": 50}),
+    "constant": Variant("learning rate", "never falls", {"flat": 0.999}),
+    "depth_2": Variant("hidden layers", "2", {"hidden": (50, 50)}),
+    "gi": Variant("lower layers", "global inducing", {"lower": GlobalInducing()}),
+    "steps_2000": Variant("steps", "2000", {"steps": 2000}),
+    "width_100": Variant("width", "100", {"hidden": (100,)}),
+    "lr_0.02": Variant("learning rate", "0.02", {"lr": 0.02}),
+    "prior_scale": Variant("prior scale", "with a posterior", {"prior": ScalePrior()}),
+    "inducing_100": Variant("inducing points", "100", {"num_inducing": 100}),
+    "per_output": Variant(
+        "pseudo-precisions", "per output", {"last": GlobalInducing(precision="per_output")}
+    ),
+    "width_25": Variant("width", "25", {"hidden": (25,)}),
+    "noise_0.5": Variant("noise variance", "from 0.5", {"noise_variance": 0.5}),
+    "draws_1": Variant("draws a step", "1", {"num_samples": 1}),
+    "centres": Variant("inducing points", "k-means", kind=Centres),
+    "depth_3": Variant("hidden layers", "3", {"hidden": (50, 50, 50)}),
+    "lr_0.1": Variant("learning rate", "0.1", {"lr": 0.1}),
+    "draws_10": Variant("draws a step", "10", {"num_samples": 10}),
+}
+
+
+@dataclass(frozen=True)
+class DefaultsConfig:
+    """One training.
+
+    Attributes:
+        dataset: name of the set.
+        variant: key of `VARIANTS`.
+        split: of the set, and seed of all that is random.
+        steps: 0: the variant's.
+        test_samples: draws that predict, and that measure the ELBO.
+        scale: key of `SCALES`.
+    """
+
+    dataset: str
+    variant: str
+    split: int
+    steps: int = 0
+    test_samples: int = 100
+    scale: str = "paper"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the study is: sets, splits, variants, and other steps than the variants'."""
+
+    sets: tuple[str, ...]
+    splits: int = 1
+    variants: tuple[str, ...] = tuple(VARIANTS)
+    steps: int = 0
+    test_samples: int = 100
+
+
+MORE = (*LARGE, "naval", "protein", MOONS, "spambase", "telescope")
+SCALES = {
+    "smoke": Scale(("yacht", MOONS), 1, (BASE, "inducing_50", "centres"), 10, 5),
+    "reduced": Scale(SMALL),
+    "long": Scale((*SMALL, *MORE), 2),
+    "paper": Scale((*SMALL, *MORE), 5),
+}
+
+
+def grid(scale: str) -> Iterator[DefaultsConfig]:
+    """Split by split, all variants on all sets, the most telling first."""
+    size = SCALES[scale]
+    for split, variant, dataset in itertools.product(range(size.splits), size.variants, size.sets):
+        yield DefaultsConfig(dataset, variant, split, size.steps, size.test_samples, scale)
+
+
+def scores(records: Sequence[Record]) -> dict[str, dict[str, list[float | None]]]:
+    """ELBO per training point by variant and set, a trial for each split; None where it diverged.
+
+    Variants that lack a set or a split that the recipe has are left out: a mean over other sets would be
+    another quantity.
+
+    Args:
+        records: of one scale.
+    """
+    found: dict[str, dict[tuple[str, int], float | None]] = {}
+    for record in records:
+        config = record["config"]
+        value = None if diverged(record) else record["metrics"]["elbo"]
+        found.setdefault(config["variant"], {})[config["dataset"], config["split"]] = value
+    cells = sorted(found.get(BASE, {}))
+    complete = {name: own for name, own in found.items() if cells and set(cells) <= set(own)}
+    sets = list(dict.fromkeys(name for name, _ in cells))
+    return {
+        variant: {name: [own[cell] for cell in cells if cell[0] == name] for name in sets}
+        for variant, own in complete.items()
+    }
+
+
+def chosen(scale: str) -> Choice[str]:
+    """The variant that loses least ELBO against each set's best, in the mean over sets.
+
+    Args:
+        scale: of the records.
+
+    Raises:
+        ValueError: if the recipe itself is not recorded.
+    """
+    return choose(scores([r for r in recorded("defaults", DefaultsConfig) if r["scale"] == scale]))
