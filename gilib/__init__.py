@@ -27,7 +27,8 @@ from gilib.linalg import FactorisationError
 from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
-from gilib.persistence import CheckpointError, load, save
+from gilib.output_noise import PerOutputGaussian
+from gilib.persistence import CheckpointError, Model, load, save
 from gilib.posteriors import (
     BuildContext,
     Conjugate,
@@ -46,6 +47,7 @@ from gilib.posteriors import (
 from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import Noise, ReplicaGenerators
+from gilib.recipes import NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
     Statistics,
@@ -94,10 +96,13 @@ __all__ = [
     "Linear",
     "LocalInducing",
     "MatrixGaussian",
+    "Model",
     "NealPrior",
     "Network",
+    "NetworkRecipe",
     "Noise",
     "Paused",
+    "PerOutputGaussian",
     "PerReplica",
     "PointEstimate",
     "Pointwise",
@@ -106,7 +111,9 @@ __all__ = [
     "Prediction",
     "Prior",
     "PriorModule",
+    "ProcessRecipe",
     "PropagatedGaussian",
+    "Recipe",
     "ReplicaGenerators",
     "Residual",
     "Samples",
@@ -118,8 +125,10 @@ __all__ = [
     "SteppedTempering",
     "StudentPrediction",
     "Sum",
+    "Trained",
     "WeightPosterior",
     "autocorrelation",
+    "bound",
     "convolutional_statistics",
     "data",
     "distributions",
@@ -134,6 +143,7 @@ __all__ = [
     "per_output_statistics",
     "predict",
     "predict_student",
+    "recommended",
     "record",
     "regress",
     "regress_dual",

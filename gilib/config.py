@@ -43,6 +43,13 @@ class Specification(Part):
         """The fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
+    def __repr__(self) -> str:
+        """The fields that are not at their default, for classes declared with `repr=False`."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        given = {field.name: getattr(self, field.name) for field in fields}
+        shown = (f"{f.name}={given[f.name]!r}" for f in fields if given[f.name] != f.default)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
 
 def type_name(kind: type) -> str:
     """How files name a class.
@@ -64,7 +71,7 @@ def describe(part: Part) -> Config:
 
     >>> from gilib.priors import NealPrior
     >>> describe(NealPrior())
-    {'type': 'NealPrior', 'scale': 1.0}
+    {'type': 'NealPrior', 'scale': 1.0, 'learn': False}
     """
     config = plain(part.config())
     if "type" in config:

@@ -73,6 +73,11 @@ class OfNetwork(ABC):
         """Those of the network."""
         return self.network().replicas
 
+    @property
+    def trained_range(self) -> Tensor | None:
+        """That of the network."""
+        return self.network().trained_range
+
     def like(self) -> Tensor | None:
         """As for the network."""
         return self.network().like()

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Draw, FixedFunction, record
-from gilib.validation import count
+from gilib.validation import count, from_numpy, instance_of_tensor
+
+_FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
 def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
@@ -39,17 +41,29 @@ def test_log_likelihood(log_prob: Tensor) -> Tensor:
 test_log_likelihood.__test__ = False  # type: ignore[attr-defined]
 
 
-def rmse(mean: Tensor, targets: Tensor) -> Tensor:
+def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
     """Root mean squared error of a mean `[R, N, O]` against targets `[N, O]`, in their units; `[R]`.
+
+    Args:
+        mean: tensor or array of numpy, as are all arguments of measures.
+        targets: of the same outputs.
+        per_output: one for every output, `[R, O]`, which may have units of their own.
 
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
     """
+    mean = _tensor(mean, "mean")
+    targets = _tensor(targets, "targets", mean)
     if mean.shape[-2:] != targets.shape[-2:]:
         raise ValueError(
             f"targets must have shape {list(mean.shape[-2:])} (points, outputs), got {list(targets.shape)}"
         )
-    return (mean - targets).square().mean((-2, -1)).sqrt()
+    return (mean - targets).square().mean(-2 if per_output else (-2, -1)).sqrt()
+
+
+def _tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
+    """An array as a tensor, like another one or in float64."""
+    return instance_of_tensor(from_numpy(value, _FLOAT64 if like is None else like), name)
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -58,7 +72,7 @@ def entropy(probabilities: Tensor) -> Tensor:
     >>> entropy(torch.full((1, 4), 0.25))
     tensor([1.3863])
     """
-    return torch.special.entr(probabilities).sum(-1)
+    return torch.special.entr(_tensor(probabilities, "probabilities")).sum(-1)
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -74,6 +88,7 @@ def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> accuracy(torch.eye(2), torch.tensor([0, 0]))
     tensor(0.5000)
     """
+    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
     _check_labels(probabilities, labels)
     return (probabilities.argmax(-1) == labels).to(probabilities.dtype).mean(-1)
 
@@ -122,6 +137,7 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
     tensor([0, 0, 4, 0])
     """
     count(bins, "bins")
+    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
     _check_labels(probabilities, labels)
     if probabilities.dim() != 2:
         raise ValueError(
@@ -176,7 +192,7 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     >>> auroc(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]))
     tensor(0.8750, dtype=torch.float64)
     """
-    _check_scores(positive, negative)
+    positive, negative = _scores(positive, negative)
     ordered = negative.sort().values
     below = torch.searchsorted(ordered, positive.contiguous())
     not_above = torch.searchsorted(ordered, positive.contiguous(), right=True)
@@ -199,7 +215,7 @@ def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates
     >>> true_positive_rates(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5, 1.0]))
     tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
     """
-    _check_scores(positive, negative)
+    positive, negative = _scores(positive, negative)
     rates = false_positive_rates.double()
     if rates.dim() != 1 or not bool(((rates >= 0) & (rates <= 1)).all()):
         raise ValueError(f"false positive rates must be [P], from 0 to 1, got {false_positive_rates}")
@@ -224,6 +240,7 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> area_under_curve(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), torch.tensor([0, 1, 1]))
     tensor(1., dtype=torch.float64)
     """
+    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
     _check_labels(probabilities, labels)
     if probabilities.dim() != 2 or probabilities.shape[-1] < 2:
         raise ValueError(
@@ -238,12 +255,14 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
     return torch.stack(areas).mean()
 
 
-def _check_scores(positive: Tensor, negative: Tensor) -> None:
+def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+    positive, negative = _tensor(positive, "positive"), _tensor(negative, "negative")
     for name, scores in (("positive", positive), ("negative", negative)):
         if scores.dim() != 1 or not len(scores):
             raise ValueError(f"{name} scores must be [N], at least one, got shape {list(scores.shape)}")
         if scores.isnan().any():
             raise ValueError(f"{name} scores hold NaN, which has no rank")
+    return positive, negative
 
 
 def _check_labels(probabilities: Tensor, labels: Tensor) -> None:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
-from gilib.metrics import log_mean_exp
+from gilib.metrics import entropy, log_mean_exp
+from gilib.validation import from_numpy, instance_of_tensor
 
 BISECTIONS = 60  # halvings of the bracket of a quantile: exhausts float64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction(ABC):
     """An equal mixture of S components at every point; a dataclass of tensors `[S, R, N, ...]`.
 
@@ -31,6 +32,11 @@ class Prediction(ABC):
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log density or probability of the target of every point, `[R, N]` nats."""
 
+    def __repr__(self) -> str:
+        """The axes of the components, not their numbers."""
+        first = getattr(self, fields(self)[0].name)
+        return f"{type(self).__name__}({first.shape[0]} components, mean {list(first.shape[1:])})"
+
     def pooled(self, axes: int) -> Self:
         """The mixture over samples and the `axes` axes after them, `[S, K, R, ...]` to `[S K, R, ...]`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -44,7 +50,7 @@ class Prediction(ABC):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GaussianPrediction(Prediction):
     """An equal mixture of S Gaussians at every point and output.
 
@@ -99,6 +105,7 @@ class GaussianPrediction(Prediction):
 
         NaN where a replica's means are, because one of its factorisations failed.
         """
+        targets = instance_of_tensor(from_numpy(targets, self.means), "targets")
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
@@ -107,7 +114,7 @@ class GaussianPrediction(Prediction):
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CategoricalPrediction(Prediction):
     """Class probabilities averaged over S draws.
 
@@ -122,9 +129,20 @@ class CategoricalPrediction(Prediction):
         """Averaged probabilities, `[R, N, O]`."""
         return log_mean_exp(self.log_probabilities, 0).exp()
 
+    @property
+    def classes(self) -> Tensor:
+        """The most probable class of every point, `[R, N]`, integers."""
+        return self.log_probabilities.logsumexp(0).argmax(-1)
+
+    @property
+    def entropy(self) -> Tensor:
+        """The entropy of the averaged probabilities, `[R, N]` nats, large where the prediction is unsure."""
+        return entropy(self.mean)
+
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
         averaged = log_mean_exp(self.log_probabilities, 0)
+        targets = instance_of_tensor(from_numpy(targets, averaged), "labels")
         if targets.shape[-1:] != averaged.shape[-2:-1]:
             raise ValueError(
                 f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"

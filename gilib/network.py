@@ -14,7 +14,7 @@ from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, Source
 from gilib.sites import Shape
-from gilib.validation import check_precision, tensor
+from gilib.validation import check_precision, from_numpy, instance_of_tensor, tensor
 
 
 class Network(nn.Module):
@@ -23,8 +23,8 @@ class Network(nn.Module):
     Args:
         inducing_points: U_0, `[M, ...]`, their initial values; learned. None if no layer needs them.
         layers: gilib layers and plain `torch.nn` modules, in order.
-        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`; None: standard
-            normals.
+        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`, or labels of
+            classes `[M]`, integers, which become ±2; None: standard normals.
         input_shape: shape of one input point; needed only if neither inducing points nor the first layer
             tell.
         replicas: shape of the replica axes R: that many independent networks in one, for example `(20,)`.
@@ -32,8 +32,11 @@ class Network(nn.Module):
         generator: source of the initial values.
         dtype: of the parameters; None: that of the inducing points, or torch's default.
 
+    Inducing points and pseudo-outputs may also be arrays of numpy.
+
     Attributes:
         inducing_points: `[R, M, ...]`, or None.
+        trained_range: least and greatest value of every input in the last training, `[2, ...]`, or None.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> from gilib.layers import Linear
@@ -59,8 +62,13 @@ class Network(nn.Module):
     ):
         """Build every layer and check that widths agree."""
         super().__init__()
+        self.trained_range: Tensor | None = None
         self.replicas = tuple(replicas)
         self.layers = Sequential(layers)
+        inducing_points, pseudo_outputs = (
+            value if value is None else instance_of_tensor(from_numpy(value), name)
+            for name, value in (("inducing_points", inducing_points), ("pseudo_outputs", pseudo_outputs))
+        )
         if inducing_points is not None:
             tensor(inducing_points, "inducing_points")
             if not inducing_points.is_floating_point():
@@ -68,7 +76,7 @@ class Network(nn.Module):
                     f"inducing_points must be floating-point numbers, got {inducing_points.dtype}"
                 )
             dtype = dtype or inducing_points.dtype
-        if pseudo_outputs is not None:
+        if pseudo_outputs is not None and pseudo_outputs.is_floating_point():
             tensor(pseudo_outputs, "pseudo_outputs")
         points = None if inducing_points is None else self._point_axes(inducing_points, input_shape)
         context = BuildContext(

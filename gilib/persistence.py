@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,22 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 
 MODEL_FORMAT = "gilib model 1"
+
+
+class Model(NamedTuple):
+    """What a file of a model holds; it unpacks in this order.
+
+    Attributes:
+        network: with its parameters.
+        likelihood: likewise.
+        normalisation: or None.
+        config: the notes that were saved beside them, or None.
+    """
+
+    network: Network
+    likelihood: Likelihood
+    normalisation: Normalisation | None
+    config: Config | None
 
 
 class CheckpointError(RuntimeError):
@@ -91,6 +107,7 @@ def save(
         "likelihood_state": likelihood.state_dict(),
         "normalisation": None if normalisation is None else normalisation.state(),
         "config": config,
+        "trained_range": net.trained_range,
     }
     write(path, content)
 
@@ -108,11 +125,11 @@ def _check_plain(value: Config | None, name: str) -> None:
         ) from error
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisation | None, Config | None]:
+def load(path: str | os.PathLike[str]) -> Model:
     """Load what `save` wrote; the network predicts as the saved one did, to the last bit on a CPU.
 
     Returns:
-        network, likelihood, normalisation (or None), config (or None).
+        The parts by name: `model = load(path)`, then `model.network`, `model.likelihood` and so on.
 
     Raises:
         CheckpointError: if the file is damaged, or holds something else.
@@ -129,7 +146,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Network, Likelihood, Normalisati
         raise CheckpointError(
             f"{path} does not describe a model that this version can build: {error}"
         ) from error
-    return net, likelihood, normalisation, notes
+    net.trained_range = content.get("trained_range")
+    return Model(net, likelihood, normalisation, notes)
 
 
 def network_from_config(config: Config, dtype: torch.dtype) -> Network:

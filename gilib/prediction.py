@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from gilib.draws import Moments
 from gilib.likelihoods import Likelihood
 from gilib.mixtures import Prediction
 from gilib.randomness import Source
-from gilib.validation import count, instance, instance_of_tensor, tensor
+from gilib.validation import count, from_numpy, instance, instance_of_tensor, tensor
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def predict(
     drawable: Drawable,
     likelihood: Likelihood,
-    x: Tensor,
+    x: Tensor | np.ndarray,
     num_samples: int = 100,
     *,
     normalisation: Normalisation | None = None,
@@ -34,7 +36,8 @@ def predict(
     Args:
         drawable: a network, an `Ensemble`, stored `Samples`, chains.
         likelihood: of the targets; with an ensemble it may have a noise for every member.
-        x: inputs, `[N, D]` or `[R, N, D]`; in original units if a normalisation is given.
+        x: inputs, `[N, D]` or `[R, N, D]`, a tensor or an array of numpy; in original units if a
+            normalisation is given. Without one a warning is given if they lie far from those of the training.
         num_samples: S, of an ensemble for each member.
         normalisation: how inputs and targets were scaled for training; predictions are returned in original
             units.
@@ -51,7 +54,7 @@ def predict(
     torch.Size([3, 1])
     """
     instance(likelihood, Likelihood, "likelihood")
-    x = _checked(drawable, x, normalisation)
+    x = checked_inputs(drawable, x, normalisation)
     draw = drawable.draw(num_samples, generator=generator)
     points = -1 - len(drawable.input_shape)
     if batch_size is not None:
@@ -68,13 +71,14 @@ def predict(
     return prediction.pooled(len(members)) if members else prediction
 
 
-def _checked(drawable: Drawable, x: Tensor, normalisation: Normalisation | None) -> Tensor:
+def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation | None) -> Tensor:
     """The inputs in the units of training, if they fit."""
     if isinstance(drawable, type) or not isinstance(drawable, Drawable):
         raise TypeError(
             f"predict needs what draws functions (a Network, an Ensemble, Samples), got {drawable!r:.80}"
         )
-    x, like = instance_of_tensor(x, "x"), drawable.like()
+    like = drawable.like()
+    x = instance_of_tensor(from_numpy(x, like), "x")
     if normalisation is not None:
         x = normalisation.x(tensor(x, "x")).to(x if like is None else like)
     tensor(x, "x", like)
@@ -84,4 +88,27 @@ def _checked(drawable: Drawable, x: Tensor, normalisation: Normalisation | None)
     if tuple(x.shape[: -1 - len(shape)]) not in ((), replicas):
         wanted = [*replicas, "N", *shape]
         raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
+    if normalisation is None:
+        _warn_if_far(getattr(drawable, "trained_range", None), x)  # a drawable of your own needs none
     return x
+
+
+def _warn_if_far(seen: Tensor | None, x: Tensor) -> None:
+    """Warn if half of the points are far outside a network's training inputs: other units, most likely.
+
+    Far from the interval of an input is more than three times its width away from it, of an input that was
+    constant three times the mean width.
+    """
+    if seen is None:
+        return
+    low, high = seen.to(x)  # [...]
+    width = high - low
+    width = torch.where(width > 0, width, width.mean())
+    outside = torch.maximum(low - x, x - high) > 3.0 * width  # [..., N, ...]
+    points = outside.flatten(x.dim() - low.dim()).any(-1)
+    if float(points.double().mean()) > 0.5:
+        warnings.warn(
+            f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: were "
+            "those normalised? Then hand over original units with normalisation=, or normalise x",
+            stacklevel=5,
+        )

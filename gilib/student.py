@@ -16,7 +16,7 @@ from gilib.metrics import log_mean_exp
 from gilib.mixtures import BISECTIONS, Prediction
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.prediction import _checked
+from gilib.prediction import checked_inputs
 from gilib.randomness import Source
 from gilib.validation import count, instance
 
@@ -161,7 +161,7 @@ def predict_student(
     torch.Size([3])
     """
     instance(net, Network, "net")
-    x = _checked(net, x, normalisation)
+    x = checked_inputs(net, x, normalisation)
     if batch_size is not None:
         count(batch_size, "batch_size")
     points = -1 - len(net.input_shape)

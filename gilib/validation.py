@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,10 +64,27 @@ def tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
     return value
 
 
+def from_numpy(value: object, like: Tensor | None = None) -> object:
+    """An array of numpy as a tensor, its floating-point numbers as `like`; anything else as it is.
+
+    >>> from_numpy(np.zeros((2, 1))).dtype, from_numpy(np.zeros(2, int)).dtype
+    (torch.float32, torch.int64)
+    """
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
+        return value
+    converted = torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))  # its own memory
+    if like is not None:
+        converted = converted.to(like.device)
+    if not converted.is_floating_point():
+        return converted
+    return converted.to(torch.get_default_dtype() if like is None else like.dtype)
+
+
 def instance_of_tensor(value: object, name: str) -> Tensor:
     """Return `value` if it is a tensor, else raise."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        hint = ": hand over its .to_numpy()" if hasattr(value, "to_numpy") else ""
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}{hint}")
     return value
 
 

@@ -5,6 +5,8 @@ Each entry is a call, the error it raises, and words that its message must hold:
 
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -120,14 +122,14 @@ KINDS = {
     "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
     "one hidden width": (lambda: mlp(2, 50, 1), "hidden.*sequence"),
-    "array of points": (lambda: mlp(inducing_points=X.numpy()), "points must be a torch.Tensor, got ndarray"),
-    "list of points": (lambda: mlp(inducing_points=X.tolist()), "points must be a torch.Tensor, got list"),
-    "array of targets": (
-        lambda: mlp(pseudo_outputs=Y.numpy()),
-        "outputs must be a torch.Tensor, got ndarray",
+    "words for points": (
+        lambda: mlp(inducing_points=np.array([["a", "b"]])),
+        "points must be a torch.Tensor, got ndarray",
     ),
-    "fit: array x": (lambda: fit(x=X.numpy()), "x must be a torch.Tensor, got ndarray"),
-    "fit: array y": (lambda: fit(y=Y.numpy()), "y must be a torch.Tensor, got ndarray"),
+    "list of points": (lambda: mlp(inducing_points=X.tolist()), "points must be a torch.Tensor, got list"),
+    "list of targets": (lambda: mlp(pseudo_outputs=Y.tolist()), "outputs must be a torch.Tensor, got list"),
+    "fit: data frame": (lambda: fit(x=pd.DataFrame(X)), r"got DataFrame: hand over its .to_numpy\(\)"),
+    "fit: list y": (lambda: fit(y=Y.tolist()), "y must be a torch.Tensor, got list"),
     "fit: likelihood class": (lambda: fit(gilib.Categorical), r"must be an instance: write Categorical\(\)"),
     "fit: a number": (lambda: fit(0.1), "likelihood must be a Likelihood, got float"),
     "fit: a module": (lambda: fit(model=nn.Linear(2, 2)), "net must be a Network, got Linear"),
@@ -137,7 +139,7 @@ KINDS = {
         "labels must be integers, got torch.float64",
     ),
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
-    "predict: array x": (lambda: predict(X.numpy()), "x must be a torch.Tensor, got ndarray"),
+    "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
     "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
     "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
     "num_data missing": (lambda: gilib.elbo(net().draw(), GAUSSIAN, X, Y), "num_data"),

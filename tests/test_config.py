@@ -48,7 +48,7 @@ class Keeps(gilib.Layer):
 
 def test_two_classes_of_one_name_are_two():
     first, second = own_class("one.place"), own_class("another.place")
-    assert describe(first(2.0)) == {"type": "one.place:Mine", "scale": 2.0}
+    assert describe(first(2.0)) == {"type": "one.place:Mine", "scale": 2.0, "learn": False}
     assert type(rebuild(describe(first()), gilib.Prior)) is first
     assert type(rebuild(describe(second()), gilib.Prior)) is second
 

@@ -18,7 +18,13 @@ needed = set(sys.modules)
 import gilib
 print(json.dumps({"torch": sorted(needed - before), "gilib": sorted(set(sys.modules) - needed)}))
 """
-ON_REQUEST = ("baselines", "experiments", "plots", "tables")  # rooms that are imported by their own name
+ON_REQUEST = (
+    "baselines",
+    "experiments",
+    "plots",
+    "sklearn",
+    "tables",
+)  # rooms that are imported by their own name
 
 
 @pytest.fixture(scope="module")

@@ -286,3 +286,26 @@ def test_save_makes_the_folder_and_replaces_the_file(tmp_path):
     saved(path)
     gilib.save(path, *ordinary(), config={"second": True})
     assert gilib.load(path)[3] == {"second": True} and list(path.parent.iterdir()) == [path]
+
+
+def test_parts_by_name(tmp_path):
+    net = small_net(gilib.GlobalInducing())
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1), normalisation=NORMALISATION, config={"note": 1})
+    model = gilib.load(tmp_path / "model")
+    assert model.config == {"note": 1} and model == (*model,)
+    assert model.network.layers and model.likelihood and model.normalisation.y_mean.shape == (1,)
+
+
+def test_the_range_of_the_training_is_kept(tmp_path):
+    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1)
+    x = normals(8, 2)
+    gilib.fit(net, likelihood, x, x, steps=1, progress=False)
+    gilib.save(tmp_path / "model", net, likelihood)
+    kept = gilib.load(tmp_path / "model").network.trained_range
+    assert torch.equal(kept, torch.stack([x.amin(0), x.amax(0)]))
+
+
+def test_a_normalisation_of_inputs_alone_is_kept(tmp_path):
+    net = small_net(gilib.GlobalInducing())
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1), normalisation=Normalisation.fit(normals(9, 2)))
+    assert gilib.load(tmp_path / "model").normalisation.inputs_alone

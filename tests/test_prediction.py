@@ -1,12 +1,14 @@
 """Predictions with drawn functions, in batches, by replica and in the units of the data."""
 
 import math
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 import gilib
+from gilib import metrics
 from gilib.data import Normalisation
 from tests.support import D, assert_equal, normals, seeded, small_net
 
@@ -148,3 +150,81 @@ def test_a_likelihood_that_does_not_say_what_it_predicts():
 def test_what_draws_no_functions(thing):
     with pytest.raises(TypeError, match="predict needs what draws functions .* got"):
         gilib.predict(thing, gilib.Gaussian(0.3), normals(7, 2))
+
+
+def trained(**settings):
+    """A network that has seen inputs between -1 and 1, and a constant one."""
+    net = small_net(gilib.GlobalInducing(), **settings)
+    x = normals(20, 2).clamp(-1, 1)
+    x[:, 1] = 0.0
+    gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=1, progress=False)
+    return net
+
+
+@pytest.mark.parametrize("make", [trained, lambda: gilib.Ensemble(trained(replicas=(2,)))])
+def test_inputs_in_other_units_are_warned_of(make):
+    far = torch.tensor([[0.0, 1000.0], [500.0, 0.0], [0.1, 0.0]], dtype=D)
+    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside those of the training"):
+        gilib.predict(make(), gilib.Gaussian(0.1), far, 2)
+
+
+def test_what_is_not_warned_of():
+    """Extrapolation by three widths, one point of three far away, a normalisation, a network not trained."""
+    net, likelihood = trained(), gilib.Gaussian(0.1)
+    far = torch.full((3, 2), 1000.0, dtype=D)
+    unit = gilib.data.Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gilib.predict(net, likelihood, torch.tensor([[6.9, 0.0], [-6.9, 0.0], [900.0, 0.0]], dtype=D), 2)
+        gilib.predict(net, likelihood, far, 2, normalisation=unit)
+        gilib.predict(small_net(gilib.GlobalInducing()), likelihood, far, 2)
+
+
+def test_arrays_are_taken_by_fit_and_predict():
+    """Of float64, for a network in float32; the results are those of tensors."""
+    x, y = normals(20, 2), normals(20, 1)
+
+    def run(inputs, targets):
+        net = gilib.models.mlp(
+            2, (3,), 1, inducing_points=inputs[:5], pseudo_outputs=targets[:5], generator=seeded()
+        )
+        gilib.fit(net, gilib.Gaussian(0.1), inputs, targets, steps=2, progress=False)
+        prediction = gilib.predict(net, gilib.Gaussian(0.1), inputs, 3, generator=seeded())
+        return prediction.mean, prediction.log_prob(targets), metrics.rmse(prediction.mean, targets)
+
+    arrays, tensors = run(x.numpy(), y.numpy()), run(x.float(), y.float())
+    assert all(torch.equal(one, other) for one, other in zip(arrays, tensors, strict=True))
+
+
+def test_labels_as_pseudo_outputs():
+    labels = torch.tensor([2, 0, 1, 1, 2])
+    for given in (labels, labels.numpy()):
+        net = gilib.models.mlp(2, (3,), 3, inducing_points=normals(5, 2), pseudo_outputs=given)
+        outputs = list(net.layers)[-1].weights.pseudo.outputs.detach()
+        assert torch.equal(outputs.argmax(1), labels) and outputs.unique().tolist() == [-2.0, 2.0]
+    with pytest.raises(ValueError, match="labels must be integers in 0 ... 1, got torch.int64 in 0 ... 2"):
+        gilib.models.mlp(2, (3,), 2, inducing_points=normals(5, 2), pseudo_outputs=labels)
+
+
+def test_classes_and_entropy_of_a_categorical_prediction():
+    prediction = gilib.CategoricalPrediction(normals(3, 4, 5).log_softmax(-1))
+    mean = prediction.log_probabilities.exp().mean(0)
+    assert torch.equal(prediction.classes, mean.argmax(-1))
+    assert_equal(prediction.entropy, -(mean * mean.log()).sum(-1))
+
+
+def test_reprs_are_short():
+    assert repr(gilib.GaussianPrediction(normals(7, 2, 5, 1), normals(1, 1))) == (
+        "GaussianPrediction(7 components, mean [2, 5, 1])"
+    )
+    assert repr(gilib.CategoricalPrediction(normals(3, 4, 5))) == (
+        "CategoricalPrediction(3 components, mean [4, 5])"
+    )
+
+
+def test_rmse_per_output():
+    mean, targets = normals(3, 8, 2), normals(8, 2, seed=1)
+    found = metrics.rmse(mean, targets, per_output=True)
+    assert_equal(found, torch.stack([metrics.rmse(mean[..., [o]], targets[:, [o]]) for o in range(2)], -1))
+    assert_equal(metrics.rmse(mean.numpy(), targets.numpy()), metrics.rmse(mean, targets))
+    assert_equal(found.square().mean(-1).sqrt(), metrics.rmse(mean, targets))

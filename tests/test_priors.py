@@ -16,14 +16,24 @@ ALL = [
     NealPrior(),
     NealPrior(scale=1.7),
     StandardPrior(),
+    NealPrior(scale=1.3, learn=True),
     ScalePrior(1.5, 2.5, -0.3, 0.4),
     ScalePrior(1.5, 2.5, -0.3, 0.4, parameterisation="reference"),
     SpatialIWPrior(initial_log_nu=0.7),
     SpatialIWPrior("reference", initial_log_nu=0.7),
 ]
-NAMES = ["neal", "neal-1.7", "standard", "scale", "scale-reference", "spatial", "spatial-reference"]
+NAMES = [
+    "neal",
+    "neal-1.7",
+    "standard",
+    "neal-learned",
+    "scale",
+    "scale-reference",
+    "spatial",
+    "spatial-reference",
+]
 EVERY = pytest.mark.parametrize("spec", ALL, ids=NAMES)
-LEARNED = pytest.mark.parametrize("spec", ALL[3:], ids=NAMES[3:])
+LEARNED = pytest.mark.parametrize("spec", ALL[4:], ids=NAMES[4:])
 KERNELS = pytest.mark.parametrize("pixels", [1, 4, 9])
 
 
@@ -74,7 +84,7 @@ def test_a_state_from_before_fixed_precisions_were_kept_is_taken():
 def test_shapes(spec, pixels, replicas, generator):
     module = prior_module(spec, CHANNELS, pixels, generator, replicas)
     precision, log_pq = draw_prior(module, generator, 5, replicas)
-    lead = (5, *replicas) if module.noise_size else ()
+    lead = (5, *replicas) if module.noise_size else replicas if list(module.parameters()) else ()
     assert precision.size == CHANNELS * pixels
     assert precision.dense().shape == (*lead, precision.size, precision.size)
     assert log_pq.shape == lead

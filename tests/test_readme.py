@@ -4,6 +4,10 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -17,16 +21,29 @@ def run(program: str, folder: Path) -> dict[str, object]:
     return runpy.run_path(str(path))
 
 
-def test_readme_holds_one_program_of_about_ten_lines_and_the_landing_page_the_same() -> None:
-    (program,) = programs("README.md")
-    assert 8 <= len([line for line in program.splitlines() if line.strip()]) <= 14
-    assert programs("book/intro.md")[-1] == program
+def test_readme_holds_two_programs_of_about_ten_lines_and_the_landing_page_the_first() -> None:
+    both = programs("README.md")
+    assert [8 <= len([line for line in p.splitlines() if line.strip()]) <= 14 for p in both] == [True, True]
+    assert both[0] in programs("book/intro.md")
 
 
 def test_quickstart_leaves_little_unexplained(tmp_path: Path) -> None:
     """A linear model leaves more than a third of the variance; an undertrained network, a tenth."""
-    (program,) = programs("README.md")
+    program = programs("README.md")[0]
     found = run(program, tmp_path)
     split, prediction = found["split"], found["prediction"]
     error = (prediction.mean - split.test_y_raw).square().mean()  # type: ignore[attr-defined]
     assert error < 0.01 * split.test_y_raw.var()  # type: ignore[attr-defined]
+
+
+def test_own_data_from_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plane with a noise of a tenth of its deviation: R² is 0.99, and 90 % of 80 rows are 72 ± 3."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(80, 2)), columns=["size", "age"])
+    table["price"] = 1000 * (table["size"] - table["age"]) + 140 * rng.normal(size=80)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    found = run(programs("README.md")[1], tmp_path)
+    y, lower, upper = (np.asarray(found[name]) for name in ("y", "lower", "upper"))
+    assert found["model"].score(found["x"], y) > 0.95  # type: ignore[attr-defined]
+    assert abs(((lower < y) & (y < upper)).mean() - 0.9) < 0.1

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -36,8 +37,11 @@ class RoundBrackets(AuthorYearReferenceStyle):
 
 
 def configure(app: Sphinx, config: Config) -> None:
-    """Choose the present library's cache folder, drop the oldest others, link to local inventories."""
+    """Choose the present library's cache folder, drop the oldest, link to inventories and a repository."""
     root = Path(app.srcdir)
+    if address := os.environ.get("GILIB_REPOSITORY"):
+        buttons = ("use_repository_button", "use_issues_button", "use_edit_page_button")
+        config.html_theme_options |= {"repository_url": address} | dict.fromkeys(buttons, True)
     cache = book_key.cache_folder(root)
     cache.mkdir(parents=True, exist_ok=True)
     cache.touch()
@@ -50,7 +54,13 @@ def configure(app: Sphinx, config: Config) -> None:
     )
 
 
-BY_NAME = ("plots", "tables", "experiments", "baselines")  # rooms that `import gilib` does not open
+BY_NAME = (
+    "plots",
+    "tables",
+    "experiments",
+    "baselines",
+    "sklearn",
+)  # rooms that `import gilib` does not open
 
 
 def rooms(package: ModuleType) -> dict[str, list[str]]:
@@ -90,6 +100,11 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
 def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Before napoleon reads the sections."""
     lines[:] = docstrings.tidy(lines)
+
+
+def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what scikit-learn writes into classes of gilib, with references that are its own."""
+    return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else None
 
 
 def entry(name: str, value: Any) -> list[str]:
@@ -149,6 +164,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
+    app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -115,10 +115,8 @@ def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
     for width in widths[:-1]:
         module = prior.build(DenseWeights(width + 1, 1, bias=True), like)
         precision = module.draw(like.new_zeros(1, 0))[0] if module.noise_size == 0 else None
-        if not isinstance(precision, ScaledIdentity):
-            raise TypeError(
-                f"hmc needs fixed prior variances (NealPrior, StandardPrior), got {type(prior).__name__}"
-            )
+        if not isinstance(precision, ScaledIdentity) or precision.scale.requires_grad:
+            raise TypeError(f"hmc needs fixed prior variances (NealPrior, StandardPrior), got {prior!r:.40}")
         scales.append(float(precision.scale.rsqrt()))
     return scales
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from gilib.validation import from_numpy, instance_of_tensor
 
 __all__ = ["Normalisation"]
 
@@ -55,12 +59,13 @@ class Normalisation:
                 )
 
     @classmethod
-    def fit(cls, x: Tensor, y: Tensor) -> Normalisation:
-        """Take means and unbiased standard deviations from training data; a constant column is divided by 1.
+    def fit(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Normalisation:
+        """Take means and unbiased deviations from training data; a constant column is divided by 1.
 
         Args:
-            x: training inputs, ``[N, D]``, original units.
-            y: training targets, ``[N, O]``, original units.
+            x: training inputs, ``[N, D]``, original units; a tensor or an array of numpy.
+            y: training targets, ``[N, O]``, original units, likewise; None: for inputs alone (classes).
+                Targets and predictions then stay as they are.
 
         Raises:
             TypeError: an argument is not a floating-point tensor.
@@ -71,8 +76,9 @@ class Normalisation:
             >>> Normalisation.fit(torch.ones(3, 1), torch.tensor([[0.0], [2.0], [4.0]])).x_std
             tensor([1.])
         """
-        for name, value in (("x", x), ("y", y)):
-            _check_floating(name, value)
+        inputs = _floating("x", x)
+        targets = inputs.new_zeros(len(inputs), 0) if y is None else _floating("y", y)
+        for name, value in (("x", inputs), ("y", targets)):
             if value.dim() != 2 or len(value) == 0:
                 raise ValueError(
                     f"{name} must be [N, columns] with at least one row, got {tuple(value.shape)}: "
@@ -80,9 +86,11 @@ class Normalisation:
                 )
             if not bool(torch.isfinite(value).all()):
                 raise ValueError(f"{name} holds NaN or infinity: remove or impute those rows before fitting")
-        if len(x) != len(y):
-            raise ValueError(f"x and y must have the same number of rows, got {len(x)} and {len(y)}")
-        return cls(*_mean_and_std(x), *_mean_and_std(y))
+        if len(inputs) != len(targets):
+            raise ValueError(
+                f"x and y must have the same number of rows, got {len(inputs)} and {len(targets)}"
+            )
+        return cls(*_mean_and_std(inputs), *_mean_and_std(targets))
 
     @classmethod
     def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
@@ -111,18 +119,29 @@ class Normalisation:
 
     def y(self, y: Tensor) -> Tensor:
         """Scale targets ``[..., O]`` from original to normalised units."""
+        if self.inputs_alone:
+            return y
         _check_columns("y", y, self.y_mean)
         return (y - self.y_mean.to(y)) / self.y_std.to(y)  # [..., O]
 
     def invert_y(self, y: Tensor) -> Tensor:
         """Scale targets or predictive means ``[..., O]`` from normalised to original units."""
+        if self.inputs_alone:
+            return y
         _check_columns("y", y, self.y_mean)
         return y * self.y_std.to(y) + self.y_mean.to(y)  # [..., O]
 
     def scale_y(self, sd: Tensor) -> Tensor:
         """Scale standard deviations of targets ``[..., O]`` from normalised to original units (no shift)."""
+        if self.inputs_alone:
+            return sd
         _check_columns("sd", sd, self.y_mean)
         return sd * self.y_std.to(sd)  # [..., O]
+
+    @property
+    def inputs_alone(self) -> bool:
+        """Whether targets are left as they are."""
+        return not len(self.y_mean)
 
     @property
     def log_density_shift(self) -> float:
@@ -167,6 +186,9 @@ class Normalisation:
         return cls(**state)
 
 
+_FLOAT64 = torch.empty(0, dtype=torch.float64)
+
+
 def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
     """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation.
 
@@ -178,6 +200,14 @@ def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
     mean = torch.where(constant, low, value.mean(0))
     variance = (value - mean).square().sum(0) / max(len(value) - 1, 1)
     return mean, torch.where(constant, torch.ones_like(mean), variance.sqrt())
+
+
+def _floating(name: str, value: Any) -> Tensor:
+    """A tensor of floating-point numbers, or an array of numbers as one in float64."""
+    if isinstance(value, np.ndarray):
+        value = instance_of_tensor(from_numpy(value, _FLOAT64), name).double()
+    _check_floating(name, value)
+    return value
 
 
 def _check_floating(name: str, value: Tensor) -> None:

@@ -14,7 +14,7 @@ from gilib.network import Network
 from gilib.posteriors import GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import Source
-from gilib.validation import instance
+from gilib.validation import from_numpy, instance, instance_of_tensor
 
 
 def mlp(
@@ -42,7 +42,7 @@ def mlp(
             papers' method1→method2. Default: `GlobalInducing()`.
         prior: of all layers; default `NealPrior()`.
         inducing_points: U_0, `[M, D]`.
-        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`.
+        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels `[M]`.
         activation: class of the nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, of which every place
             gets a copy; None for a deep linear network.
         bias: whether each layer has a bias.
@@ -63,7 +63,8 @@ def mlp(
         if k and activation is not None:
             layers.append(_activation(activation))
         layers.append(Linear(widths[k], widths[k + 1], layer_posterior, prior or NealPrior(), bias))
-    if isinstance(inducing_points, Tensor) and inducing_points.shape[-1] != in_features:
+    inducing_points = _points(inducing_points)
+    if inducing_points is not None and inducing_points.shape[-1] != in_features:
         raise ValueError(
             f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
         )
@@ -190,6 +191,11 @@ def resnet18(
     return _image_network(layers, image_shape, settings)
 
 
+def _points(given: object) -> Tensor | None:
+    """Inducing points, of which those of numpy become tensors."""
+    return None if given is None else instance_of_tensor(from_numpy(given), "inducing_points")
+
+
 def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
     """A new module for one place."""
     if isinstance(given, type) and issubclass(given, nn.Module):
@@ -248,8 +254,8 @@ class _Layers:
 def _image_network(
     layers: list[Layer | nn.Module], image_shape: tuple[int, int, int], settings: dict[str, Any]
 ) -> Network:
-    points = settings.pop("inducing_points", None)
-    if isinstance(points, Tensor) and tuple(points.shape[-3:]) != tuple(image_shape):
+    points = _points(settings.pop("inducing_points", None))
+    if points is not None and tuple(points.shape[-3:]) != tuple(image_shape):
         raise ValueError(
             f"inducing_points must be images of shape {list(image_shape)}, got shape {list(points.shape)}: "
             "give image_shape, or other images"

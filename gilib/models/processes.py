@@ -15,7 +15,7 @@ from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
 from gilib.randomness import Source
-from gilib.validation import choice, count, instance, tensor
+from gilib.validation import choice, count, from_numpy, instance, instance_of_tensor, tensor
 
 
 def deep_gp(
@@ -69,6 +69,8 @@ def deep_gp(
             f"hidden layers may be as wide as the inputs, {in_features}, and not wider, got width={width}: "
             "their mean function is linear; build wider ones from gilib.GP and gilib.Sum"
         )
+    if inducing_points is not None:
+        inducing_points = instance_of_tensor(from_numpy(inducing_points), "inducing_points")
     if inducing_points is not None and tensor(inducing_points, "inducing_points").shape[-1] != in_features:
         raise ValueError(
             f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"

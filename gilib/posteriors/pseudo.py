@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from gilib.posteriors.base import BuildContext
 from gilib.sites import Observations, Shape, Site
@@ -81,8 +82,31 @@ class PseudoData(nn.Module):
         return Observations(self.outputs.to(dtype), self.kind, log_precision, root)
 
 
+def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
+    """Labels `[...]` as pseudo-outputs `[..., classes]`: plus `scale` for the class, minus for the others.
+
+    >>> signed_one_hot(torch.tensor([1, 0]), 2)
+    tensor([[-2.,  2.],
+            [ 2., -2.]])
+
+    Raises:
+        ValueError: for labels that are not integers from 0 to classes - 1.
+    """
+    if labels.is_floating_point() or int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise ValueError(
+            f"labels must be integers in 0 ... {classes - 1}, "
+            f"got {labels.dtype} in {labels.min().item()} ... {labels.max().item()}"
+        )
+    return scale * (2.0 * one_hot(labels.long(), classes) - 1.0)
+
+
 def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
-    """Given targets as the start of pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O)."""
+    """Given targets as the start of pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
+
+    Integers are labels of classes, and become `signed_one_hot`.
+    """
+    if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
+        given = signed_one_hot(given, shape[1])
     lead = tuple(given.shape[: -len(shape)])
     if tuple(given.shape[-len(shape) :]) != shape or lead not in ((), context.replicas):
         raise ValueError(

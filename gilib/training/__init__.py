@@ -3,6 +3,7 @@
 from gilib.training.adam import Adam
 from gilib.training.bali import Bali
 from gilib.training.checks import check_data
+from gilib.training.history import History, Trend
 from gilib.training.kept import KeptStates
 from gilib.training.kfac import NoisyKFAC
 from gilib.training.loop import fit
@@ -11,7 +12,7 @@ from gilib.training.objective import Batch, Objective
 from gilib.training.optimiser import ReplicaAdam
 from gilib.training.parallel import DataParallel
 from gilib.training.rule import Problem, Rule, RunningRule
-from gilib.training.run import DivergenceError, History, Paused
+from gilib.training.run import DivergenceError, Paused
 from gilib.training.schedules import CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
 from gilib.training.settings import Checkpoint
 from gilib.training.sghmc import SGHMC
@@ -49,6 +50,7 @@ __all__ = [
     "RunningRule",
     "Schedule",
     "Speed",
+    "Trend",
     "Vadam",
     "check_data",
     "fit",

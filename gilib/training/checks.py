@@ -15,7 +15,15 @@ from gilib.training.batches import points_axis
 from gilib.training.objective import ESTIMATORS
 from gilib.training.rule import Rule
 from gilib.training.settings import Checkpoint, Settings, identified
-from gilib.validation import choice, count, instance, instance_of_tensor, same_device, tensor
+from gilib.validation import (
+    choice,
+    count,
+    from_numpy,
+    instance,
+    instance_of_tensor,
+    same_device,
+    tensor,
+)
 
 
 def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
@@ -79,6 +87,18 @@ def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
             f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
             "both the same, or the likelihood none"
         )
+
+
+def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Inputs and targets as tensors: arrays of numpy become such as the network's."""
+    like = net.layers.like()
+    return instance_of_tensor(from_numpy(x, like), "x"), instance_of_tensor(from_numpy(y, like), "y")
+
+
+def input_range(x: Tensor, point_axes: int) -> Tensor:
+    """Least and greatest value of every input over all points, `[2, ...]`, on the CPU."""
+    flat = x.detach().reshape(-1, *x.shape[x.dim() - point_axes :])
+    return torch.stack([flat.amin(0), flat.amax(0)]).cpu()
 
 
 def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 from tqdm import tqdm
 
@@ -16,15 +17,18 @@ from gilib.training.adam import Adam
 from gilib.training.augment import Augmentation
 from gilib.training.checks import (
     as_checkpoint,
+    as_data,
     check_arithmetic,
     check_data,
     check_settings,
+    input_range,
 )
 from gilib.training.graph import check_graph
+from gilib.training.history import History
 from gilib.training.objective import preferred_estimator
 from gilib.training.parallel import OneProcess, digest
 from gilib.training.rule import Rule
-from gilib.training.run import READ_EVERY, History, Paused, Run
+from gilib.training.run import READ_EVERY, Paused, Run
 from gilib.training.settings import Checkpoint, Settings
 from gilib.training.speed import Speed
 from gilib.training.state import fingerprint
@@ -35,8 +39,8 @@ from gilib.validation import count, instance
 def fit(
     net: Network,
     likelihood: Likelihood,
-    x: Tensor,
-    y: Tensor,
+    x: Tensor | np.ndarray,
+    y: Tensor | np.ndarray,
     *,
     steps: int,
     rule: Rule = Adam(),  # noqa: B008 (frozen)
@@ -64,7 +68,8 @@ def fit(
         likelihood: trained in place if it has learned parameters.
         x: training inputs, `[N, D]` or `[R, N, D]`, normalised. At one draw a step, images are faster with
             their channels last in memory (`torch.channels_last`); minibatches keep that.
-        y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`.
+        y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`. Arrays of numpy are taken
+            for both, and become tensors as the network's.
         steps: in all; a resumed run does the rest of them.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
         num_samples: S, draws a step.
@@ -116,6 +121,7 @@ def fit(
         arithmetic=instance(speed, Speed, "speed").arithmetic,
     )
     check_settings(net, likelihood, settings)
+    x, y = as_data(net, x, y)
     check_data(net, likelihood, x, y)
     check_arithmetic(speed.arithmetic, x)
     count(steps, "steps")
@@ -128,6 +134,7 @@ def fit(
     identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
     start = _restored(run, kept, speed, identity)
     _train(run, kept, identity, start, progress)
+    net.trained_range = input_range(x, len(net.input_shape))
     return run.history(start)
 
 

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from gilib.randomness import Noise, ReplicaGenerators, Source
 from gilib.training.augment import Augmenter
 from gilib.training.batches import Minibatches
 from gilib.training.graph import Replay
+from gilib.training.history import History
 from gilib.training.objective import Batch, Objective
 from gilib.training.parallel import OneProcess
 from gilib.training.rule import Problem
@@ -37,23 +38,6 @@ class DivergenceError(RuntimeError):
 
 class Paused(RuntimeError):
     """Training stopped at its deadline, with everything in its checkpoint."""
-
-
-@dataclass(frozen=True)
-class History:
-    """What a training recorded.
-
-    Attributes:
-        elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or
-            `[steps, R]`, nats; shorter if a callback ended the training.
-        resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
-        diverged_at: the step at which each replica was frozen, `[R]`; -1 for those that were not; None
-            without on_divergence="freeze".
-    """
-
-    elbo: Tensor
-    resumed_at: int
-    diverged_at: Tensor | None = None
 
 
 class Run:

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -129,3 +130,21 @@ ONE = torch.ones(1)
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_inputs_alone_leave_targets_as_they_are():
+    x, y = torch.randn(20, 3, dtype=torch.float64), torch.randn(20, 2)
+    alone, both = Normalisation.fit(x), Normalisation.fit(x, y.double())
+    assert torch.equal(alone.x(x), both.x(x))
+    assert alone.inputs_alone and not both.inputs_alone and alone.log_density_shift == 0.0
+    assert alone.y(y) is y and alone.invert_y(y) is y and alone.scale_y(y) is y
+
+
+def test_arrays_are_fitted_in_float64():
+    x, y = np.arange(12).reshape(6, 2), np.arange(6.0, dtype=np.float32)[:, None]
+    found, expected = (
+        Normalisation.fit(x, y),
+        Normalisation.fit(torch.from_numpy(x).double(), torch.arange(6.0)[:, None]),
+    )
+    for one, other in zip(found.state().values(), expected.state().values(), strict=True):
+        assert one.dtype == torch.float64 and torch.allclose(one, other.double(), rtol=1e-7)

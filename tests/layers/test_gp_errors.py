@@ -196,9 +196,9 @@ KINDS = {
         lambda: network(gilib.GP(2, 1, posterior=FREE, inducing_inputs=Z.tolist())),
         "inducing_inputs must be a torch.Tensor, got list",
     ),
-    "an array of inducing points": (
-        lambda: deep(inducing_points=Z.numpy()),
-        "inducing_points must be a torch.Tensor, got ndarray",
+    "a list of inducing points": (
+        lambda: deep(inducing_points=Z.tolist()),
+        "inducing_points must be a torch.Tensor, got list",
     ),
     "targets missing": (lambda: fit(y=None), "y must be a torch.Tensor, got NoneType"),
     "fit: labels": (

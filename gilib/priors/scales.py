@@ -1,0 +1,158 @@
+"""One scale per layer: fixed, learned as a point, or with a posterior of its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Gamma
+
+from gilib.distributions import gamma_from_normal
+from gilib.linalg import ScaledIdentity, SymmetricOperator
+from gilib.priors.base import Prior, PriorModule
+from gilib.sites import Site
+from gilib.validation import choice, instance, positive
+
+
+@dataclass(frozen=True, repr=False)
+class NealPrior(Prior):
+    """Variance scale²/I, which keeps the size of activations through depth (Neal, 1996; Eq. 14).
+
+    Args:
+        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The start, if learned.
+        learn: whether every layer (of every replica) learns its own c, as a point that maximises the bound:
+            empirical Bayes. The bound stays one on the evidence of a model whose c is given. `ScalePrior` has
+            a posterior over its scale instead.
+
+    >>> NealPrior(scale=2.0)
+    NealPrior(scale=2.0)
+    >>> NealPrior(learn=True)
+    NealPrior(learn=True)
+    """
+
+    scale: float = 1.0
+    learn: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        positive(self.scale, "scale")
+        instance(self.learn, bool, "learn")
+
+    def build(self, site: Site, like: Tensor) -> PriorModule:
+        """The precision I / scale², fixed or with a parameter."""
+        if self.learn:
+            return PointScale(self.scale, site.fan_in, like)
+        return _FixedScale(site.fan_in / self.scale**2, site.fan_in, like)
+
+
+@dataclass(frozen=True)
+class StandardPrior(Prior):
+    """Variance 1 for every weight (Eq. 15): activations grow by √I from layer to layer.
+
+    >>> StandardPrior().well_scaled
+    False
+    """
+
+    well_scaled: ClassVar[bool] = False
+
+    def build(self, site: Site, like: Tensor) -> PriorModule:
+        """A fixed precision 1."""
+        return _FixedScale(1.0, site.fan_in, like)
+
+
+@dataclass(frozen=True)
+class ScalePrior(Prior):
+    """A layer-wide scale with its own prior and posterior (Eqs. 16-18).
+
+        C = Id / s,    P(s) = Gamma(shape, rate),    Q(s) = Gamma(shape + α, rate + β),    α, β ≥ 0 learned.
+
+    Args:
+        shape: of the prior Gamma; 2 in the paper.
+        rate: of the prior Gamma; 2 in the paper.
+        initial_log_alpha: where log α starts. The paper states no start; 6, the reference implementation's,
+            all but fixes Q(s) at 1 when training begins.
+        initial_log_beta: where log β starts.
+        parameterisation: "paper", precision I · s; or "reference", the reference implementation's I / √s.
+
+    >>> ScalePrior(parameterisation="reference").parameterisation
+    'reference'
+    """
+
+    shape: float = 2.0
+    rate: float = 2.0
+    initial_log_alpha: float = 6.0
+    initial_log_beta: float = 6.0
+    parameterisation: str = "paper"
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        positive(self.shape, "shape")
+        positive(self.rate, "rate")
+        choice(self.parameterisation, ("paper", "reference"), "parameterisation")
+
+    def build(self, site: Site, like: Tensor) -> PriorModule:
+        """A learned posterior over s."""
+        return _LearnedScale(self, site.fan_in, like)
+
+
+class _FixedScale(PriorModule):
+    scale: Tensor
+
+    def __init__(self, scale: float, size: int, like: Tensor):
+        super().__init__()
+        self.size, self.value = size, scale
+        self.register_buffer("scale", like.new_tensor(scale))
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Refuse the state of another prior; a state from before it was kept has none."""
+        saved = state.get(f"{prefix}scale")
+        if saved is None:
+            return
+        if math.isclose(float(saved), self.value, rel_tol=1e-6):  # it may have been rounded to float32
+            super()._load_from_state_dict(state, prefix, *rest)
+        else:
+            rest[-1].append(f"{prefix}scale: fixed at {self.value:g} here, {float(saved):g} in the state")
+
+    def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
+        return ScaledIdentity(self.scale, self.size), self.scale.new_zeros(())
+
+
+class PointScale(PriorModule):
+    """The precision I / c² with a parameter log c; nothing is drawn, and nothing has a density.
+
+    Attributes:
+        log_scale: log c, `[R]`.
+    """
+
+    def __init__(self, scale: float, size: int, like: Tensor):
+        """Start from a scale."""
+        super().__init__()
+        self.size = size
+        self.log_scale = nn.Parameter(torch.full_like(like, math.log(scale)))  # [R]
+
+    def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
+        """I / c², `[R]` without an axis of samples, and zero."""
+        precision = self.size * (-2.0 * self.log_scale).exp()
+        return ScaledIdentity(precision, self.size), torch.zeros_like(precision)
+
+
+class _LearnedScale(PriorModule):
+    noise_size = 1
+
+    def __init__(self, spec: ScalePrior, size: int, like: Tensor):
+        super().__init__()
+        self.spec, self.size = spec, size
+        self.log_alpha = nn.Parameter(torch.full_like(like, spec.initial_log_alpha))  # [R]
+        self.log_beta = nn.Parameter(torch.full_like(like, spec.initial_log_beta))  # [R]
+
+    def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
+        shape, rate = self.spec.shape + self.log_alpha.exp(), self.spec.rate + self.log_beta.exp()
+        scale = gamma_from_normal(shape, noise[..., 0]) / rate  # [S, R]
+        known = torch.full_like(scale, self.spec.shape), torch.full_like(scale, self.spec.rate)
+        prior = Gamma(known[0], known[1], validate_args=False)
+        log_pq = prior.log_prob(scale) - Gamma(shape, rate, validate_args=False).log_prob(scale)
+        precision = self.size * scale if self.spec.parameterisation == "paper" else self.size * scale.rsqrt()
+        return ScaledIdentity(precision, self.size), log_pq

@@ -1,0 +1,15 @@
+"""scikit-learn's estimators: own data in a few lines, with normalisation and recommended settings inside.
+
+    pip install 'gilib[sklearn]'
+
+`import gilib` does not open this room: write `from gilib.sklearn import BayesianRegressor`.
+"""
+
+from gilib.optional import require
+
+require("sklearn", "sklearn")
+
+from gilib.sklearn.classifier import BayesianClassifier  # noqa: E402
+from gilib.sklearn.regressor import BayesianRegressor  # noqa: E402
+
+__all__ = ["BayesianClassifier", "BayesianRegressor"]

@@ -1,0 +1,102 @@
+"""Classification of own data."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from gilib.data import Normalisation
+from gilib.mixtures import CategoricalPrediction
+from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
+from gilib.validation import count
+
+
+class BayesianClassifier(ClassifierMixin, BayesianEstimator):
+    """Classification with a distribution over functions, of two classes or more.
+
+    Inputs are normalised inside. The settings that are None are those of `gilib.recommended(model)`.
+
+    Args:
+        model: as for `BayesianRegressor`, and so are all other settings.
+        hidden: widths of the network's hidden layers.
+        num_inducing: inducing points, at most.
+        steps: of training.
+        lr: learning rate of Adam.
+        batch_size: points a step.
+        num_samples: functions drawn for a prediction.
+        recipe: a `gilib.Recipe` in place of all that defines the model and its training.
+        random_state: seed of everything that is random; None: another one in every `fit`.
+        verbose: whether to show a progress bar.
+
+    Attributes:
+        classes_: the labels in sorted order, `[C]`; columns of `predict_proba` are in this order.
+        net_: the trained `gilib.Network`; likelihood_, normalisation_, elbo_, elbos_, model_, history_,
+            converged_, n_iter_, n_features_in_ and feature_names_in_ are as for `BayesianRegressor`.
+
+    >>> x = np.linspace(-1, 1, 30)[:, None]
+    >>> model = BayesianClassifier(steps=5, random_state=0).fit(x, np.where(x[:, 0] > 0, "yes", "no"))
+    >>> model.classes_.tolist(), model.predict_proba(x).shape
+    (['no', 'yes'], (30, 2))
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on inputs `[N, D]` and labels `[N]` of any kind, arrays or pandas."""
+        self.target_names_ = names_of(y)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"a classifier needs at least 2 classes, y has one class only: {self.classes_[0]!r}"
+            )
+        self._train(X, torch.from_numpy(labels.astype(np.int64)), len(self.classes_), Normalisation.fit(X))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities averaged over drawn functions, `[N, C]`, columns as in `classes_`.
+
+        An array also of a data frame: scikit-learn's scores take its columns by number.
+        """
+        return self._categorical(X).mean.numpy()
+
+    def predict(self, X: Any) -> Any:
+        """The most probable label of every point, `[N]`; of a data frame with its rows."""
+        index = self._categorical(X).classes.numpy()
+        return named(self.classes_[index], X, self.target_names_)
+
+    def predict_entropy(self, X: Any) -> Array:
+        """Entropy of the class probabilities, `[N]` nats: how unsure a prediction is."""
+        return self._categorical(X).entropy.numpy()
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Labels of drawn functions, `[N, n_samples]`.
+
+        Args:
+            X: inputs `[N, D]`.
+            n_samples: how many.
+            random_state: of the draws.
+        """
+        count(n_samples, "n_samples")
+        prediction = self._categorical(X, n_samples, seed := seed_of(random_state))
+        shape, generator = prediction.log_probabilities.shape, torch.Generator().manual_seed(seed + 1)
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
+        noisy = prediction.log_probabilities - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
+        return self.classes_[noisy.argmax(-1).mT.numpy()]
+
+    def _categorical(
+        self, X: Any, num_samples: int | None = None, seed: int | None = None
+    ) -> CategoricalPrediction:
+        prediction = self._predict(X, num_samples, seed)
+        assert isinstance(prediction, CategoricalPrediction)
+        return prediction
+
+    def __sklearn_tags__(self) -> Any:
+        """Random without a seed."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

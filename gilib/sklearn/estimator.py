@@ -1,0 +1,170 @@
+"""What regressor and classifier share: checks, normalisation, choice of the model, drawn functions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.random import Generator, RandomState
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from gilib.data import Normalisation
+from gilib.mixtures import Prediction
+from gilib.prediction import predict
+from gilib.recipes import RECIPES, Recipe, Trained, bound, recommended
+from gilib.validation import choice, count, instance, positive
+
+Array = NDArray[Any]
+MODELS = (*RECIPES, "auto")
+POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
+
+
+class BayesianEstimator(BaseEstimator):
+    """Trains a recommended model on normalised data, and predicts with functions drawn from it.
+
+    A prediction at a point does not depend on the other points: the functions are drawn anew from the same
+    seed in every call, and evaluated in float64.
+    """
+
+    def __init__(
+        self,
+        model: str = "network",
+        *,
+        hidden: Sequence[int] = (50,),
+        num_inducing: int | None = None,
+        steps: int | None = None,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        num_samples: int = 100,
+        recipe: Recipe | None = None,
+        random_state: int | RandomState | Generator | None = None,
+        verbose: bool = False,
+    ):
+        """Keep the settings; they are checked by `fit`."""
+        self.model = model
+        self.hidden = hidden
+        self.num_inducing = num_inducing
+        self.steps = steps
+        self.lr = lr
+        self.batch_size = batch_size
+        self.num_samples = num_samples
+        self.recipe = recipe
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _recipes(self) -> dict[str, Recipe]:
+        """The candidates by name, with the settings that were given.
+
+        Raises:
+            ValueError, TypeError: for settings that make no sense.
+        """
+        if self.recipe is not None:
+            return {type(self.recipe).__name__: instance(self.recipe, Recipe, "recipe")}
+        choice(self.model, MODELS, "model")
+        given: dict[str, Any] = {}
+        for name in ("steps", "num_inducing", "batch_size"):
+            if getattr(self, name) is not None:
+                count(getattr(self, name), name)
+                given[name] = getattr(self, name)
+        if self.lr is not None:
+            positive(self.lr, "lr")
+            given["lr"] = self.lr
+        if isinstance(self.hidden, int | np.integer):
+            raise TypeError(
+                f"hidden must be a sequence of widths, got {self.hidden!r}: write ({self.hidden},)"
+            )
+        for k, width in enumerate(self.hidden):
+            count(width, f"hidden[{k}]")
+        names = list(RECIPES) if self.model == "auto" else [self.model]
+        own = {"network": {"hidden": tuple(self.hidden)}}
+        return {name: recommended(name, **given, **own.get(name, {})) for name in names}
+
+    def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
+        """Train every candidate, and keep the one with the best bound."""
+        count(self.num_samples, "num_samples")
+        recipes = self._recipes()
+        seed = seed_of(self.random_state)
+        inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
+        targets = y if classes is not None else normalisation.y(y).float()
+        candidates: dict[str, Trained] = {}
+        self.elbos_: dict[str, float] = {}
+        for name, recipe in recipes.items():
+            trained = recipe.train(inputs, targets, classes=classes, seed=seed, progress=bool(self.verbose))
+            generator = torch.Generator().manual_seed(seed)
+            value = bound(trained.network, trained.likelihood, inputs, targets, generator=generator)
+            self.elbos_[name], candidates[name] = float(value) + normalisation.log_density_shift, trained
+        self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
+        self.elbo_ = self.elbos_[self.model_]
+        self.net_, self.likelihood_, self.history_ = candidates[self.model_]
+        self.net_.double()
+        self.normalisation_, self.converged_ = normalisation, self.history_.converged
+        self.n_iter_, self.seed_ = len(self.history_.elbo), seed
+
+    def _predict(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Prediction:
+        """The prediction in original units, by functions that are the same in every call."""
+        check_is_fitted(self, "net_")
+        x = torch.from_numpy(np.array(validate_data(self, X, reset=False, dtype=np.float64)))
+        return predict(
+            self.net_,
+            self.likelihood_,
+            x,
+            self.num_samples if num_samples is None else num_samples,
+            normalisation=self.normalisation_,
+            batch_size=POINTS_AT_ONCE,
+            generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
+        )
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train; described where it is defined."""
+        raise NotImplementedError
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed for torch, without reading or changing numpy's or torch's global random state.
+
+    Args:
+        random_state: an integer; a generator of numpy, from which one is drawn; None: a fresh seed.
+
+    Raises:
+        ValueError: for anything else.
+
+    >>> seed_of(3)
+    3
+    """
+    if random_state is None:
+        return secrets.randbelow(2**31)
+    if isinstance(random_state, RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, Generator):
+        return int(random_state.integers(2**31 - 1))
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0:
+        return int(random_state)
+    raise ValueError(
+        "random_state must be an integer of at least 0, a numpy RandomState or Generator, or None, "
+        f"got {random_state!r}"
+    )
+
+
+def names_of(y: Any) -> list[str] | str | None:
+    """The columns of a data frame, the name of a series, or None: without names."""
+    if hasattr(y, "columns"):
+        return list(y.columns)
+    return (y.name if y.name is not None else "y") if hasattr(y, "index") and hasattr(y, "name") else None
+
+
+def named(values: Array, X: Any, names: list[str] | str | None) -> Any:
+    """Predictions with the rows of a data frame and the names of the targets, or as they are."""
+    if names is None or not hasattr(X, "iloc"):
+        return values
+    import pandas as pd
+
+    if isinstance(names, list):
+        return pd.DataFrame(values, index=X.index, columns=names)
+    return pd.Series(values, index=X.index, name=names)

@@ -1,0 +1,137 @@
+"""Regression on own data."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from gilib.data import Normalisation
+from gilib.mixtures import GaussianPrediction
+from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
+from gilib.validation import count
+
+
+class BayesianRegressor(RegressorMixin, BayesianEstimator):
+    """Regression with a distribution over functions, of one output or several.
+
+    Inputs and targets are normalised inside; every output has its own noise. The settings that are None are
+    those of `gilib.recommended(model)`.
+
+    Args:
+        model: "network" (factorised below a global last layer), "gp" (a sparse Gaussian process), "deep_gp"
+            (two layers), or "auto": all of them are trained, and the one with the best ELBO on the training
+            data is kept.
+        hidden: widths of the network's hidden layers.
+        num_inducing: inducing points, at most.
+        steps: of training.
+        lr: learning rate of Adam.
+        batch_size: points a step.
+        num_samples: functions drawn for a prediction.
+        recipe: a `gilib.Recipe` in place of all that defines the model and its training.
+        random_state: seed of everything that is random; None: another one in every `fit`.
+        verbose: whether to show a progress bar.
+
+    Attributes:
+        net_: the trained `gilib.Network`, on normalised data, in float64.
+        likelihood_: with the learned noise; `normalisation_` likewise.
+        elbo_: the evidence lower bound, nats per data point, for targets in original units.
+        elbos_: that of every candidate; `model_` is the name of the best.
+        noise_sd_: standard deviation of the noise of every output, original units, `[O]`.
+        history_: of the training; `history_.verdict()` says whether it has converged, in words.
+        converged_: whether the bound was level at the end (a plateau is no proof).
+        n_iter_: steps done.
+        n_features_in_: D; `feature_names_in_` their names, if X was a data frame.
+
+    >>> x = np.linspace(-1, 1, 30)[:, None]
+    >>> model = BayesianRegressor(steps=5, random_state=0).fit(x, x[:, 0])
+    >>> mean, sd = model.predict(x, return_std=True)
+    >>> mean.shape, sd.shape
+    ((30,), (30,))
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on inputs `[N, D]` and targets `[N]` or `[N, O]`, arrays or pandas."""
+        self.target_names_ = names_of(y)
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        targets = np.array(y, dtype=np.float64)
+        self._flat = targets.ndim == 1
+        targets = targets.reshape(len(X), -1)
+        self._train(X, torch.from_numpy(targets), None, Normalisation.fit(X, targets))
+        noise: Any = self.likelihood_.noise_variance
+        sd = noise.detach().sqrt().expand(targets.shape[1])
+        self.noise_sd_ = self.normalisation_.scale_y(sd).numpy()
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
+
+        Args:
+            X: inputs `[N, D]`.
+            return_std: also the standard deviation, noise included, of the same shape.
+        """
+        prediction = self._gaussian(X)
+        mean = self._shown(prediction.mean, X)
+        return (mean, self._shown(prediction.sd, X)) if return_std else mean
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
+        """The central interval that holds a new target with this probability: lower and upper end.
+
+        Args:
+            X: inputs `[N, D]`.
+            coverage: between 0 and 1, for every output by itself.
+
+        Raises:
+            ValueError: for a coverage outside these.
+        """
+        if not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
+        prediction = self._gaussian(X)
+        tail = 0.5 * (1.0 - coverage)
+        lower, upper = (self._shown(prediction.quantile(p), X) for p in (tail, 1.0 - tail))
+        return lower, upper
+
+    def log_prob(self, X: Any, y: Any) -> Array:
+        """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
+        prediction = self._gaussian(X)
+        targets = torch.from_numpy(np.array(y, dtype=np.float64)).reshape(len(prediction.mean), -1)
+        return prediction.log_prob(targets).numpy()
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Targets of drawn functions, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
+
+        A sample is one function at all points, plus noise of its own at each.
+
+        Args:
+            X: inputs `[N, D]`.
+            n_samples: how many.
+            random_state: of the draws.
+        """
+        count(n_samples, "n_samples")
+        seed = seed_of(random_state)
+        prediction = self._gaussian(X, n_samples, seed)
+        generator = torch.Generator().manual_seed(seed + 1)
+        noise = torch.randn(prediction.means.shape, generator=generator, dtype=torch.float64)
+        samples = (prediction.means + prediction.component_sd * noise).movedim(0, -1).numpy()
+        return samples[:, 0] if self._flat else samples
+
+    def _gaussian(
+        self, X: Any, num_samples: int | None = None, seed: int | None = None
+    ) -> GaussianPrediction:
+        prediction = self._predict(X, num_samples, seed)
+        assert isinstance(prediction, GaussianPrediction)
+        return prediction
+
+    def _shown(self, values: torch.Tensor, X: Any) -> Any:
+        array = values.numpy()
+        return named(array[:, 0] if self._flat else array, X, self.target_names_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Several outputs; random."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = self.random_state is None
+        return tags

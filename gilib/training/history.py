@@ -1,0 +1,167 @@
+"""What a training recorded, and what its last part says about whether it has converged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gilib.optional import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PART = 4  # the verdict is about the last quarter of the steps,
+WINDOWS = 20  # in so many windows, whose means are nearly independent
+LEAST_STEPS = 4 * WINDOWS * PART  # a window of fewer than four steps is no mean
+TOLERANCE = 0.02  # nats per data point: a density that is 2 % larger; two random starts differ by as much
+PLATEAU = "a plateau is no proof: compare the bound with that of other settings"
+
+
+class Trend(NamedTuple):
+    """The straight line through the last quarter of a trace of bounds.
+
+    Attributes:
+        gain: what the line rises by in that quarter, `[R]`, nats per data point.
+        error: its standard error, `[R]`, from the scatter of window means around the line.
+    """
+
+    gain: Tensor
+    error: Tensor
+
+    @property
+    def rising(self) -> Tensor:
+        """Whether the gain is more than the tolerance, and than two standard errors; `[R]`."""
+        return (self.gain > TOLERANCE) & (self.gain > 2.0 * self.error)
+
+    @property
+    def falling(self) -> Tensor:
+        """Whether the loss is; `[R]`."""
+        return (self.gain < -TOLERANCE) & (self.gain < -2.0 * self.error)
+
+    @property
+    def unclear(self) -> Tensor:
+        """Whether noise hides a gain of twice the tolerance; `[R]`."""
+        return ~self.rising & ~self.falling & (self.error > TOLERANCE)
+
+    @property
+    def broken(self) -> Tensor:
+        """Whether some bound of the last quarter is not a number; `[R]`."""
+        return ~(self.gain + self.error).isfinite()
+
+
+@dataclass(frozen=True, repr=False)
+class History:
+    """What a training recorded.
+
+    Attributes:
+        elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or
+            `[steps, R]`, nats; shorter if a callback ended the training.
+        resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
+        diverged_at: the step at which each replica was frozen, `[R]`; -1 for those that were not; None
+            without on_divergence="freeze".
+
+    >>> level = History(torch.zeros(1000), 0)
+    >>> level.converged, level
+    (True, History(1000 steps, level))
+    """
+
+    elbo: Tensor
+    resumed_at: int
+    diverged_at: Tensor | None = None
+
+    def trend(self) -> Trend | None:
+        """The line through the last quarter: mean bounds of 20 windows, fitted by least squares.
+
+        A mean over a window hides the noise of single steps, and makes neighbours nearly independent, so that
+        the scatter of the means tells the error of the slope. None: too few steps.
+        """
+        steps = len(self.elbo)
+        if steps < LEAST_STEPS:
+            return None
+        size = steps // (PART * WINDOWS)
+        tail = self.elbo[-size * WINDOWS :].detach().double()
+        means = tail.unflatten(0, (WINDOWS, size)).mean(1)  # [windows, R]
+        place = torch.arange(WINDOWS, dtype=torch.float64) - 0.5 * (WINDOWS - 1)
+        place = place.reshape(-1, *(1,) * (means.dim() - 1))
+        spread = place.square().sum()
+        slope = (place * means).sum(0) / spread
+        residual = means - means.mean(0) - slope * place
+        error = (residual.square().sum(0) / (WINDOWS - 2) / spread).sqrt()
+        return Trend(WINDOWS * slope, WINDOWS * error)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the bound was level in the last quarter, of all replicas; a plateau is no proof."""
+        trend = self.trend()
+        if trend is None:
+            return False
+        return not bool((trend.rising | trend.falling | trend.unclear | trend.broken).any())
+
+    def verdict(self) -> str:
+        """Whether the training has converged, in words and with the numbers behind them.
+
+        >>> print(History(torch.linspace(-1, 1, 1600), 0).verdict())
+        still rising: the last quarter of 1600 steps gained 0.500 ± 0.000 nats per point; train longer.
+        """
+        trend = self.trend()
+        if trend is None:
+            return f"too short to tell: {len(self.elbo)} steps, {LEAST_STEPS} are needed."
+        worst = int(trend.gain.abs().argmax()) if not bool(trend.broken.any()) else 0
+        gain, error = (float(value.reshape(-1)[worst]) for value in trend)
+        change = f"{'gained' if gain >= 0 else 'lost'} {abs(gain):.3f} ± {error:.3f} nats per point"
+        numbers = f"the last quarter of {len(self.elbo)} steps {change}"
+        if trend.gain.numel() > 1:
+            numbers += f" (the largest change of {trend.gain.numel()} replicas)"
+        return f"{self._word(trend)}: {numbers}; {ADVICE[self._word(trend)]}."
+
+    def _word(self, trend: Trend | None) -> str:
+        """The worst that is true of any replica."""
+        if trend is None:
+            return "too short to tell"
+        words = {"broken down": trend.broken, "falling": trend.falling, "still rising": trend.rising}
+        words["too noisy to tell"] = trend.unclear
+        return next((word for word, true in words.items() if bool(true.any())), "level")
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """The bound over the steps: every step in grey, means over a hundredth of the training in front.
+
+        Args:
+            axes: where to draw; None: a new figure.
+
+        Raises:
+            ImportError: without matplotlib.
+        """
+        if axes is None:
+            axes = require("matplotlib.pyplot", "book").subplots()[1]
+        assert axes is not None
+        traces = self.elbo.detach().double().reshape(len(self.elbo), -1)  # [steps, R]
+        size = max(1, math.ceil(len(traces) / 100))
+        whole = len(traces) // size * size
+        means = traces[:whole].unflatten(0, (-1, size)).mean(1)
+        axes.plot(1 + torch.arange(len(traces)), traces, color="#BBBBBB", linewidth=0.5)
+        axes.plot(0.5 + size * (torch.arange(len(means)) + 0.5), means, color="#0072B2")
+        shown = traces[len(traces) // 10 :]
+        shown = shown[shown.isfinite()]
+        if shown.numel() and shown.max() > shown.min():
+            low, high = (float(value) for value in shown.quantile(torch.tensor([0.02, 1.0]).to(shown)))
+            axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axes.set(xlabel="step", ylabel="ELBO per data point, nats")
+        return axes
+
+    def __repr__(self) -> str:
+        """The number of steps, and the verdict in a word."""
+        replicas = f", replicas={tuple(self.elbo.shape[1:])}" if self.elbo.dim() > 1 else ""
+        return f"History({len(self.elbo)} steps{replicas}, {self._word(self.trend())})"
+
+
+ADVICE = {
+    "broken down": "lower the learning rate",
+    "falling": "lower the learning rate, or let it fall (LinearDecay)",
+    "still rising": "train longer",
+    "too noisy to tell": "take more draws a step, larger batches, or a learning rate that falls",
+    "level": PLATEAU,
+}

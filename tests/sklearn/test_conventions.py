@@ -1,0 +1,106 @@
+"""scikit-learn's own checks, its searches and pipelines, copies and files."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gilib.sklearn import BayesianClassifier, BayesianRegressor
+
+QUICK = {"hidden": (10,), "steps": 60, "num_samples": 20, "random_state": 0}
+X = np.random.default_rng(0).normal(size=(60, 3))
+Y = X[:, 0] - np.sin(X[:, 1])
+LABELS = np.where(Y > 0, "up", "down")
+BOTH = pytest.mark.parametrize(
+    ("kind", "y"), [(BayesianRegressor, Y), (BayesianClassifier, LABELS)], ids=["regressor", "classifier"]
+)
+
+
+@parametrize_with_checks([BayesianRegressor(**QUICK), BayesianClassifier(**QUICK)])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@BOTH
+def test_a_grid_search_over_a_pipeline(kind, y):
+    model = make_pipeline(StandardScaler(), kind(**(QUICK | {"steps": 20})))
+    name = f"{kind.__name__.lower()}__hidden"
+    search = GridSearchCV(model, {name: [(3,), (5, 4)]}, cv=2).fit(X, y)
+    assert search.best_params_[name] in [(3,), (5, 4)]
+    assert search.predict(X).shape == y.shape
+
+
+def test_scores_by_probability():
+    assert cross_val_score(BayesianClassifier(**QUICK), X, LABELS, scoring="roc_auc", cv=2).min() > 0.5
+
+
+def test_inside_other_estimators():
+    inner = BayesianRegressor(**(QUICK | {"steps": 20}))
+    for outer in (
+        TransformedTargetRegressor(inner, func=np.exp, inverse_func=np.log),
+        StackingRegressor([("bayes", inner)], LinearRegression(), cv=2),
+    ):
+        assert outer.fit(X, Y).predict(X).shape == Y.shape
+
+
+@BOTH
+def test_a_clone_has_the_settings_and_no_fit(kind, y):
+    model = kind(**QUICK).fit(X, y)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params() and not hasattr(copy, "net_")
+    assert np.array_equal(copy.fit(X, y).predict(X), model.predict(X))
+
+
+@BOTH
+def test_pickled_it_predicts_the_same(kind, y):
+    model = kind(**QUICK).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert np.array_equal(again.sample_y(X, 3), model.sample_y(X, 3))
+
+
+@BOTH
+def test_global_random_states_are_neither_read_nor_changed(kind, y):
+    def run():
+        model = kind(**QUICK).fit(X, y)
+        return model.predict(X), model.sample_y(X, 2)
+
+    first = run()
+    np.random.seed(5)
+    torch.manual_seed(5)
+    before, before_torch = np.random.get_state()[1].copy(), torch.get_rng_state()
+    second = run()
+    kind(**(QUICK | {"random_state": None, "steps": 1})).fit(X, y)
+    assert np.array_equal(np.random.get_state()[1], before)
+    assert torch.equal(torch.get_rng_state(), before_torch)
+    assert all(np.array_equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_random_states_of_every_kind():
+    def elbo(state):
+        return BayesianRegressor(**(QUICK | {"random_state": state, "steps": 2})).fit(X, Y).elbo_
+
+    assert elbo(np.random.RandomState(3)) == elbo(np.random.RandomState(3)) != elbo(4)
+    assert elbo(np.random.default_rng(3)) == elbo(np.random.default_rng(3))
+    assert elbo(None) != elbo(None)
+    for wrong in ("one", -1, 1.5, True):
+        with pytest.raises(ValueError, match="random_state must be an integer of at least 0, a numpy"):
+            elbo(wrong)
+
+
+def test_importing_gilib_does_not_open_it():
+    import subprocess
+    import sys
+
+    program = "import sys, gilib; print([m for m in sys.modules if m.split('.')[0] == 'sklearn'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,71 @@
+"""The verdict on a trace: known lines are found, noise is told from gain, and words follow numbers."""
+
+import re
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+from gilib.training import History
+from tests.support import normals
+
+
+def trace(slope, noise=0.1, steps=1600, seed=0):
+    """A line that rises by `slope` in the last quarter, with noise at every step."""
+    line = slope * torch.arange(steps, dtype=torch.float64) / (steps / 4)
+    return line + noise * normals(steps, seed=seed)
+
+
+def test_the_trend_is_the_least_squares_line_through_window_means():
+    """By numpy; its standard error is that of the textbook, also from numpy's covariance of the fit."""
+    elbo = trace(0.3)
+    means = elbo[-400:].numpy().reshape(20, 20).mean(1)
+    (slope, _), covariance = np.polyfit(np.arange(20), means, 1, cov=True)
+    found = History(elbo, 0).trend()
+    assert float(found.gain) == pytest.approx(20 * slope, rel=1e-9)
+    assert float(found.error) == pytest.approx(20 * covariance[0, 0] ** 0.5, rel=1e-9)
+
+
+def test_the_error_is_calibrated():
+    """Of a level trace the gain over its error is Student's t of 18 degrees: variance 18/16, error 0.05."""
+    trends = [History(trace(0.0, seed=s), 0).trend() for s in range(1000)]
+    ratios = torch.stack([t.gain / t.error for t in trends])
+    assert abs(float(ratios.square().mean()) - 18 / 16) < 6 * 0.06
+
+
+@pytest.mark.parametrize(
+    ("elbo", "word", "converged"),
+    [
+        (trace(0.3), "still rising: the last quarter of 1600 steps gained 0.3", False),
+        (trace(-0.3), "falling: the last quarter of 1600 steps lost 0.2", False),
+        (trace(0.0), "level: the last quarter of 1600 steps", True),
+        (trace(0.005, noise=0.0), "level: .* gained 0.005 ± 0.000 .*; a plateau is no proof", True),
+        (trace(0.0, noise=3.0), "too noisy to tell", False),
+        (trace(0.0).index_fill(0, torch.tensor([1500]), float("nan")), "broken down", False),
+        (trace(0.0, steps=100), "too short to tell: 100 steps, 320 are needed", False),
+    ],
+)
+def test_verdicts(elbo, word, converged):
+    history = History(elbo, 0)
+    assert history.converged is converged
+    assert re.match(word, history.verdict())
+
+
+def test_of_replicas_the_worst_counts():
+    both = History(torch.stack([trace(0.0), trace(0.3)], 1), 0)
+    assert not both.converged and both.trend().rising.tolist() == [False, True]
+    assert "still rising" in both.verdict() and "largest change of 2 replicas" in both.verdict()
+    assert repr(both) == "History(1600 steps, replicas=(2,), still rising)"
+
+
+def test_the_plot_shows_means_over_steps():
+    axes = History(trace(0.3), 0).plot()
+    steps, means = axes.lines
+    assert len(steps.get_xdata()) == 1600 and len(means.get_xdata()) == 100
+    assert means.get_xdata()[0] == 8.5 and means.get_ydata()[3] == pytest.approx(
+        float(trace(0.3)[48:64].mean())
+    )
+    own = plt.figure().subplots()
+    assert History(torch.stack([trace(0.0)] * 2, 1), 0).plot(own) is own and len(own.lines) == 4
+    plt.close("all")
