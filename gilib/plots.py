@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
 
@@ -122,8 +122,9 @@ def band(
     method: str,
     *,
     label: str | None = None,
+    deviations: Sequence[float] = (1.0,),
 ) -> None:
-    """A predictive mean with one standard deviation on both sides, in the method's colour.
+    """A predictive mean with standard deviations on both sides, in the method's colour.
 
     Args:
         axes: where to draw.
@@ -132,13 +133,57 @@ def band(
         sd: `[N]`.
         method: key of `METHODS`.
         label: in the legend; None: the method's name.
+        deviations: how many standard deviations the bands reach, one over another.
     """
     import numpy as np
 
     look = METHODS[method]
     points, centre, spread = (np.asarray(values).reshape(-1) for values in (x, mean, sd))
     axes.plot(points, centre, color=look.colour, label=look.label if label is None else label)
-    axes.fill_between(points, centre - spread, centre + spread, color=look.colour, alpha=0.25, linewidth=0)
+    for count in deviations:
+        low, high = centre - count * spread, centre + count * spread
+        axes.fill_between(
+            points, low, high, color=look.colour, alpha=0.25 / len(deviations) ** 0.5, linewidth=0
+        )
+
+
+def predictives(
+    results: Mapping[str, Mapping[str, Sequence[float]]],
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    titles: Mapping[str, str] | None = None,
+    xlim: tuple[float, float] = (-1.7, 1.7),
+    ylim: tuple[float, float] = (-2.2, 2.6),
+    top: float = 0.27,
+) -> Any:
+    """A panel for each method, with bands of one to three standard deviations; then these over the input.
+
+    Args:
+        results: by key of `METHODS`: `grid`, `mean` and `function_sd`, `[N]` each.
+        x: inputs of the data `[N]`.
+        y: their targets `[N]`.
+        titles: of the panels, by key; missing ones: the methods' names.
+        xlim: of inputs.
+        ylim: of targets.
+        top: of standard deviations.
+
+    Returns:
+        (figure, axes).
+    """
+    import numpy as np
+
+    figure, axes = panels(1, len(results) + 1, width=9.4, height=2.5)
+    for panel, (method, found) in zip(axes, results.items(), strict=False):
+        look = METHODS[method]
+        band(panel, found["grid"], found["mean"], found["function_sd"], method, deviations=(1, 2, 3))
+        data_points(panel, x, y)
+        panel.set(title=(titles or {}).get(method, look.label), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
+        grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
+        axes[-1].plot(grid, spread, color=look.colour)
+    axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
+    axes[-1].set(title="standard deviation", xlim=xlim, ylim=(0, top))
+    return figure, axes
 
 
 def data_points(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:

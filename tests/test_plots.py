@@ -26,6 +26,17 @@ def test_a_band_is_mean_and_one_standard_deviation():
     matplotlib.pyplot.close(figure)
 
 
+def test_predictives_have_a_panel_each_and_one_of_deviations():
+    found = {"grid": [0.0, 1.0], "mean": [1.0, 2.0], "function_sd": [0.1, 0.2]}
+    figure, axes = plots.predictives({"gi": found, "hmc": found}, [0.5], [1.0], titles={"hmc": "truth"})
+    assert [panel.get_title() for panel in axes] == ["global inducing", "truth", "standard deviation"]
+    assert len(axes[0].collections) == 3  # bands of one, two and three deviations
+    widest = axes[0].collections[-1].get_paths()[0].vertices[:, 1]
+    assert abs(widest.max() - 2.6) < 1e-12 and abs(widest.min() - 0.7) < 1e-12
+    assert list(axes[2].lines[0].get_ydata()) == [0.1, 0.2]
+    matplotlib.pyplot.close(figure)
+
+
 def test_ours_is_filled_and_the_print_hollow_beside_it():
     figure, axes = plots.panels()
     plots.beside_print(axes, 3.0, "fac", (1.0, 0.1), (2.0, 0.2))
