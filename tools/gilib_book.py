@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -36,8 +37,11 @@ class RoundBrackets(AuthorYearReferenceStyle):
 
 
 def configure(app: Sphinx, config: Config) -> None:
-    """Choose the present library's cache folder, drop the oldest others, link to local inventories."""
+    """Choose the present library's cache folder, drop the oldest, link to inventories and a repository."""
     root = Path(app.srcdir)
+    if address := os.environ.get("GILIB_REPOSITORY"):
+        buttons = ("use_repository_button", "use_issues_button", "use_edit_page_button")
+        config.html_theme_options |= {"repository_url": address} | dict.fromkeys(buttons, True)
     cache = book_key.cache_folder(root)
     cache.mkdir(parents=True, exist_ok=True)
     cache.touch()
