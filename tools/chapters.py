@@ -23,8 +23,9 @@ TAGS = {
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
-    """Every page of the book that holds code cells."""
-    return [page for page in sorted((root / "book").rglob("*.md")) if "{code-cell}" in page.read_text()]
+    """Every page of the book that holds code cells; what an editor keeps in hidden folders is none."""
+    pages = (page for page in (root / "book").rglob("*.md") if not page.parent.name.startswith("."))
+    return [page for page in sorted(pages) if "{code-cell}" in page.read_text()]
 
 
 def read(chapter: Path) -> NotebookNode:
