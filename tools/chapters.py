@@ -28,10 +28,10 @@ def chapters(root: Path = ROOT) -> list[Path]:
     return [page for page in sorted(pages) if "{code-cell}" in page.read_text()]
 
 
-def read(chapter: Path) -> NotebookNode:
-    """The chapter's code cells with their tags, and its kernel."""
+def read(chapter: Path, text: str | None = None) -> NotebookNode:
+    """The chapter's code cells with their tags, and its kernel; `text` in place of what the file holds."""
     config = MdParserConfig(enable_extensions={"colon_fence", "dollarmath", "amsmath", "deflist"})
-    notebook = read_myst_markdown_notebook(chapter.read_text(), config, path=chapter)
+    notebook = read_myst_markdown_notebook(text or chapter.read_text(), config, path=chapter)
     if "kernelspec" not in notebook.metadata:
         raise ValueError(
             f"{chapter} has code cells but no kernelspec in its front matter; see CONTRIBUTING.md"

@@ -14,6 +14,7 @@ from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
 
 import book_key
+import book_pages
 import chapters
 
 SECONDS = pytest.StashKey[dict[int, float]]()
@@ -52,7 +53,7 @@ def keep(executed: IPyNbFile, seconds: float) -> None:
     """Store the outputs of a chapter as the book build would have."""
     found = {chapters.reference(path): path for path in chapters.chapters()}
     chapter = found[Path(executed.path)]
-    notebook = chapters.read(chapter)
+    notebook = chapters.read(chapter, book_pages.fold_checks(chapter.read_text()))
     for number, (cell, done) in enumerate(
         zip(chapters.code(notebook), chapters.code(executed.nb), strict=True)
     ):
