@@ -1,4 +1,4 @@
-"""What a page of the book gets when it is built: folded checks, and a notebook to take away."""
+"""What a page of the book gets when it is built: folded checks, a notebook to take away, sound links."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 
 import chapters
 
+LINK_BACK = re.compile(r'<a class="viewcode-back" href="[^"#]*#([^"]+)">\[docs\]</a>')
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
     r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
@@ -51,8 +52,20 @@ def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doc
         context["header_buttons"].append(button)
 
 
+def drop_dead_links_back(app: Sphinx, error: Exception | None) -> None:
+    """Source pages link back to what the reference documents, and to nothing else."""
+    reference = Path(app.outdir) / "book" / "api.html"
+    if error or not reference.is_file():
+        return
+    known = set(re.findall(r'id="([^"]+)"', reference.read_text()))
+    for page in (Path(app.outdir) / "_modules").rglob("*.html"):
+        text = page.read_text()
+        page.write_text(LINK_BACK.sub(lambda link: link[0] if link[1] in known else "", text))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Connect both."""
+    """Connect them."""
     app.connect("source-read", read)
     app.connect("html-page-context", offer, priority=900)
+    app.connect("build-finished", drop_dead_links_back)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,8 @@
 """What is done to a chapter's source before it is parsed."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import book_pages
 
 LINES = "assert True\n" * 8
@@ -37,3 +40,16 @@ def test_all_else_stays() -> None:
         assert book_pages.fold_checks(cell(code)) == cell(code)
     text = cell(f"# check: one\n{LINES}", ":tags: [nbval-check-output]\n")
     assert book_pages.fold_checks(text) == text
+
+
+def test_a_link_back_to_nothing_goes(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "api.html").write_text('<dt id="gilib.fit">')
+    (tmp_path / "_modules").mkdir()
+    page = tmp_path / "_modules" / "loop.html"
+    links = [
+        f'<a class="viewcode-back" href="../book/api.html#gilib.{name}">[docs]</a>' for name in ("fit", "no")
+    ]
+    page.write_text(" and ".join(links))
+    book_pages.drop_dead_links_back(SimpleNamespace(outdir=tmp_path), None)
+    assert page.read_text() == f"{links[0]} and "
