@@ -62,12 +62,15 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
     | gi | 1.0 | agrees |
     """
     body = [list(row) for row in rows]
-    words = [
-        k == 0 or not any(character.isdigit() for row in body for character in row[k][:12])
-        for k in range(len(header))
-    ]
-    lines = [header, [":--" if left else "--:" for left in words], *body]
+    numeric = [all(_begins_a_number(row[k]) for row in body) for k in range(len(header))]
+    lines = [header, [":--", *("--:" if right else ":--" for right in numeric[1:])], *body]
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def _begins_a_number(cell: str) -> bool:
+    """Whether a cell, its emphasis and brackets aside, is empty, a dash, or begins with a digit."""
+    plain = cell.lstrip("*(+−-±< ")
+    return not plain or plain[0].isdigit() or plain[0] == "–"
 
 
 def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
