@@ -1,7 +1,8 @@
 """The hyper-parameters of BALI, found on validation data: of Kurle et al. (2024) none is left.
 
 The text of the paper that we have lacks v_0, α, β, and the results of its UCI benchmark (Tables 1 and 7).
-This is a search of our own, on published training data alone: no test set is read.
+This is a search of our own, on validation points out of the training parts of the splits that it takes. Those
+parts hold test points of other published splits.
 """
 
 from __future__ import annotations
