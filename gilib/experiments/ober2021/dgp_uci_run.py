@@ -21,6 +21,7 @@ from gilib.linalg import failures_as_nan
 from gilib.models import inducing_start
 from gilib.posteriors import Posterior
 from gilib.randomness import ReplicaGenerators
+from gilib.training import LinearDecay
 
 FEATURES = 1024  # of the paths that predict; the last layer is integrated in closed form
 ESTIMATED_AT_ONCE = 2**17  # draws × replicas × points: bounds the memory of the ELBO
@@ -47,7 +48,7 @@ def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
         steps=config.steps,
         batch_size=config.batch_size,
         num_samples=config.num_samples,
-        rule=gilib.Adam(config.lr),
+        rule=gilib.Adam(config.lr, schedule=LinearDecay(start=0.5) if config.decay else None),
         seed=seeds,
         estimator="pointwise",
         on_divergence="freeze",
@@ -87,13 +88,14 @@ def build(config: DgpConfig, data: Data, seeds: Sequence[int]) -> tuple[gilib.Ne
 
 def posteriors(config: DgpConfig, inducing: int) -> list[Posterior]:
     """That of every layer; precisions are full, and start diagonal (App. O)."""
-    return [_posterior(config, inducing, layer == config.depth) for layer in range(1, config.depth + 1)]
+    hidden = [_posterior(config, config.hidden or config.method, inducing, False)] * (config.depth - 1)
+    return [*hidden, _posterior(config, config.method, inducing, True)]
 
 
-def _posterior(config: DgpConfig, inducing: int, last: bool) -> Posterior:
-    if config.method == "dsvi":
+def _posterior(config: DgpConfig, method: str, inducing: int, last: bool) -> Posterior:
+    if method == "dsvi":
         return gilib.FreeGaussian(initial_scale=1.0 if last else config.hidden_scale)
-    if config.method == "li":
+    if method == "li":
         return gilib.LocalInducing(inducing, precision="full", log_precision=0.0)
     return gilib.GlobalInducing(precision="full", log_precision=0.0 if last else -4.0)
 
@@ -162,6 +164,15 @@ EXPERIMENTS = {
         "Tables 8-10: deep Gaussian processes on nine UCI sets",
         DgpConfig,
         dgp_uci.tables,
+        run,
+        group=dgp_uci.together,
+        check=uci.check,
+        largest_group=20,
+    ),
+    "dgp_attempts": Experiment(
+        "Attempts to win yacht, kin8nm, power and protein with two layers of global inducing points",
+        DgpConfig,
+        dgp_uci.attempts,
         run,
         group=dgp_uci.together,
         check=uci.check,

@@ -216,3 +216,27 @@ def test_starts_differ_in_nothing_but_the_start():
     assert len({dataclasses.replace(c, hidden_scale=1.0) for c in grid}) == len(grid) / 3
     assert {(c.method, c.depth, c.steps) for c in grid} == {("dsvi", 2, 3000)}
     assert run_experiment("dgp_start", "smoke", only=["split=0"]) == Ran(added=3, diverged=0, left=0)
+
+
+def test_attempts_change_one_thing_each():
+    grid = [c for c in dgp_uci.attempts("reduced") if c.dataset == "yacht" and c.split == 0]
+    plain = {
+        c.method: c for c in dgp_uci.tables("reduced") if (c.dataset, c.depth, c.split) == ("yacht", 2, 0)
+    }
+    free_start = {"hidden", "hidden_scale"}  # a free hidden layer starts where "dsvi" starts
+    for one in grid:
+        before, after = dataclasses.asdict(plain[one.method]), dataclasses.asdict(one)
+        changed = {name for name in before if before[name] != after[name]}
+        assert len(changed) == 1 or changed == free_start
+    assert {c.dataset for c in dgp_uci.attempts("reduced")} == {"yacht", "kin8nm", "power", "protein"}
+
+
+@pytest.mark.parametrize(("hidden", "kind"), [("dsvi", gilib.FreeGaussian), ("li", gilib.LocalInducing)])
+def test_hidden_layers_may_have_another_posterior(hidden, kind):
+    inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
+    assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
+
+
+def test_every_attempt_runs():
+    ran = run_experiment("dgp_attempts", "smoke", only=["split=0", "num_inducing=10"])
+    assert ran == Ran(added=6, diverged=0, left=0)
