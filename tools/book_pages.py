@@ -41,7 +41,9 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """A button at the top of a chapter that downloads it as a notebook."""
+    """A button at the top of a chapter that downloads it as a notebook; better snippets for the search."""
+    if docname == "search":
+        app.add_js_file("search.js")
     page = Path(app.srcdir) / f"{docname}.md"
     if page in chapters.chapters(Path(app.srcdir)) and "header_buttons" in context:
         notebook = Path(app.outdir) / "notebooks" / f"{page.stem}.ipynb"

@@ -7,7 +7,9 @@ import pytest
 import book_pages
 import chapters
 
-WIDEST = 84  # characters of a line of code that a reader sees without unfolding: they fit a page of 1440 pixels
+WIDEST = (
+    84  # characters of a line of code that a reader sees without unfolding: they fit a page of 1440 pixels
+)
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 
