@@ -13,7 +13,7 @@ LINK_BACK = re.compile(r'<a class="viewcode-back" href="[^"#]*#([^"]+)">\[docs\]
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
     r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
-    r"(?P<code># check: (?P<name>.+)\n(?:.*\n)*?)```$",
+    r"(?P<code># check: (?P<name>.+(?:\n#   .+)*)\n(?:.*\n)*?)```$",
     re.M,
 )
 
@@ -24,9 +24,10 @@ def fold_checks(text: str) -> str:
 
 
 def _folded(match: re.Match[str]) -> str:
-    if not match["hidden"] and match["code"].count("\n") <= LONG:
+    lines = match["code"].count("\n") - match["name"].count("\n")
+    if not match["hidden"] and lines <= LONG:
         return match[0]
-    name = re.sub(r"[\\{}]", "", match["name"]).replace('"', "'")
+    name = re.sub(r"\n#  |[\\{}]", "", match["name"]).replace('"', "'")
     others = match["code"].count("\n# check: ")
     name += f" (and {others} more)" if others else ""
     options = ["tags: [hide-input]", "mystnb:"]
@@ -40,7 +41,9 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """A button at the top of a chapter that downloads it as a notebook."""
+    """A button at the top of a chapter that downloads it as a notebook; better snippets for the search."""
+    if docname == "search":
+        app.add_js_file("search.js")
     page = Path(app.srcdir) / f"{docname}.md"
     if page in chapters.chapters(Path(app.srcdir)) and "header_buttons" in context:
         notebook = Path(app.outdir) / "notebooks" / f"{page.stem}.ipynb"

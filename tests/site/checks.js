@@ -36,38 +36,41 @@
     return sources > 0 && rendered < sources ? problems.concat(`${rendered} of ${sources} formulas rendered`) : problems;
   },
 
-  // WCAG 2 contrast of text with the nearest opaque background: 4.5, or 3 for large text
-  contrast() {
-    const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
-    const brush = canvas.getContext("2d", { willReadFrequently: true }), known = new Map();
-    const rgba = (colour) => {
-      if (!known.has(colour)) {
-        brush.clearRect(0, 0, 1, 1); brush.fillStyle = colour; brush.fillRect(0, 0, 1, 1);
-        const [r, g, b, a] = brush.getImageData(0, 0, 1, 1).data;
-        known.set(colour, [r, g, b, a / 255]);
-      }
-      return known.get(colour);
-    };
-    const over = (top, base) => [0, 1, 2].map((k) => top[k] * top[3] + base[k] * (1 - top[3])).concat(1);
-    const background = (node) => {
-      if (!node) return rgba(getComputedStyle(document.documentElement).colorScheme.includes("dark") ? "#121212" : "#fff");
-      const colour = rgba(getComputedStyle(node).backgroundColor);
-      return colour[3] === 1 ? colour : over(colour, background(node.parentElement));
-    };
-    const luminance = (colour) => colour.slice(0, 3).map((c) => c / 255)
-      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-      .reduce((sum, c, k) => sum + c * [0.2126, 0.7152, 0.0722][k], 0);
-    const problems = new Map();
-    for (const node of document.querySelectorAll(".bd-article *, .bd-sidebar-primary a, .bd-sidebar-secondary a, .bd-footer *")) {
-      const text = [...node.childNodes].filter((child) => child.nodeType === 3).map((child) => child.textContent.trim()).join("");
-      if (!text || node.closest("svg, mjx-container, script, style") || !node.checkVisibility({ opacityProperty: true })) continue;
-      const style = getComputedStyle(node), base = background(node), size = parseFloat(style.fontSize);
-      const [low, high] = [luminance(over(rgba(style.color), base)), luminance(base)].sort((a, b) => a - b);
-      const ratio = (high + 0.05) / (low + 0.05), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-      if (ratio < (large ? 3 : 4.5) - 0.005) {
-        problems.set(`${node.tagName}.${node.className}`, `${ratio.toFixed(2)} in ${node.tagName}.${node.className}: ${text.slice(0, 30)}`);
-      }
+  // by day and by night a figure stands on white and has the colours that it was drawn in
+  colours() {
+    return [...document.querySelectorAll(".bd-article img")].flatMap((image) => {
+      const style = getComputedStyle(image), problems = [];
+      const white = (node) => {
+        const colour = getComputedStyle(node).backgroundColor;
+        return colour === "rgba(0, 0, 0, 0)" ? !node.parentElement || white(node.parentElement) : colour === "rgb(255, 255, 255)";
+      };
+      if (style.filter !== "none") problems.push(`${image.src} has the filter ${style.filter}`);
+      if (style.opacity !== "1") problems.push(`${image.src} has opacity ${style.opacity}`);
+      if (style.mixBlendMode !== "normal" && !white(image)) problems.push(`${image.src} is blended with a colour`);
+      return problems;
+    });
+  },
+
+  // a formula that scrolls though the window is wide
+  wide_formulas() {
+    return [...document.querySelectorAll(".bd-article div.math")]
+      .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1)
+      .map((box) => `${box.id || box.textContent.slice(0, 40)} is ${box.scrollWidth - box.clientWidth}px too wide`);
+  },
+
+  // whatever is wider than its place: it scrolls, shows that it does, and the keyboard reaches it
+  clipped() {
+    const problems = [];
+    for (const box of document.querySelectorAll(".bd-article *")) {
+      if (box.scrollWidth <= box.clientWidth + 1 || !box.checkVisibility() || box.closest("mjx-container, svg")) continue;
+      const formula = box.matches("span.math") && box.querySelector("mjx-container"); // with hidden MathML, which counts
+      if (formula && formula.getBoundingClientRect().right < box.getBoundingClientRect().right + 1) continue;
+      const style = getComputedStyle(box), name = `${box.tagName}.${box.className} (${box.textContent.trim().slice(0, 40)})`;
+      if (style.overflowX === "visible" || style.display === "inline" || box.clientWidth < 3) continue;
+      if (style.overflowX === "hidden" || style.overflowX === "clip") problems.push(`${name} cuts off ${box.scrollWidth - box.clientWidth}px`);
+      else if (!box.dataset.more || style.maskImage === "none") problems.push(`${name} does not show that it scrolls`);
+      else if (box.tabIndex !== 0) problems.push(`${name} scrolls and the keyboard does not reach it`);
     }
-    return [...problems.values()].slice(0, 8);
+    return problems.slice(0, 8);
   },
 })

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.site.test_pages import visit
+from tests.site.visits import visit
 
 PAGE = "book/appendices/reproducibility.html"
 TABLE = "ober2021_table2_toy_elbo_variances"

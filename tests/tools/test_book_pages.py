@@ -30,6 +30,13 @@ def test_the_name_says_how_many_checks_there_are() -> None:
     assert '"Check: one (and 1 more)"' in text
 
 
+def test_a_name_of_two_lines_is_one_sentence_and_counts_as_one() -> None:
+    text = book_pages.fold_checks(cell(f"# check: one, and\n#   so on\n# not this\n{LINES}"))
+    assert '"Check: one, and so on"' in text
+    short = cell("# check: one, and\n#   so on\n" + "assert True\n" * 5)
+    assert book_pages.fold_checks(short) == short
+
+
 def test_a_hidden_check_shows_its_name() -> None:
     text = book_pages.fold_checks(cell("# check: one\nassert True\n", ":tags: [hide-input]\n"))
     assert ":tags:" not in text and "Check: one" in text

@@ -1,0 +1,33 @@
+// What is wider than its place scrolls in a box of its own. Such a box says on which side there is more, which the
+// style shows as a fading edge, and the keyboard reaches it.
+document.addEventListener("DOMContentLoaded", () => {
+  const BOXES = "div.math, mjx-container[display=true], pre, dt.sig, .cell_output, .output, .pst-scrollable-table-container, .report-box";
+
+  const mark = (box) => {
+    const room = box.scrollWidth - box.clientWidth;
+    const scrolls = room > 1 && ["auto", "scroll"].includes(getComputedStyle(box).overflowX);
+    const sides = [box.scrollLeft > 1 && "left", box.scrollLeft < room - 1 && "right"].filter(Boolean);
+    if (scrolls) {
+      box.dataset.more = sides.join(" ");
+      box.tabIndex = 0;
+    } else if ("more" in box.dataset) {
+      delete box.dataset.more;
+    }
+  };
+
+  const watched = new WeakSet();
+  const observer = new ResizeObserver((entries) => entries.forEach((entry) => mark(entry.target)));
+  const watch = () => {
+    for (const box of document.querySelectorAll(`.bd-article :is(${BOXES})`)) {
+      if (watched.has(box)) mark(box);
+      else {
+        watched.add(box);
+        observer.observe(box); // which marks it now, when it unfolds, and when the window changes
+        box.addEventListener("scroll", () => mark(box), { passive: true });
+      }
+    }
+  };
+  watch();
+  document.fonts.ready.then(watch);
+  window.addEventListener("load", () => window.MathJax?.startup?.promise?.then(watch));
+});

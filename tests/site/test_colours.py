@@ -1,0 +1,42 @@
+"""A method has one colour by day and by night, read from the pixels of figures in the browser."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser
+
+from gilib.plots import METHODS
+from tests.site.visits import visit
+
+NEAR = 3  # of 255, for a screen's rounding; no two methods of a figure are as close
+ENOUGH = 40  # pixels: a line or a mark and not an edge that looks alike
+
+
+def seen(browser: Browser, address: str, path: str, theme: str) -> dict[str, int]:
+    """Pixels of every method's colour in the first figure of a page."""
+    with visit(browser, address, path, theme) as found:
+        figure = found.page.locator(".bd-article img:not(.photo)").first
+        pixels = np.asarray(Image.open(BytesIO(figure.screenshot())).convert("RGB"), dtype=int)
+    counts = {}
+    for name, look in METHODS.items():
+        colour = [int(look.colour[k : k + 2], 16) for k in (1, 3, 5)]
+        counts[name] = int((abs(pixels - colour).max(-1) <= NEAR).sum())
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("book/intro.html", {"fac", "gi", "hmc"}),
+        ("book/chapters/global-inducing-points.html", {"fac", "gi", "hmc"}),
+    ],
+)
+def test_methods_have_one_colour_in_both_themes(
+    browser: Browser, address: str, path: str, methods: set[str]
+) -> None:
+    day, night = (seen(browser, address, path, theme) for theme in ("light", "dark"))
+    shown = {name for name, count in day.items() if count >= ENOUGH}
+    assert methods <= shown
+    assert shown == {name for name, count in night.items() if count >= ENOUGH}

@@ -1,0 +1,55 @@
+"""A page of the book in the browser: opened, waited for, and what went wrong meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+CHECKS = Path(__file__).with_name("checks.js").read_text()
+DESKTOP, TABLET, PHONE = 1440, 768, 375
+PATIENCE = 120_000  # milliseconds, for machines with other work
+READY = """async () => {
+    await (window.MathJax?.startup?.promise ?? Promise.resolve());
+    await document.fonts.ready;
+    return document.readyState === "complete";
+}"""
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))"
+
+
+@dataclass
+class Visit:
+    """A page in the browser and what went wrong while it loaded."""
+
+    page: Page
+    problems: list[str] = field(default_factory=list)
+
+    def check(self, name: str) -> list[str]:
+        """What a function of checks.js complains about."""
+        return [f"{name}: {problem}" for problem in self.page.evaluate(f"() => {CHECKS}.{name}()")]
+
+    def resize(self, width: int) -> None:
+        """Another width of the window; sizes have settled when this returns."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.evaluate(DRAWN)
+
+
+@contextmanager
+def visit(browser: Browser, address: str, path: str, theme: str, width: int = DESKTOP) -> Iterator[Visit]:
+    """Open a page and wait until mathematics and fonts stand."""
+    window = {"width": width, "height": 900}
+    context = browser.new_context(viewport=window, color_scheme=theme)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE)
+    found = Visit(context.new_page())
+    problems, page = found.problems, found.page
+    page.on("request", lambda r: r.url.startswith((address, "data:")) or problems.append(f"asks for {r.url}"))
+    page.on("response", lambda r: r.status < 400 or problems.append(f"{r.status} for {r.url}"))
+    page.on("requestfailed", lambda r: problems.append(f"{r.failure} for {r.url}"))
+    page.on("console", lambda m: m.type != "error" or problems.append(f"console: {m.text}"))
+    page.on("pageerror", lambda error: problems.append(f"script: {error}"))
+    page.goto(f"{address}/{path}", wait_until="load")
+    page.wait_for_function(READY)
+    page.evaluate(DRAWN)
+    yield found
+    context.close()
