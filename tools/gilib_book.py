@@ -60,6 +60,7 @@ BY_NAME = (
     "experiments",
     "baselines",
     "sklearn",
+    "sliders",
 )  # rooms that `import gilib` does not open
 
 
