@@ -1,7 +1,7 @@
 """Which part of the book is about a name of the API: `book/api/derived.txt`, one line a room or a name.
 
-A line `[room] verb label ...` holds for all names of the room, a line `Name verb label ...` below it for one. Verbs:
-`derived` (its formulas), `shown` (in code there), `see` (what it is about). A label is one of `(label)=` in the book.
+A line `[room] verb label ...` holds for all names of the room, a line `Name verb label ...` below it for one.
+Verbs: `derived` (its formulas), `shown` (in code there), `see` (what it is about). A label is a `(label)=`.
 """
 
 import re
