@@ -106,8 +106,9 @@ class Gaussian(Likelihood):
     """y ~ N(f, σ²), the same noise variance for all outputs.
 
     Args:
-        noise_variance: σ², in the squared units of the targets; the starting value if learned.
-        learn: whether σ² is learned, as a point estimate.
+        noise_variance: σ², in the squared units of the targets; the starting value if learned: about 0.1 for
+            normalised targets. A much smaller start asks for a fit before there are functions to fit with.
+        learn: whether σ² is learned, as a point estimate. True unless the noise is known.
         scale: the stored parameter is log σ² / scale; 10 in the paper's UCI experiments (Ober & Aitchison,
             2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.

@@ -23,6 +23,7 @@ ON_REQUEST = (
     "experiments",
     "plots",
     "sklearn",
+    "sliders",
     "tables",
 )  # rooms that are imported by their own name
 

@@ -1,15 +1,20 @@
-"""What a page of the book gets when it is built: folded checks, a notebook to take away, sound links."""
+"""What a page of the book gets when it is built: folded checks, ways to run it, sound links."""
 
+import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jupytext
+from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 
 import chapters
 
-LINK_BACK = re.compile(r'<a class="viewcode-back" href="[^"#]*#([^"]+)">\[docs\]</a>')
+LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs\]</a>')
+GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
+CLONE = "<this repository>"  # what stands in place of an address that is not known
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
     r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
@@ -35,9 +40,37 @@ def _folded(match: re.Match[str]) -> str:
     return "\n".join(["```{code-cell} ipython3", "---", *options, "---", match["code"] + "```"])
 
 
+def repository() -> str:
+    """The repository's address where it is published, else nothing: the one place where it is configured."""
+    return os.environ.get("GILIB_REPOSITORY", "").rstrip("/")
+
+
+def launch(address: str, page: str) -> str:
+    """Where Binder opens a chapter in JupyterLab; nothing for a repository that is not on GitHub.
+
+    Binder builds `.binder/environment.yml`. Colab opens notebooks only, and chapters are Markdown.
+    """
+    found = GITHUB.fullmatch(address)
+    return f"https://mybinder.org/v2/gh/{found[1]}/HEAD?urlpath=lab/tree/{page}.md" if found else ""
+
+
 def read(app: Sphinx, docname: str, source: list[str]) -> None:
     """Before a page is parsed."""
     source[0] = fold_checks(source[0])
+    if repository():
+        source[0] = source[0].replace(f"git clone {CLONE}", f"git clone {repository()}")
+
+
+def run_line(docname: str, notebook: str, seconds: float | None) -> str:
+    """A line below a chapter's title: how to run it, and how long that took."""
+    ways = [f'as a <a href="{notebook}" download>notebook</a> where gilib is installed']
+    ways += [f"with <code>make lab</code>, as <code>{docname}.md</code>"]
+    if address := launch(repository(), docname):
+        ways.append(f'on <a href="{address}">Binder</a>')
+    took = (
+        "" if seconds is None else f" Executing it took {max(1, round(seconds))} s when this page was built."
+    )
+    return f'<p class="run-chapter">Run this chapter {", or ".join(ways)}.{took}</p>'
 
 
 def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -53,17 +86,30 @@ def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doc
         button["url"] = context["pathto"](f"notebooks/{notebook.name}", 1)
         button["label"] = "download-notebook-button"
         context["header_buttons"].append(button)
+        if address := launch(repository(), docname):
+            launcher = {"type": "link", "icon": "fas fa-rocket", "tooltip": "Open on Binder", "url": address}
+            context["header_buttons"].append({**launcher, "label": "launch-binder-button"})
+        if docname != app.config.root_doc:
+            data = NbMetadataCollector.get_exec_data(app.env, docname) or {}
+            line = run_line(docname, button["url"], data.get("runtime"))
+            context["body"] = context["body"].replace("</h1>", f"</h1>{line}", 1)
 
 
 def drop_dead_links_back(app: Sphinx, error: Exception | None) -> None:
     """Source pages link back to what the reference documents, and to nothing else."""
-    reference = Path(app.outdir) / "book" / "api.html"
-    if error or not reference.is_file():
+    if error:
         return
-    known = set(re.findall(r'id="([^"]+)"', reference.read_text()))
+
+    @cache
+    def known(page: Path) -> set[str]:
+        return set(re.findall(r'id="([^"]+)"', page.read_text())) if page.is_file() else set()
+
     for page in (Path(app.outdir) / "_modules").rglob("*.html"):
-        text = page.read_text()
-        page.write_text(LINK_BACK.sub(lambda link: link[0] if link[1] in known else "", text))
+
+        def sound(link: re.Match[str], folder: Path = page.parent) -> str:
+            return link[0] if link[2] in known((folder / link[1]).resolve()) else ""
+
+        page.write_text(LINK_BACK.sub(sound, page.read_text()))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

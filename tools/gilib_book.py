@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import os
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -20,6 +19,8 @@ from sphinxcontrib.bibtex.style.referencing import BracketStyle
 from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
 import book_key
+import book_pages
+import derivations
 import docstrings
 import inventories
 
@@ -39,7 +40,7 @@ class RoundBrackets(AuthorYearReferenceStyle):
 def configure(app: Sphinx, config: Config) -> None:
     """Choose the present library's cache folder, drop the oldest, link to inventories and a repository."""
     root = Path(app.srcdir)
-    if address := os.environ.get("GILIB_REPOSITORY"):
+    if address := book_pages.repository():
         buttons = ("use_repository_button", "use_issues_button", "use_edit_page_button")
         config.html_theme_options |= {"repository_url": address} | dict.fromkeys(buttons, True)
     cache = book_key.cache_folder(root)
@@ -60,6 +61,7 @@ BY_NAME = (
     "experiments",
     "baselines",
     "sklearn",
+    "sliders",
 )  # rooms that `import gilib` does not open
 
 
@@ -107,12 +109,13 @@ def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool,
     return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else None
 
 
-def entry(name: str, value: Any) -> list[str]:
-    """The autodoc directive of one public name."""
+def entry(name: str, value: Any, room: str) -> list[str]:
+    """The autodoc directive of one public name, with a line that leads back to the book."""
+    back = ["", "   .. rst-class:: derived", "", f"   {derivations.where(room, name).sentence()}", ""]
     if inspect.isclass(value):
         inherits = value.__bases__ != (object,)
-        return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, ""]
-    return [f".. autofunction:: {name}" if inspect.isroutine(value) else f".. autodata:: {name}", ""]
+        return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, *back]
+    return [f".. autofunction:: {name}" if inspect.isroutine(value) else f".. autodata:: {name}", *back]
 
 
 def leave_internal_names(
@@ -126,7 +129,7 @@ def leave_internal_names(
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
         modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "gilib"]
         return content if any(hasattr(module, target) for module in modules) else None
-    classes = [value for _, value in public_names(_gilib()).values() if inspect.isclass(value)]
+    classes = [value for _, value in public_names(gilib()).values() if inspect.isclass(value)]
     public = {f"{value.__module__}.{value.__qualname__}" for value in classes}
     try:
         value = getattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
@@ -135,7 +138,8 @@ def leave_internal_names(
     return content if inspect.isclass(value) and target not in public else None
 
 
-def _gilib() -> ModuleType:
+def gilib() -> ModuleType:
+    """The package, imported when it is needed."""
     return importlib.import_module("gilib")
 
 
@@ -146,18 +150,40 @@ class Room(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         room = self.arguments[0]
-        names = public_names(_gilib())
+        names = public_names(gilib())
         lines = [
-            line for name, (place, value) in names.items() if place == room for line in entry(name, value)
+            line
+            for name, (place, value) in names.items()
+            if place == room
+            for line in entry(name, value, room)
         ]
         if not lines:
             raise self.error(
                 f"gilib exports nothing from {room!r}; known: {sorted({r for r, _ in names.values()})}"
             )
-        source = StringList(["````{eval-rst}", *lines, "````"], source=f"gilib-room {room}")
-        container = nodes.container(classes=["gilib-room"])
-        self.state.nested_parse(source, self.content_offset, container)
-        return container.children
+        lines = [
+            ".. autolink-concat:: off",
+            "",
+            *lines,
+        ]  # examples of a name do not go on from those of another
+        return _parsed(self, ["````{eval-rst}", *lines, "````"], f"gilib-room {room}")
+
+
+class Names(SphinxDirective):
+    """``{gilib-names}`` links to every name that ``import gilib`` offers itself, in alphabetical order."""
+
+    def run(self) -> list[nodes.Node]:
+        package = gilib()
+        known = public_names(package)
+        names = [f"{package.__name__}.{name}" for name in sorted(package.__all__, key=str.lower)]
+        links = [f"{{py:obj}}`~{name}`" for name in names if name in known]
+        return _parsed(self, [", ".join(links) + "."], "gilib-names")
+
+
+def _parsed(directive: SphinxDirective, lines: list[str], source: str) -> list[nodes.Node]:
+    container = nodes.container()
+    directive.state.nested_parse(StringList(lines, source=source), directive.content_offset, container)
+    return container.children
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -167,4 +193,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)
+    app.add_directive("gilib-names", Names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

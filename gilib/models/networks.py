@@ -39,10 +39,14 @@ def mlp(
         hidden: widths of the hidden layers; `()` for Bayesian linear regression.
         out_features: O.
         posterior: one for all layers; or a sequence, one per weight layer; or two, `(lower, last)`, for the
-            papers' method1→method2. Default: `GlobalInducing()`.
-        prior: of all layers; default `NealPrior()`.
-        inducing_points: U_0, `[M, D]`.
-        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels `[M]`.
+            papers' method1→method2. Default: `GlobalInducing()`; in wide or deep networks
+            `(Factorised(), GlobalInducing())` is far cheaper.
+        prior: of all layers; default `NealPrior()`, the paper's. On data of your own take
+            `NealPrior(learn=True)`: it costs a number a layer, and the bound chooses.
+        inducing_points: U_0, `[M, D]`, where they start: some of the training inputs. More of them cost time
+            and can tighten the bound; stop where it no longer rises.
+        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels `[M]`: the targets of
+            the points that were taken as inducing points, so that training starts from a fit.
         activation: class of the nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, of which every place
             gets a copy; None for a deep linear network.
         bias: whether each layer has a bias.

@@ -42,11 +42,13 @@ def deep_gp(
     Args:
         in_features: D.
         out_features: O.
-        depth: layers of processes, the last one included; 1: a sparse Gaussian process.
+        depth: layers of processes, the last one included; 1: a sparse Gaussian process. Take one more as
+            long as the bound gains.
         width: of the hidden layers, at most D; None: D, at most 30.
         posterior: one for all layers, two for the hidden and the last, or one each: `GlobalInducing` (the
             default, with a full precision), `LocalInducing`, `FreeGaussian`, `PointEstimate`.
-        kernel: of every layer; default `RBF()`.
+        kernel: of every layer; default `RBF()`. `Matern` where functions are rough; start its
+            lengthscale near the distance over which targets change.
         inducing_points: `[M, D]` or `[R, M, D]`, where inducing points start: the network's, and those of a
             layer that has its own, passed through the mean functions below. None: standard normals, as many
             as the posteriors say.

@@ -35,8 +35,10 @@ class GlobalInducing(InducingPosterior):
 
     Args:
         precision: of the pseudo-outputs: "shared", one per inducing point; "per_output", one per inducing
-            point and output; "full", a matrix over inducing points (its Cholesky factor is learned).
-        log_precision: where the log-precisions start; None: -4, and 0 in the last layer (App. O).
+            point and output; "full", a matrix over inducing points (its Cholesky factor is learned). "shared"
+            is the cheapest by far: one factorisation serves all outputs. "full" is for Gaussian processes.
+        log_precision: where the log-precisions start; None: -4, and 0 in the last layer (App. O). Higher
+            values hold a layer closer to its pseudo-outputs; change it if the bound stays where it started.
         log_precision_scale: the factor by which the stored parameter is multiplied (App. H, App. O).
         factor_dtype: in which arithmetic statistics and factorisation are done: "parameters" (that of the
             parameters), "float32", "float64", or "auto": float64 under priors that let features grow and,

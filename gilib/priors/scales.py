@@ -22,10 +22,11 @@ class NealPrior(Prior):
     """Variance scale²/I, which keeps the size of activations through depth (Neal, 1996; Eq. 14).
 
     Args:
-        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The start, if learned.
+        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The start, if learned. √2
+            keeps the size of activations under ReLU; with 1 they shrink from layer to layer.
         learn: whether every layer (of every replica) learns its own c, as a point that maximises the bound:
             empirical Bayes. The bound stays one on the evidence of a model whose c is given. `ScalePrior` has
-            a posterior over its scale instead.
+            a posterior over its scale instead. True is a good choice unless you have reasons for a scale.
 
     >>> NealPrior(scale=2.0)
     NealPrior(scale=2.0)
@@ -71,9 +72,9 @@ class ScalePrior(Prior):
 
     Args:
         shape: of the prior Gamma; 2 in the paper.
-        rate: of the prior Gamma; 2 in the paper.
+        rate: of the prior Gamma; 2 in the paper. Lower shape and rate for weights of unknown size.
         initial_log_alpha: where log α starts. The paper states no start; 6, the reference implementation's,
-            all but fixes Q(s) at 1 when training begins.
+            all but fixes Q(s) at 1 when training begins. Start lower if the scale is to move in few steps.
         initial_log_beta: where log β starts.
         parameterisation: "paper", precision I · s; or "reference", the reference implementation's I / √s.
 

@@ -26,11 +26,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             (two layers), or "auto": all of them are trained, and the one with the best ELBO on the training
             data is kept.
         hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most.
-        steps: of training.
-        lr: learning rate of Adam.
-        batch_size: points a step.
-        num_samples: functions drawn for a prediction.
+        num_inducing: inducing points, at most. More where `elbo_` rises with them.
+        steps: of training. More where `converged_` is false.
+        lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
+        batch_size: points a step. Give it for more than a few thousand rows.
+        num_samples: functions drawn for a prediction. A thousand where tails matter.
         recipe: a `gilib.Recipe` in place of all that defines the model and its training.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.

@@ -21,7 +21,8 @@ class Adam(Rule):
     """Adam (Kingma & Ba, 2015) on the bound that `gilib.fit` estimates at every step.
 
     Args:
-        lr: learning rate, or R of them, one for every replica.
+        lr: learning rate, or R of them, one for every replica. Raise it, to 0.03 or 0.05, where the bound
+            still climbs at the end; lower it where it jumps. A high rate wants a schedule that ends at zero.
         groups: other learning rates by names of parameters, or of the modules that hold them, for example
             `{"likelihood": 1e-3}` or `{"inducing_points": 1e-3, "layers.layers.0": 1e-2}`; names as in
             `net.named_parameters()`, whole words between the dots, the likelihood's with the prefix

@@ -70,14 +70,18 @@ def fit(
             their channels last in memory (`torch.channels_last`); minibatches keep that.
         y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`. Arrays of numpy are taken
             for both, and become tensors as the network's.
-        steps: in all; a resumed run does the rest of them.
+        steps: in all; a resumed run does the rest of them. Take more while `history.verdict()` says that the
+            bound still rises.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
-        num_samples: S, draws a step.
+            The rate is what most often needs a change: see `Adam`.
+        num_samples: S, draws a step. Fewer make a step cheaper and its gradient noisier; one is enough where
+            a step is expensive (images), more help where the bound jumps from step to step.
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
             anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
             prefer, which is to be drawn unless they say otherwise.
         kl_weight: tempering as a function of the step, for example `gilib.SteppedTempering`; None: 1.
-        batch_size: points a step, drawn without replacement in each epoch; None: all.
+        batch_size: points a step, drawn without replacement in each epoch; None: all, which is best up to a
+            few thousand points.
         seed: of draws and minibatches, or R of them.
         augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
             `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R

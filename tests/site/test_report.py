@@ -53,3 +53,59 @@ def test_links_unfold_what_they_lead_to(report: Page) -> None:
     report.wait_for_function("document.getElementById('records').open")
     row = report.locator("tr:target")
     assert row.is_visible() and row.inner_text().startswith("toy.jsonl, lines")
+
+
+SHOWN = """() => document.querySelectorAll(
+    "details.report[data-paper]:not([hidden]) tbody tr:not([hidden])").length"""
+
+
+def counted(report: Page) -> list[int]:
+    shown, _, total, _ = report.locator(".report-filter output").inner_text().split()
+    return [int(shown), int(total)]
+
+
+def test_filters_choose_rows_and_say_how_many(report: Page) -> None:
+    every, total = counted(report)
+    assert every == total == report.evaluate(SHOWN) > 900
+    verdicts = report.locator(".report-filter select[name=verdict] option").all_inner_texts()
+    numbers = []
+    for verdict in verdicts[1:]:
+        report.locator(".report-filter select[name=verdict]").select_option(verdict)
+        numbers.append(counted(report)[0])
+        assert numbers[-1] == report.evaluate(SHOWN) > 0
+    assert sum(numbers) == total
+    report.locator(".report-filter select[name=dataset]").select_option("yacht")
+    assert 0 < counted(report)[0] < numbers[-1]
+    report.locator(".report-filter button").click()
+    report.wait_for_function("document.querySelector('.report-filter output').textContent.startsWith('9')")
+    assert counted(report)[0] == total
+
+
+def test_few_rows_are_unfolded_and_all_of_them_fit(report: Page) -> None:
+    for name, value in (("scale", "paper"), ("verdict", "worse"), ("dataset", "toy")):
+        report.locator(f".report-filter select[name={name}]").select_option(value)
+    rows = report.locator("details.report[data-paper] tbody tr:visible")
+    assert 0 < rows.count() == counted(report)[0]
+    assert {row.inner_text().count("worse") for row in rows.all()} == {1}
+
+
+def test_filters_work_by_keyboard(report: Page) -> None:
+    report.locator(".report-filter select[name=paper]").focus()
+    report.keyboard.press("ArrowDown")
+    shown, total = counted(report)
+    assert 0 < shown < total
+    for _ in range(5):
+        report.keyboard.press("Tab")
+    assert report.evaluate("document.activeElement.type") == "reset"
+    report.keyboard.press("Enter")
+    report.wait_for_function(
+        f"document.querySelector('.report-filter output').textContent.startsWith('{total}')"
+    )
+
+
+def test_a_link_to_what_is_filtered_out_shows_it(report: Page) -> None:
+    report.locator(".report-filter select[name=verdict]").select_option("diverged")
+    folded = report.locator(f"details#{TABLE}")
+    assert folded.is_hidden()
+    report.locator(f"a[href='#{TABLE}']").click()
+    folded.wait_for(state="visible")

@@ -3,6 +3,8 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 import book_pages
 
 LINES = "assert True\n" * 8
@@ -50,13 +52,43 @@ def test_all_else_stays() -> None:
 
 
 def test_a_link_back_to_nothing_goes(tmp_path: Path) -> None:
-    (tmp_path / "book").mkdir()
-    (tmp_path / "book" / "api.html").write_text('<dt id="gilib.fit">')
-    (tmp_path / "_modules").mkdir()
-    page = tmp_path / "_modules" / "loop.html"
-    links = [
-        f'<a class="viewcode-back" href="../book/api.html#gilib.{name}">[docs]</a>' for name in ("fit", "no")
-    ]
+    (tmp_path / "book" / "api").mkdir(parents=True)
+    (tmp_path / "book" / "api" / "training.html").write_text('<dt id="gilib.fit">')
+    (tmp_path / "_modules" / "gilib").mkdir(parents=True)
+    page = tmp_path / "_modules" / "gilib" / "loop.html"
+    link = '<a class="viewcode-back" href="../../book/api/{}.html#gilib.{}">[docs]</a>'
+    links = [link.format("training", "fit"), link.format("training", "no"), link.format("gone", "fit")]
     page.write_text(" and ".join(links))
     book_pages.drop_dead_links_back(SimpleNamespace(outdir=tmp_path), None)
-    assert page.read_text() == f"{links[0]} and "
+    assert page.read_text() == f"{links[0]} and  and "
+
+
+def test_binder_opens_chapters_of_a_repository_on_github() -> None:
+    expected = "https://mybinder.org/v2/gh/someone/gilib/HEAD?urlpath=lab/tree/book/chapters/priors.md"
+    for address in ("https://github.com/someone/gilib", "https://github.com/someone/gilib.git"):
+        assert book_pages.launch(address, "book/chapters/priors") == expected
+    assert book_pages.launch("https://example.org/someone/gilib", "book/chapters/priors") == ""
+    assert book_pages.launch("", "book/chapters/priors") == ""
+
+
+def test_the_line_that_says_how_to_run_a_chapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GILIB_REPOSITORY", raising=False)
+    line = book_pages.run_line("book/chapters/priors", "../../notebooks/priors.ipynb", 11.6)
+    assert '<a href="../../notebooks/priors.ipynb" download>notebook</a>' in line
+    assert "<code>make lab</code>" in line and "<code>book/chapters/priors.md</code>" in line
+    assert "Executing it took 12 s" in line and "Binder" not in line
+    assert "Executing" not in book_pages.run_line("book/chapters/priors", "priors.ipynb", None)
+    monkeypatch.setenv("GILIB_REPOSITORY", "https://github.com/someone/gilib/")
+    line = book_pages.run_line("book/chapters/priors", "priors.ipynb", None)
+    assert '<a href="https://mybinder.org/v2/gh/someone/gilib/HEAD?' in line
+
+
+def test_the_address_to_clone_is_the_repository_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for address, expected in (
+        ("", "<this repository>"),
+        ("https://github.com/a/b/", "https://github.com/a/b"),
+    ):
+        monkeypatch.setenv("GILIB_REPOSITORY", address)
+        source = ["git clone <this repository> && cd gilib"]
+        book_pages.read(SimpleNamespace(), "book/intro", source)
+        assert source == [f"git clone {expected} && cd gilib"]

@@ -81,12 +81,20 @@ def _printed_table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> st
         *(element("p", escape(sentence)) for sentence in about if sentence),
         table([column.title for column in shown], rows),
         element("ol", *remarks) if remarks else "",
+        data_paper=claim.source,
+        **_shared(group, ("dataset", "method")),
     )
 
 
-def _folded(name: str, heading: str, aside: str, *content: str) -> str:
+def _shared(group: Sequence[Comparison], names: Iterable[str]) -> dict[str, str]:
+    """What the rows of a table have in common, for the filters of the page: it is in no column."""
+    values = {name: {getattr(each.claim, name) for each in group} for name in names}
+    return {f"data_{name}": words(*found) for name, found in values.items() if len(found) == 1}
+
+
+def _folded(name: str, heading: str, aside: str, *content: str, **attributes: str) -> str:
     summary = element("summary", element("b", escape(heading)), " ", element("span", escape(aside)))
-    return element("details", summary, *content, id=name, class_="report")
+    return element("details", summary, *content, id=name, class_="report", **attributes)
 
 
 def _records(measured: Measured) -> list[Cell]:
