@@ -73,11 +73,10 @@ def _begins_a_number(cell: str) -> bool:
     return not plain or plain[0].isdigit() or plain[0] == "–"
 
 
-def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
-    """What a table or figure shows, and where its records come from.
+def provenance(*groups: Sequence[Mapping[str, Any]]) -> str:
+    """The file, scale and repetitions of recorded results, for a caption.
 
     Args:
-        text: one or more sentences.
         groups: records, each group of one experiment; data sets that have other scales are named with them.
     """
     origins = []
@@ -86,9 +85,13 @@ def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
         for record in records:
             scales.setdefault(record["scale"], []).append(record)
         said = [_scale(scale, found, len(scales) > 1) for scale, found in scales.items()]
-        origins.append(f"`results/{records[0]['experiment']}.jsonl`, {', '.join(said)}")
-    every = "Every record holds its settings, hardware, library versions and revision."
-    return Markdown(f"*{text} Records: {'; '.join(origins)}. {every}*")
+        origins.append(f"results/{records[0]['experiment']}.jsonl, {', '.join(said)}")
+    return "; ".join(origins)
+
+
+def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
+    """What a table shows, and where its records come from; `groups` as for `provenance`."""
+    return Markdown(f"*{text} Records: {provenance(*groups)}.*")
 
 
 def _scale(scale: str, records: Sequence[Mapping[str, Any]], is_one_of_several: bool) -> str:

@@ -23,9 +23,15 @@ def test_no_values_are_an_error_that_says_why():
 def test_a_caption_names_file_scale_and_seeds():
     records = [{"experiment": "toy", "scale": "paper", "config": {"seed": seed}} for seed in (0, 0, 1)]
     text = tables.caption("Bounds.", records, records[:1])
-    assert "results/toy.jsonl`, scale “paper”, 2 seeds; `results/toy.jsonl`" in text
+    assert "results/toy.jsonl, scale “paper”, 2 seeds; results/toy.jsonl" in text
     assert "1 seed." in text
     assert text._repr_markdown_() == str(text)
+
+
+def test_a_caption_is_its_text_and_the_provenance_of_its_records():
+    records = [{"experiment": "toy", "scale": "paper", "config": {"seed": 0}}]
+    assert tables.provenance(records) == "results/toy.jsonl, scale “paper”, 1 seed"
+    assert tables.caption("Bounds.", records) == f"*Bounds. Records: {tables.provenance(records)}.*"
 
 
 def test_a_caption_counts_splits_where_there_are_some():
@@ -46,5 +52,5 @@ def test_captions_name_the_data_sets_of_each_scale():
         {"experiment": "uci", "scale": scale, "config": {"dataset": name, "split": split}}
         for scale, name, split in runs
     ]
-    origin = "uci.jsonl`, scale “long” (yacht), 5 splits, scale “reduced” (boston, wine), 1 split."
+    origin = "uci.jsonl, scale “long” (yacht), 5 splits, scale “reduced” (boston, wine), 1 split."
     assert origin in tables.caption("", records)
