@@ -1,7 +1,7 @@
 """One test image of every class of an image set, side by side: a static figure of the book.
 
-``python tools/contact_sheet.py cifar10 book/_static/cifar-10.png`` makes the figure of the chapter on CIFAR-10 anew
-where the data are at hand; the book and the tests read the file and need no data set.
+``python tools/contact_sheet.py cifar10 book/_static/cifar-10.png`` makes the figure of the chapter on
+CIFAR-10 anew where the data are at hand; the book and the tests read the file and need no data set.
 """
 
 import sys
