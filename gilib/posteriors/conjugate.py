@@ -144,12 +144,18 @@ class ConjugateWeights(PosteriorModule):
     @property
     def noise_tril(self) -> Tensor:
         """The Cholesky factor of the mode of Σ, `[R, O, O]`."""
-        return self.scale_tril * (self.df + self.outputs + 1).rsqrt()[..., None, None]
+        return self.scale_tril * (self.df + (self.outputs + 1)).rsqrt()[..., None, None]
+
+    @property
+    def mean_noise(self) -> Tensor:
+        """The mean of the noise variances, `[R]`: tr Σ / O at the mode."""
+        return self.scale_tril.square().sum((-2, -1)) / (self.outputs * (self.df + (self.outputs + 1)))
 
     @property
     def noise_covariance(self) -> Tensor:
         """The mode of Σ, `[R, O, O]`."""
-        return self.noise_tril @ self.noise_tril.mT
+        root = self.noise_tril
+        return root @ root.mT
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
@@ -204,9 +210,12 @@ class ConjugateWeights(PosteriorModule):
             df: ν.
             active: `[R]`.
         """
-        everyone = readable(active) and bool(active.all())
-        for old, new in zip(self.state, state, strict=True):
-            old.copy_(new if everyone else new.where(active[..., None, None], old))
+        if readable(active) and bool(active.all()):
+            for old, new in zip(self.state, state, strict=True):
+                old.copy_(new)
+        else:
+            for old, new in zip(self.state, state, strict=True):
+                old.copy_(new.where(active[..., None, None], old))
         self.df.masked_fill_(active, df)
         self.steps += active
 

@@ -159,8 +159,7 @@ class RunningBali(RunningRule):
             for layer, gradient in zip(self.layers, passed.gradients, strict=True)
         ]
         bound, *squares = self.problem.total([passed.bound, *squares])
-        finite = [square.isfinite().all(-1) for square in squares]
-        self.active &= torch.stack([bound.isfinite(), *finite]).all(0)
+        self.active &= torch.stack([bound, *(square.sum(-1) for square in squares)]).isfinite().all(0)
         with torch.no_grad():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
         return bound
@@ -211,6 +210,7 @@ class RunningBali(RunningRule):
             self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate)
             for layer, state, scale, rate in zip(self.layers, states, scales, rates, strict=True)
         ]
+        self.active &= torch.stack([state.mean.sum((-2, -1)) for state in moved]).isfinite().all(0)
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own = layer.posterior
             own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
@@ -226,9 +226,7 @@ class RunningBali(RunningRule):
         own = layer.posterior
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
-            moved = layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate)
-        self.active &= moved.mean.sum((-2, -1)).isfinite()
-        return moved
+            return layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate)
 
     def _warn_of_few(self, points: float) -> None:
         """Once, at the first step."""

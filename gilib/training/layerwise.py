@@ -95,7 +95,7 @@ class LayerRegression:
         if kind == "relative":
             return torch.ones_like(mean_square[..., 0])
         if self.true_targets:
-            return self.posterior.noise_covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+            return self.posterior.mean_noise
         return lr * inverse_root(mean_square.mean(-1))
 
 
@@ -162,8 +162,8 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
 
 def rate_at(update_rate: float, step: Tensor) -> Tensor:
     """γ = β / (1 - (1-β)^t) in float64; 1 at the first step."""
-    beta = torch.full(step.shape, update_rate, dtype=torch.float64, device=step.device)
-    return -beta / torch.expm1(step * torch.log1p(-beta))
+    kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
+    return -update_rate / torch.expm1(step.double() * kept)
 
 
 def inverse_root(square: Tensor) -> Tensor:
