@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
 from gilib.draws import Function
-from gilib.joint_regression import JointState
+from gilib.joint_regression import DrawnAt, JointState
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
@@ -165,6 +165,11 @@ class ConjugateWeights(PosteriorModule):
         weights = given.rsample(noise=noise) / self.root_fan_in
         log_q = given.log_prob_noise(noise) + self.noise_size * math.log(self.root_fan_in)
         return weights, prior_log_prob(weights, prior_precision, self.outputs) - log_q
+
+    def drawn_at(self, weights: Tensor, noise: Tensor) -> DrawnAt:
+        """Where one draw `[1, R, I, O]` stands, which was made of `noise` `[1, R, I O]`."""
+        white = noise[0].unflatten(-1, self.mean.shape[-2:]) @ self.noise_tril.mT
+        return DrawnAt(self.root_fan_in * weights[0], white)
 
     @property
     def estimate_size(self) -> NoiseSize:
