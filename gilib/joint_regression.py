@@ -15,11 +15,11 @@ factor c = N/B and the rate γ, one factorisation gives the new state, positive 
 J is factorised by its blocks, T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ, and never put together: the
 factor T of a wide layer is then one matrix in memory, which the next draw reads as it is.
 
-Residuals may be taken at any A in place of M. What was seen before is then Tᵀ with residuals -S, S = Tᵀ(A - M):
-(1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the first term, and A that of M in the others. At drawn
-weights A = M + T⁻ᵀE Cᵀ, S is the noise E Cᵀ of the draw. The residuals at A are those of what the network
-computed, without a product, and small where those at M are not: the features change from step to step, X (A - M)
-is large where V is, and in float32 nothing true would be left of J_yy - K Kᵀ.
+Residuals may be taken at any A in place of M. What was seen before is then Tᵀ with residuals -S,
+S = Tᵀ(A - M): (1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the first term, and A that of M in the
+others. At drawn weights A = M + T⁻ᵀE Cᵀ, S is the noise E Cᵀ of the draw. The residuals at A are those of
+what the network computed, without a product, and small where those at M are not: features change from step to
+step, X (A - M) is large where V is, and in float32 nothing true would be left of J_yy - K Kᵀ.
 """
 
 from __future__ import annotations
