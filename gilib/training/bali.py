@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Drawn, Evaluated, record
-from gilib.joint_regression import JointState, Residuals, averaged
+from gilib.joint_regression import DrawnAt, JointState, Residuals, averaged
 from gilib.linalg import failures_as_nan
 from gilib.persistence import CheckpointError
 from gilib.randomness import Noise
@@ -159,8 +159,7 @@ class RunningBali(RunningRule):
             for layer, gradient in zip(self.layers, passed.gradients, strict=True)
         ]
         bound, *squares = self.problem.total([passed.bound, *squares])
-        finite = [square.isfinite().all(-1) for square in squares]
-        self.active &= torch.stack([bound.isfinite(), *finite]).all(0)
+        self.active &= torch.stack([bound, *(square.sum(-1) for square in squares)]).isfinite().all(0)
         with torch.no_grad():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
         return bound
@@ -185,32 +184,39 @@ class RunningBali(RunningRule):
     @torch.no_grad()
     def _drawn(self, batch: Batch) -> Drawn:
         """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
-        objective, noise = self.problem.objective, batch.noise
-        if self._is_first(batch):
-            if objective.estimator == "pointwise":
-                return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
-        elif self.rule.deterministic:
-            noise = Noise(*map(torch.zeros_like, noise))
-        return objective.drawn(noise)
+        objective = self.problem.objective
+        if self._is_first(batch) and objective.estimator == "pointwise":
+            return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
+        return objective.drawn(self._noise(batch))
+
+    def _noise(self, batch: Batch) -> Noise:
+        """Of a step: of its weights, none where they are to be the mean."""
+        if self.rule.deterministic and not self._is_first(batch):
+            return Noise(*map(torch.zeros_like, batch.noise))
+        return batch.noise
 
     def _average(self, batch: Batch, passed: Passed, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
         rates, scales, states, moments = [], [], [], []
-        first = self._is_first(batch)
-        for layer, step, gradient, square in zip(
-            self.layers, passed.steps, passed.gradients, squares, strict=True
+        first, places = self._is_first(batch), self._places(batch, passed.steps)
+        for layer, step, gradient, square, place in zip(
+            self.layers, passed.steps, passed.gradients, squares, places, strict=True
         ):
             rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
             scales.append(layer.scale(square, rates[-1]))
             states.append(layer.drawn(step) if first else layer.posterior.state)
             shift = self.lr * gradient * layer.by_output(inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
-            moments.append(layer.residuals(step, states[-1].mean, target, shift, weight))
+            mean = states[-1].mean if place is None else None
+            moments.append(layer.residuals(step, mean, target, shift, weight))
         flat = iter(self.problem.total([value for own in moments for value in own]))
         moved = [
-            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate)
-            for layer, state, scale, rate in zip(self.layers, states, scales, rates, strict=True)
+            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
+            for layer, state, scale, rate, place in zip(
+                self.layers, states, scales, rates, places, strict=True
+            )
         ]
+        self.active &= torch.stack([state.mean.sum((-2, -1)) for state in moved]).isfinite().all(0)
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own = layer.posterior
             own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
@@ -219,16 +225,31 @@ class RunningBali(RunningRule):
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
+    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[DrawnAt | None]:
+        """Where residuals are taken: at the weights of the one draw; None: at the mean.
+
+        At the first step that is the draw. Several draws, and outputs without weights, have no such place.
+        """
+        one_draw = self.problem.objective.estimator == "draw" and len(batch.noise.draw) == 1
+        if not one_draw or self._is_first(batch):
+            return [None] * len(self.layers)
+        noise = self._noise(batch).draw.split([layer.posterior.noise_size for layer in self.layers], -1)
+        return [layer.drawn_at(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
+
     def _moved(
-        self, layer: LayerRegression, state: JointState, batch: Residuals, scale: Tensor, rate: Tensor
+        self,
+        layer: LayerRegression,
+        state: JointState,
+        batch: Residuals,
+        scale: Tensor,
+        rate: Tensor,
+        place: DrawnAt | None,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
         own = layer.posterior
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
-            moved = layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate)
-        self.active &= moved.mean.sum((-2, -1)).isfinite()
-        return moved
+            return layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate, place)
 
     def _warn_of_few(self, points: float) -> None:
         """Once, at the first step."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.convolution import window_moments
 from gilib.draws import Evaluated, FixedFunction, record
-from gilib.joint_regression import JointState, Residuals, residuals
+from gilib.joint_regression import DrawnAt, JointState, Residuals, moments, residuals
 from gilib.layers.conv import Conv2d, Conv2dFunction
 from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
@@ -60,9 +60,11 @@ class LayerRegression:
         Its mean is the drawn weights, which explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at
         a mean of zero would be large and, at layers with more outputs than inputs, of small rank.
         """
-        function = step.function
-        assert isinstance(function, LinearFunction | Conv2dFunction)
-        return self.posterior.state._replace(mean=self.posterior.root_fan_in * function.weights.mean(0))
+        return self.posterior.state._replace(mean=self.posterior.root_fan_in * weights_of(step).mean(0))
+
+    def drawn_at(self, step: Evaluated, noise: Tensor) -> DrawnAt:
+        """Where the one draw of a step stands, by its noise."""
+        return self.posterior.drawn_at(weights_of(step), noise)
 
     def rows(self, values: Tensor) -> Tensor:
         """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
@@ -73,29 +75,32 @@ class LayerRegression:
         return values[..., None, :]
 
     def residuals(
-        self, step: Evaluated, mean: Tensor, target: Tensor | None, shift: Tensor, weight: float
+        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
         """The moments of a minibatch.
 
         Args:
             step: input and output of the layer.
-            mean: `[R, I, O]`, at which residuals are taken.
+            mean: `[R, I, O]`, at which residuals are taken; None: at the weights of the step.
             target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
             shift: α g / √v, `[S, R, B, O]`.
             weight: N over the rows of all processes.
         """
         output = step.output.detach()
         features = self.layer.features(step.input.detach())
+        spread = rows(features.expand(*output.shape[:-1], features.shape[-1]))
+        scale = 1.0 / self.posterior.root_fan_in
+        if mean is None:
+            return moments(spread, rows(-shift if target is None else target - output), weight, scale)
         targets = output - shift if target is None else target.expand_as(output)
-        spread = features.expand(*output.shape[:-1], features.shape[-1])
-        return residuals(rows(spread), rows(targets), mean, weight, 1.0 / self.posterior.root_fan_in)
+        return residuals(spread, rows(targets), mean, weight, scale)
 
     def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
         if kind == "relative":
             return torch.ones_like(mean_square[..., 0])
         if self.true_targets:
-            return self.posterior.noise_covariance.diagonal(dim1=-2, dim2=-1).mean(-1)
+            return self.posterior.mean_noise
         return lr * inverse_root(mean_square.mean(-1))
 
 
@@ -125,13 +130,15 @@ class KernelRegression(LayerRegression):
         return values[..., None, :, None, None]
 
     def residuals(
-        self, step: Evaluated, mean: Tensor, target: Tensor | None, shift: Tensor, weight: float
+        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
         """The moments of a minibatch, onto pseudo-targets in every pixel."""
         output, scale = step.output.detach(), 1.0 / self.posterior.root_fan_in
         images = step.input.detach()
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
-        left = output - shift - self.layer.function(scale * mean)(images)
+        left = -shift
+        if mean is not None:
+            left = left + output - self.layer.function(scale * mean)(images)
         merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
         gram, cross = window_moments(merged[0], merged[1], self.layer.windows)
         flat = self.rows(left)
@@ -162,8 +169,14 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
 
 def rate_at(update_rate: float, step: Tensor) -> Tensor:
     """γ = β / (1 - (1-β)^t) in float64; 1 at the first step."""
-    beta = torch.full(step.shape, update_rate, dtype=torch.float64, device=step.device)
-    return -beta / torch.expm1(step * torch.log1p(-beta))
+    kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
+    return -update_rate / torch.expm1(step.double() * kept)
+
+
+def weights_of(step: Evaluated) -> Tensor:
+    """The weights of a layer's function, `[S, R, I, O]`."""
+    assert isinstance(step.function, LinearFunction | Conv2dFunction)
+    return step.function.weights
 
 
 def inverse_root(square: Tensor) -> Tensor:
