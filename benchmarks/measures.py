@@ -69,10 +69,10 @@ def spent(steps: Mapping[str, Step], repeats: int, warm_up: int = 2) -> dict[str
     }
 
 
-def rate(device: torch.device = CPU, now: Clock | None = None) -> float:
-    """GFLOP/s of large float32 matrix products, the best of five, by `clock` or another one."""
-    now, size = now or clock(device), PRODUCT_SIZE[device.type]
-    matrix, found = torch.randn(size, size, device=device), []
+def rate(device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> float:
+    """GFLOP/s of large matrix products, the best of five."""
+    now, size = clock(device), PRODUCT_SIZE[device.type]
+    matrix, found = torch.randn(size, size, device=device, dtype=dtype), []
     for _ in range(6):
         started = now()
         matrix @ matrix

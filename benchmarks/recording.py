@@ -123,7 +123,8 @@ class Run:
         benchmark: its name.
         options: of the command line.
         device: where it runs.
-        product_rate: GFLOP/s of large products, before the first step.
+        product_rate: GFLOP/s of large products in float32, before the first step.
+        double_rate: the same in float64.
         copy_rate: GB/s of a large copy.
         load: of the machine at the start, processes.
         started: when, `time.perf_counter()`.
@@ -133,6 +134,7 @@ class Run:
     options: argparse.Namespace
     device: torch.device
     product_rate: float
+    double_rate: float
     copy_rate: float
     load: float
     started: float
@@ -171,6 +173,7 @@ class Run:
         config = BenchmarkConfig(self.benchmark, settings, **known)
         metrics = {
             "product_rate": significant(self.product_rate),
+            "double_rate": significant(self.double_rate),
             "copy_rate": significant(self.copy_rate),
             "clock": measures.clock(self.device).__name__,
             "load": self.load,
@@ -198,7 +201,7 @@ def _cell(value: float | None) -> str:
 
 @contextmanager
 def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
-    """Within it: threads as asked for, denormal numbers flushed, memory kept if asked; the machine's rates."""
+    """Within it: threads as asked for, denormal numbers flushed, memory kept if asked."""
     if options.keep_memory:
         measures.keep_memory()
     before = torch.get_num_threads(), denormals_flushed()
@@ -207,7 +210,7 @@ def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
     device = torch.device(getattr(options, "device", "cpu"))
     load, started = round(os.getloadavg()[0], 2), time.perf_counter()
     try:
-        rates = measures.rate(device), measures.copy_rate(device)
+        rates = measures.rate(device), measures.rate(device, torch.float64), measures.copy_rate(device)
         yield Run(benchmark, options, device, *rates, load, started)
     finally:
         torch.set_num_threads(before[0])
