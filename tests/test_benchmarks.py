@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def run(tmp_path, monkeypatch):
 
     def run(name, *options):
         benchmark = load(name)
+        monkeypatch.setattr(benchmark, "check", lambda *_: None, raising=False)  # tested above
         monkeypatch.setattr(sys.modules["measures"], "PRODUCT_SIZE", {"cpu": 128})
         monkeypatch.setattr(sys.modules["measures"], "COPIED", 2**16)
         benchmark.main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
@@ -105,7 +107,7 @@ def test_a_record_says_what_was_measured_where(name, run):
 
 
 def test_nothing_is_recorded_unasked(run, capsys):
-    assert run("training_step") == []
+    assert run("weight_samples") == []
     assert "times faster" in capsys.readouterr().out
 
 
@@ -120,7 +122,7 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     path = tmp_path / "benchmarks.jsonl"
     path.write_text(json.dumps({"schema": 1})[:-1])
     with pytest.raises(RuntimeError, match="not a record"):
-        run("training_step", "--record")
+        run("weight_samples", "--record")
     assert path.read_text() == '{"schema": 1'
 
 
@@ -136,7 +138,11 @@ def test_threads_and_denormals_are_as_before_after_a_run(run, monkeypatch):
 def counted(step):
     """GFLOP of the products of a step, as torch counts them; factorisations are no products."""
     step()
-    inplace = {torch.ops.aten.addmm_: lambda _, left, right, **__: 2 * left[0] * left[1] * right[1]}
+
+    def product(_, left, right, **__):
+        return 2 * math.prod(left) * right[-1]
+
+    inplace = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
     with FlopCounterMode(display=False, custom_mapping=inplace) as counter:
         step()
     return counter.get_total_flops() / 1e9
@@ -145,7 +151,9 @@ def counted(step):
 @pytest.mark.parametrize("method", ["fac", "gi", "gi_outputs", "dsvi", "dgp_gi", "star"])
 @pytest.mark.parametrize("change", [{}, {"points": 128}, {"inducing": 64}, {"width": 8}, {"depth": 3}])
 def test_floors_are_the_products_that_torch_counts(method, change):
-    """All of them without inducing points; else all but those with D or O in the place of M, by a third."""
+    """Without inducing points exactly. Else floors leave out the second halves of symmetric products, and
+    products with D or O in the place of M.
+    """
     growth = load("growth")
     size = growth.Size(3, 64, 48, 6, 2)._replace(**change)
     step, _ = growth.stepper(method, size)
@@ -153,7 +161,7 @@ def test_floors_are_the_products_that_torch_counts(method, change):
     if method == "fac":
         assert ratio == pytest.approx(1.0, rel=1e-12)
     else:
-        assert 0.8 < ratio < 1.9
+        assert 1.0 < ratio < 1.75
 
 
 def test_growth_varies_one_number_of_a_curve(run):
