@@ -151,9 +151,7 @@ def counted(step):
 @pytest.mark.parametrize("method", ["fac", "gi", "gi_outputs", "dsvi", "dgp_gi", "star"])
 @pytest.mark.parametrize("change", [{}, {"points": 128}, {"inducing": 64}, {"width": 8}, {"depth": 3}])
 def test_floors_are_the_products_that_torch_counts(method, change):
-    """Without inducing points exactly. Else floors leave out the second halves of symmetric products, and
-    products with D or O in the place of M.
-    """
+    """Exactly without inducing points; else they leave out halves of symmetric products, and small ones."""
     growth = load("growth")
     size = growth.Size(3, 64, 48, 6, 2)._replace(**change)
     step, _ = growth.stepper(method, size)
