@@ -22,11 +22,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     those of `gilib.recommended(model)`.
 
     Args:
-        model: "network" (factorised below a global last layer), "gp" (a sparse Gaussian process), "deep_gp"
-            (two layers), or "auto": all of them are trained, and the one with the best ELBO on the training
-            data is kept.
-        hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most.
+        model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
+            1500 data), "deep_gp" (two layers), or "auto": all of them are trained, and the one with the best
+            ELBO on the training data is kept.
+        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.
         lr: learning rate of Adam.
         batch_size: points a step.
