@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,9 +113,9 @@ class Recipe(ABC):
         """A random choice of the data for inducing points, `[M]`."""
         return torch.randperm(x.shape[-2], generator=generator)[: self.num_inducing].to(x.device)
 
-    def enough(self, classes: int | None = None) -> int | float:
-        """Draws beyond which a prediction stays the same; infinity if every draw is another function."""
-        return math.inf
+    def enough(self, num_samples: int, classes: int | None = None) -> int:
+        """How many of so many draws a prediction needs: all, unless it is the same after fewer."""
+        return num_samples
 
     def rule(self) -> Adam:
         """Adam at the recipe's rate and schedule."""

@@ -68,9 +68,9 @@ class ProcessRecipe(Recipe):
             jitter=JITTER[points.dtype],
         )
 
-    def enough(self, classes: int | None = None) -> int | float:
+    def enough(self, num_samples: int, classes: int | None = None) -> int:
         """One for regression, where predictions are in closed form."""
-        return 1 if classes is None else super().enough(classes)
+        return 1 if classes is None else super().enough(num_samples, classes)
 
     def train(
         self,

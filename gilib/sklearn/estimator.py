@@ -106,7 +106,7 @@ class BayesianEstimator(BaseEstimator):
         self.elbo_ = self.elbos_[self.model_]
         self.net_, self.likelihood_, self.history_ = candidates[self.model_]
         self.net_.double()
-        self._enough = recipes[self.model_].enough(classes)
+        self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
 
@@ -118,7 +118,7 @@ class BayesianEstimator(BaseEstimator):
             self.net_,
             self.likelihood_,
             x,
-            min(self.num_samples, self._enough) if num_samples is None else num_samples,
+            num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
             batch_size=POINTS_AT_ONCE,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),

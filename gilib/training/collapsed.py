@@ -224,7 +224,7 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
     inducing = process.inducing()
     pieces = zip(x.split(AT_ONCE, -2), y.split(AT_ONCE, -2), strict=True)
     each = [_sums(inducing, *piece) for piece in pieces]
-    totals = Sums(*(sum(part[1:], part[0]) for part in zip(*each, strict=True)))  # type: ignore[arg-type]
+    totals = Sums(*(sum(part[1:], part[0]) for part in zip(*each, strict=True)))
     bound, mean, factor = _collapsed(totals, process.noise)
     covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
     process.posterior.mean.copy_(mean)

@@ -169,7 +169,13 @@ def dropout(of: Task, seed: int, steps: int) -> Found:
 def _network(of: Task, posterior: gilib.Posterior, replicas: tuple[int, ...], source: Any) -> gilib.Network:
     outputs = 1 if of.classes is None else of.classes
     return gilib.models.mlp(
-        of.x.shape[1], HIDDEN, outputs, posterior=posterior, replicas=replicas, generator=source
+        of.x.shape[1],
+        HIDDEN,
+        outputs,
+        posterior=posterior,
+        prior=gilib.NealPrior(),
+        replicas=replicas,
+        generator=source,
     )
 
 
@@ -207,7 +213,7 @@ def recommended(model: str) -> Method:
         kind = BayesianRegressor if of.classes is None else BayesianClassifier
         own = kind(model, steps=steps or None, random_state=seed).fit(x, y)
         scales: Normalisation = own.normalisation_
-        draws = int(min(DRAWS, gilib.recommended(model).enough(of.classes)))
+        draws = gilib.recommended(model).enough(DRAWS, of.classes)
         points, source = torch.from_numpy(test_x), torch.Generator().manual_seed(own.seed_)
         found = gilib.predict(
             own.net_,
