@@ -30,6 +30,7 @@ class NetworkRecipe(Recipe):
         last: posterior of the last layer.
         prior: of all layers.
 
+    >>> import torch
     >>> x = torch.randn(30, 3)
     >>> NetworkRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
     (1,)
