@@ -47,7 +47,7 @@ from gilib.posteriors import (
 from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import Noise, ReplicaGenerators
-from gilib.recipes import NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
+from gilib.recipes import DeepProcessRecipe, NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
     Statistics,
@@ -71,6 +71,7 @@ __all__ = [
     "Composition",
     "Conjugate",
     "Conv2d",
+    "DeepProcessRecipe",
     "DivergenceError",
     "Draw",
     "Drawable",

@@ -23,8 +23,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     Args:
         model: as for `BayesianRegressor`, and so are all other settings.
-        hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most.
+        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.
         lr: learning rate of Adam.
         batch_size: points a step.

@@ -37,7 +37,7 @@ class BayesianEstimator(BaseEstimator):
         self,
         model: str = "network",
         *,
-        hidden: Sequence[int] = (50,),
+        hidden: Sequence[int] | None = None,
         num_inducing: int | None = None,
         steps: int | None = None,
         lr: float | None = None,
@@ -80,10 +80,12 @@ class BayesianEstimator(BaseEstimator):
             raise TypeError(
                 f"hidden must be a sequence of widths, got {self.hidden!r}: write ({self.hidden},)"
             )
-        for k, width in enumerate(self.hidden):
+        for k, width in enumerate(self.hidden or ()):
             count(width, f"hidden[{k}]")
         names = list(RECIPES) if self.model == "auto" else [self.model]
-        own = {"network": {"hidden": tuple(self.hidden)}}
+        own: dict[str, Any] = {"network": {"hidden": None if self.hidden is None else tuple(self.hidden)}}
+        if self.num_inducing is not None:
+            own["gp"] = {"num_exact": self.num_inducing}
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
 
     def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
@@ -104,6 +106,7 @@ class BayesianEstimator(BaseEstimator):
         self.elbo_ = self.elbos_[self.model_]
         self.net_, self.likelihood_, self.history_ = candidates[self.model_]
         self.net_.double()
+        self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
 
@@ -115,7 +118,7 @@ class BayesianEstimator(BaseEstimator):
             self.net_,
             self.likelihood_,
             x,
-            self.num_samples if num_samples is None else num_samples,
+            num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
             batch_size=POINTS_AT_ONCE,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),

@@ -22,11 +22,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     those of `gilib.recommended(model)`.
 
     Args:
-        model: "network" (factorised below a global last layer), "gp" (a sparse Gaussian process), "deep_gp"
-            (two layers), or "auto": all of them are trained, and the one with the best ELBO on the training
-            data is kept.
-        hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most. More where `elbo_` rises with them.
+        model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
+            1500 data), "deep_gp" (two layers), or "auto": all of them are trained, and the one with the best
+            ELBO on the training data is kept.
+        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
+            with them.
         steps: of training. More where `converged_` is false.
         lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
         batch_size: points a step. Give it for more than a few thousand rows.

@@ -3,6 +3,7 @@
 from gilib.training.adam import Adam
 from gilib.training.bali import Bali
 from gilib.training.checks import check_data
+from gilib.training.collapsed import Collapsed, settle
 from gilib.training.history import History, Trend
 from gilib.training.kept import KeptStates
 from gilib.training.kfac import NoisyKFAC
@@ -29,6 +30,7 @@ __all__ = [
     "Batch",
     "Callback",
     "Checkpoint",
+    "Collapsed",
     "CosineDecay",
     "DataParallel",
     "DivergenceError",
@@ -54,4 +56,5 @@ __all__ = [
     "Vadam",
     "check_data",
     "fit",
+    "settle",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ NOISE_VARIANCE = 0.05  # at the start, learned
 DROPOUT = 0.05
 PROCESS_POINTS = 2000  # that the exact Gaussian process sees at most
 FOLDS = 5
+APART = ("ngboost",)  # no extra of this package brings them
 DRAWS = 100
 
 
@@ -41,8 +44,14 @@ class Found(NamedTuple):
 Method = Callable[[Task, int, int], Found]  # of a task, a seed and steps (0: the method's)
 
 
-def prepare() -> None:
-    """Import what the methods need, so that no method's seconds hold it."""
+def prepare(method: str) -> None:
+    """Import what a method needs, so that its seconds do not hold it.
+
+    Raises:
+        ImportError: if it is not installed.
+    """
+    if method in APART:
+        _apart(method)
     for name in ("gaussian_process", "ensemble", "model_selection", "linear_model"):
         require(f"sklearn.{name}", "sklearn")
     require("gilib.sklearn", "sklearn")
@@ -108,6 +117,29 @@ def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
     return Found(_gaussian(mean, residuals.std()), {"coverage_90": covered})
 
 
+def natural_gradient_boosting(of: Task, seed: int, steps: int) -> Found:
+    """NGBoost (Duan et al., 2020): trees for mean and log deviation, or for the logits of classes."""
+    ngboost = _apart("ngboost")
+    x, y, test_x = _arrays(of)
+    if of.classes is not None:
+        kind = ngboost.distns.k_categorical(of.classes)
+        model = ngboost.NGBClassifier(Dist=kind, verbose=False, random_state=seed).fit(x, y)
+        return Found(_categorical(model.predict_proba(test_x)), {})
+    found = ngboost.NGBRegressor(verbose=False, random_state=seed).fit(x, y).pred_dist(test_x)
+    return Found(_gaussian(found.params["loc"], found.params["scale"]), {})
+
+
+def _apart(module: str) -> ModuleType:
+    """A package that no extra of gilib installs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module} is no dependency of gilib and cannot be imported ({error}): "
+            f"pip install --no-deps {module}"
+        ) from error
+
+
 def logistic_regression(of: Task, seed: int, steps: int) -> Found:
     """Scikit-learn's."""
     models = require("sklearn.linear_model", "sklearn")
@@ -137,7 +169,13 @@ def dropout(of: Task, seed: int, steps: int) -> Found:
 def _network(of: Task, posterior: gilib.Posterior, replicas: tuple[int, ...], source: Any) -> gilib.Network:
     outputs = 1 if of.classes is None else of.classes
     return gilib.models.mlp(
-        of.x.shape[1], HIDDEN, outputs, posterior=posterior, replicas=replicas, generator=source
+        of.x.shape[1],
+        HIDDEN,
+        outputs,
+        posterior=posterior,
+        prior=gilib.NealPrior(),
+        replicas=replicas,
+        generator=source,
     )
 
 
@@ -175,12 +213,13 @@ def recommended(model: str) -> Method:
         kind = BayesianRegressor if of.classes is None else BayesianClassifier
         own = kind(model, steps=steps or None, random_state=seed).fit(x, y)
         scales: Normalisation = own.normalisation_
+        draws = gilib.recommended(model).enough(DRAWS, of.classes)
         points, source = torch.from_numpy(test_x), torch.Generator().manual_seed(own.seed_)
         found = gilib.predict(
             own.net_,
             own.likelihood_,
             points,
-            DRAWS,
+            draws,
             normalisation=scales,
             batch_size=1000,
             generator=source,
@@ -193,6 +232,7 @@ def recommended(model: str) -> Method:
 METHODS: dict[str, Method] = {
     "forest": random_forest,
     "boosting": gradient_boosting,
+    "ngboost": natural_gradient_boosting,
     "logistic": logistic_regression,
     "exact_gp": gaussian_process,
     "ensemble": ensemble,

@@ -1,30 +1,24 @@
-"""What gilib recommends, in one place: models and settings of their training, read by estimator and study."""
+"""What every recipe is: a model with settings of its training; and the bound that compares trained ones."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gilib import models
-from gilib.kernels import RBF
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.output_noise import PerOutputGaussian
-from gilib.posteriors import Factorised, FreeGaussian, GlobalInducing, Posterior
 from gilib.posteriors.pseudo import signed_one_hot
-from gilib.priors import NealPrior, Prior
 from gilib.randomness import ReplicaGenerators, Source
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.objective import preferred_estimator
-from gilib.validation import choice, count, tensor
+from gilib.validation import count, tensor
 
 
 class Trained(NamedTuple):
@@ -104,9 +98,7 @@ class Recipe(ABC):
         tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
-        rows = [
-            torch.randperm(x.shape[-2], generator=g)[: self.num_inducing].to(x.device) for g in generators
-        ]
+        rows = [self.rows(x, generator) for generator in generators]
         points, outputs = (
             torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
         )
@@ -116,6 +108,14 @@ class Recipe(ABC):
             points, outputs = points[0], outputs[0]
         net = self.network(points, outputs, replicas, source).to(x.device)
         return net, self.likelihood(targets.shape[-1], classes, replicas).to(x.device)
+
+    def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """A random choice of the data for inducing points, `[M]`."""
+        return torch.randperm(x.shape[-2], generator=generator)[: self.num_inducing].to(x.device)
+
+    def enough(self, num_samples: int, classes: int | None = None) -> int:
+        """How many of so many draws a prediction needs: all, unless it is the same after fewer."""
+        return num_samples
 
     def rule(self) -> Adam:
         """Adam at the recipe's rate and schedule."""
@@ -151,104 +151,6 @@ class Recipe(ABC):
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
-@dataclass(frozen=True)
-class NetworkRecipe(Recipe):
-    """A ReLU network, factorised below a global last layer, under priors of learned scale.
-
-    Args:
-        hidden: widths of the hidden layers.
-        lower: posterior of the layers below the last one.
-        last: posterior of the last layer.
-        prior: of all layers.
-
-    >>> x = torch.randn(30, 3)
-    >>> NetworkRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
-    (1,)
-    """
-
-    hidden: tuple[int, ...] = (50,)
-    lower: Posterior = field(default_factory=Factorised)
-    last: Posterior = field(default_factory=GlobalInducing)
-    prior: Prior = field(default_factory=lambda: NealPrior(learn=True))
-
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
-    ) -> Network:
-        """A multilayer perceptron."""
-        return models.mlp(
-            points.shape[-1],
-            self.hidden,
-            targets.shape[-1],
-            posterior=[*[self.lower] * len(self.hidden), self.last],
-            prior=self.prior,
-            inducing_points=points,
-            pseudo_outputs=targets,
-            replicas=replicas,
-            generator=generator,
-        )
-
-
-@dataclass(frozen=True)
-class ProcessRecipe(Recipe):
-    """A sparse Gaussian process, or a deep one with global inducing points; RBF kernels start at ℓ = √D.
-
-    Args:
-        num_inducing: M, at most.
-        depth: layers of processes; 1: doubly stochastic inference, whose posterior over inducing outputs is
-            a free Gaussian; the bound has a closed form then, and one draw a step is enough for regression.
-
-    >>> x = torch.randn(30, 3)
-    >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
-    (1,)
-    """
-
-    num_inducing: int = 100
-    depth: int = 1
-
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
-    ) -> Network:
-        """One process, or several in a row."""
-        kernel = RBF(lengthscale=math.sqrt(points.shape[-1]))
-        inputs, outputs = points.shape[-1], targets.shape[-1]
-        shared: dict[str, Any] = {"kernel": kernel, "inducing_points": points, "replicas": replicas}
-        if self.depth == 1:
-            return models.deep_gp(inputs, outputs, 1, posterior=FreeGaussian(), generator=generator, **shared)
-        return models.deep_gp(
-            inputs, outputs, self.depth, pseudo_outputs=targets, generator=generator, **shared
-        )
-
-
-RECIPES: dict[str, Recipe] = {
-    "network": NetworkRecipe(),
-    "gp": ProcessRecipe(num_samples=1),
-    "deep_gp": ProcessRecipe(depth=2),
-}
-
-
-def recommended(model: str = "network", **changes: Any) -> Recipe:
-    """The recipe that gilib recommends for a kind of model.
-
-    Args:
-        model: "network", "gp" or "deep_gp".
-        changes: fields of the recipe that are to be others.
-
-    Raises:
-        ValueError: if there is no such model.
-        TypeError: if its recipe has no such field.
-
-    >>> recommended(steps=300).steps, recommended("gp").num_inducing
-    (300, 100)
-    """
-    choice(model, RECIPES, "model")
-    recipe = RECIPES[model]
-    names = [entry.name for entry in dataclasses.fields(recipe)]
-    for name in changes:
-        if name not in names:
-            raise TypeError(f"the recipe of a {model!r} has no {name!r}: it has {', '.join(names)}")
-    return dataclasses.replace(recipe, **changes)
-
-
 @torch.no_grad()
 def bound(
     net: Network,
@@ -271,11 +173,15 @@ def bound(
         batch_size: points at a time.
         generator: source of the draws.
 
-    >>> net, likelihood = recommended().build(torch.randn(30, 3), torch.randn(30, 1))
+    >>> import gilib
+    >>> net, likelihood = gilib.recommended().build(torch.randn(30, 3), torch.randn(30, 1))
     >>> bound(net, likelihood, torch.randn(30, 3), torch.randn(30, 1)).shape
     torch.Size([])
     """
     count(batch_size, "batch_size")
+    like = net.layers.like()
+    x = x if like is None else x.to(like)
+    y = y.to(x) if y.is_floating_point() else y
     points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
     total = torch.zeros((), dtype=x.dtype, device=x.device)
     for part, targets in zip(x.split(batch_size, -2), y.split(batch_size, axis), strict=True):

@@ -14,7 +14,7 @@ LABELS = torch.arange(30) % 3
 
 def test_the_recommendation():
     recipe = gilib.recommended()
-    assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == ((50,), 200, 1000, 5)
+    assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == (None, 200, 1000, 5)
     assert recipe.rule() == gilib.Adam(0.05, schedule=LinearDecay(0.5))
     net, likelihood = recipe.build(X, Y)
     weights = [layer for layer in net.layers if isinstance(layer, gilib.Linear)]
