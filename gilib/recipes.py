@@ -15,16 +15,16 @@ from torch import Tensor
 from gilib import models
 from gilib.kernels import RBF
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
+from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
 from gilib.objectives import elbo
-from gilib.output_noise import PerOutputGaussian
 from gilib.posteriors import Factorised, FreeGaussian, GlobalInducing, Posterior
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.priors import NealPrior, Prior
-from gilib.randomness import ReplicaGenerators, Source
+from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
-from gilib.training.objective import preferred_estimator
-from gilib.validation import choice, count, tensor
+from gilib.training.gradients.objective import preferred_estimator
+from gilib.validation import check_choice, check_count, check_tensor
 
 
 class Trained(NamedTuple):
@@ -67,7 +67,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """A new network.
 
@@ -99,9 +99,9 @@ class Recipe(ABC):
             classes: how many; None: regression.
             seed: of the choice and of the initial values, or R of them, for a network with replicas.
         """
-        tensor(x, "x")
+        check_tensor(x, "x")
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
-        tensor(targets, "y", x)
+        check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
         rows = [
@@ -172,7 +172,7 @@ class NetworkRecipe(Recipe):
     prior: Prior = field(default_factory=lambda: NealPrior(learn=True))
 
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """A multilayer perceptron."""
         return models.mlp(
@@ -206,7 +206,7 @@ class ProcessRecipe(Recipe):
     depth: int = 1
 
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """One process, or several in a row."""
         kernel = RBF(lengthscale=math.sqrt(points.shape[-1]))
@@ -240,7 +240,7 @@ def recommended(model: str = "network", **changes: Any) -> Recipe:
     >>> recommended(steps=300).steps, recommended("gp").num_inducing
     (300, 100)
     """
-    choice(model, RECIPES, "model")
+    check_choice(model, RECIPES, "model")
     recipe = RECIPES[model]
     names = [entry.name for entry in dataclasses.fields(recipe)]
     for name in changes:
@@ -258,7 +258,7 @@ def bound(
     *,
     num_samples: int = 100,
     batch_size: int = 1000,
-    generator: Source | None = None,
+    generator: GeneratorLike | None = None,
 ) -> Tensor:
     """The ELBO per data point over all the data, to compare trained models by; `[R]` nats.
 
@@ -275,7 +275,7 @@ def bound(
     >>> bound(net, likelihood, torch.randn(30, 3), torch.randn(30, 1)).shape
     torch.Size([])
     """
-    count(batch_size, "batch_size")
+    check_count(batch_size, "batch_size")
     points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
     total = torch.zeros((), dtype=x.dtype, device=x.device)
     for part, targets in zip(x.split(batch_size, -2), y.split(batch_size, axis), strict=True):

@@ -230,7 +230,7 @@ def edited(**changes):
 def test_other_files_are_refused(damage, message, tmp_path):
     path = tmp_path / "model.pt"
     damage(path)
-    with pytest.raises(gilib.CheckpointError, match=message):
+    with pytest.raises(gilib.persistence.CheckpointError, match=message):
         gilib.load(path)
     assert not path.with_suffix(".exploded").exists()
 
@@ -241,7 +241,7 @@ def test_other_files_are_refused(damage, message, tmp_path):
 def test_any_few_bytes_are_refused(content, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "bytes.pt"
     path.write_bytes(content)
-    with pytest.raises(gilib.CheckpointError, match="damaged or not a file of gilib"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="damaged or not a file of gilib"):
         gilib.load(path)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import gilib
 from gilib.training import Bali
-from gilib.training.batches import Minibatches
+from gilib.training.engine.minibatches import Minibatches
 from tests.layerwise import ALPHA, BETA, LABELS, SEED, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
 

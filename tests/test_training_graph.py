@@ -11,11 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import gilib
-from gilib.training import LinearDecay, Speed, graph, optimiser
-from gilib.training.graph import WARM_UP, Replay
-from gilib.training.parallel import OneProcess
-from gilib.training.run import Run
-from gilib.training.settings import Settings
+from gilib.training import LinearDecay, Speed
+from gilib.training.engine.run import Run
+from gilib.training.engine.settings import Settings
+from gilib.training.gradients import graph
+from gilib.training.gradients.graph import WARM_UP, Replay
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.rules import optimiser
 from tests.support import PRIORS, normals, seeded, small_net
 
 STEPS, R, SEEDS = 8, 3, [7, 1, 4]
@@ -109,7 +111,7 @@ def replicas():
 
 def pointwise():
     net, likelihood = (
-        small_net((gilib.Factorised(), gilib.Dropout(0.2)), PRIORS["scale"]),
+        small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.2)), PRIORS["scale"]),
         gilib.Gaussian(0.1),
     )
     return lambda graphed: train(net, likelihood, X, Y, graphed, batch_size=6, estimator="pointwise")

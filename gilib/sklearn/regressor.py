@@ -10,9 +10,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -31,7 +31,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         lr: learning rate of Adam.
         batch_size: points a step.
         num_samples: functions drawn for a prediction.
-        recipe: a `gilib.Recipe` in place of all that defines the model and its training.
+        recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
 
@@ -110,7 +110,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: how many.
             random_state: of the draws.
         """
-        count(n_samples, "n_samples")
+        check_count(n_samples, "n_samples")
         seed = seed_of(random_state)
         prediction = self._gaussian(X, n_samples, seed)
         generator = torch.Generator().manual_seed(seed + 1)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import gilib
-from gilib.dual_regression import DualWeightPosterior
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, inducing
+from gilib.regression.dual import DualWeightPosterior
 from gilib.sites import DenseWeights
 from tests.helpers import Operations, assert_gradients, draw_weights, normal
 from tests.support import PRIORS, log_evidence, normals, seeded, small_net, with_ones
@@ -20,7 +20,7 @@ SPECS = [
     for family in (GlobalInducing, LocalInducing)
     for kind in ("shared", "per_output", "full")
 ]
-EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short}-{spec.precision}")
+EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short_name}-{spec.precision}")
 
 
 def build(spec, generator=None, replicas=(), points=POINTS, dtype=torch.float64):

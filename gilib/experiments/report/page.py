@@ -84,8 +84,8 @@ def _printed_table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> st
     )
 
 
-def _folded(name: str, heading: str, aside: str, *content: str) -> str:
-    summary = element("summary", element("b", escape(heading)), " ", element("span", escape(aside)))
+def _folded(name: str, heading: str, detail: str, *content: str) -> str:
+    summary = element("summary", element("b", escape(heading)), " ", element("span", escape(detail)))
     return element("details", summary, *content, id=name, class_="report")
 
 

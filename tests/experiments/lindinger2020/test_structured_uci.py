@@ -15,7 +15,7 @@ from gilib.experiments.printed import printed
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
-from gilib.experiments.running import Ran, run_experiment
+from gilib.experiments.running import RunSummary, run_experiment
 from gilib.models import inducing_start
 from gilib.structured import StructuredGP
 from gilib.training import SGHMC, NaturalGradient, Paused
@@ -170,8 +170,8 @@ def test_rules_are_those_of_the_methods():
 
 
 def test_the_states_of_a_chain_are_those_of_its_second_half():
-    kept = networks.kept_states(config("sghmc", steps=3000, states=200))
-    assert (kept.after, kept.every) == (1500, 7)
+    kept = networks.stored_states(config("sghmc", steps=3000, states=200))
+    assert (kept.burn_in, kept.every) == (1500, 7)
     record = uci_run.run(config("sghmc", steps=11, states=3), Job(CPU, None))
     assert record["metrics"]["states"] == 3 and record["metrics"]["points"] == 253
     assert "elbo" not in record["metrics"] and not record["metrics"]["stopped_early"]
@@ -231,7 +231,7 @@ def test_a_chain_predicts_with_every_state_once(monkeypatch):
     """The mixture over the states, one after the other in networks that hold them, whatever the batches."""
     one, task, net, likelihood = built("sghmc", depth=1)
     names = [name for name, _ in net.named_parameters() if name.endswith("scaled_weights")]
-    chain = gilib.Samples(net, {names[0]: normals(3, 8, 1)})
+    chain = gilib.prediction.Samples(net, {names[0]: normals(3, 8, 1)})
     monkeypatch.setattr(measures, "AT_ONCE", 3 * 50)
     found = measures.predictions(measures.states(chain, 0), 3, likelihood, task)
     means, variances = [], []
@@ -279,7 +279,7 @@ def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
 def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     """A score that falls at every strip ends them at once; the sparse GP has no score."""
     looks = itertools.count()
-    monkeypatch.setattr(uci_run.HoldOut, "_look", lambda self, step, net: torch.tensor(-float(next(looks))))
+    monkeypatch.setattr(uci_run.HoldOut, "_score", lambda self, step, net: torch.tensor(-float(next(looks))))
     monkeypatch.setattr("gilib.experiments.lindinger2020.stopping.STRIP", 10)
     found = {m: uci_run.run(config(m, steps=90, stop_after=10), Job(CPU, None)) for m in ("sgp", "mf")}
     assert [found[m]["metrics"]["points"] for m in found] == [253, 228]
@@ -288,8 +288,8 @@ def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_uci", "smoke") == Ran(added=36, diverged=0, left=0)
-    assert run_experiment("structured_uci", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("structured_uci", "smoke") == RunSummary(added=36, diverged=0, left=0)
+    assert run_experiment("structured_uci", "smoke") == RunSummary(0, 0, 0)
     records = load_records("structured_uci")
     assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(uci.SMOKE)
     bounds, numbers = ("elbo", "elbo_stderr", "elbo_total"), ("test_log_likelihood", "rmse", "noise_variance")
