@@ -69,10 +69,10 @@ class Recorder:
 def record(monkeypatch):
     """A tape for the graph, no stream, and the kernels whose step count is a tensor, as on CUDA."""
     recorder = Recorder()
-    monkeypatch.setattr(graph, "record", recorder)
-    monkeypatch.setattr(graph, "aside", nullcontext)
+    monkeypatch.setattr(graph, "capture", recorder)
+    monkeypatch.setattr(graph, "side_stream", nullcontext)
     fused = {"foreach": False, "fused": True, "capturable": False}
-    monkeypatch.setattr(optimiser, "kernels", lambda device: fused)
+    monkeypatch.setattr(optimiser, "adam_options", lambda device: fused)
     return recorder
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, images, load_images
-from gilib.data.images import catalogue
+from gilib.data import ChecksumError, DataError, DownloadError, load_images
+from gilib.data.images import catalogue, idx, loading
 from gilib.data.images.files import Arrays, File, md5
 from gilib.data.images.layouts import Layout, Variant
 from gilib.data.storage import user_cache
@@ -181,10 +181,10 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
     """As a decoder of JPEG that rounds in another way would give them."""
 
     def darker(files_):
-        arrays = images.idx.decode(files_)
+        arrays = idx.decode(files_)
         return Arrays(arrays.train_x // 2, *arrays[1:])
 
-    monkeypatch.setitem(images.FORMATS, "idx", dataclasses.replace(images.FORMATS["idx"], decode=darker))
+    monkeypatch.setitem(loading.FORMATS, "idx", dataclasses.replace(loading.FORMATS["idx"], decode=darker))
     with pytest.raises(
         ChecksumError, match="files of MNIST are the known ones, but decode to .*libjpeg-turbo"
     ):
@@ -209,7 +209,7 @@ def cifar(empty_directory, monkeypatch) -> Path:
     sample = load_images("mnist-500")
     arrays = Arrays(sample.train_x, sample.train_y, sample.test_x, sample.test_y)
     for name in ("cifar", "jpeg"):
-        monkeypatch.setitem(images.FORMATS, name, images.Format(decode=lambda _: arrays))
+        monkeypatch.setitem(loading.FORMATS, name, loading.Format(decode=lambda _: arrays))
     return empty_directory
 
 
@@ -245,7 +245,7 @@ def test_an_unknown_file_is_refused_before_it_is_parsed(empty_directory, monkeyp
     def parse(_):
         raise AssertionError("an unknown file was parsed")
 
-    monkeypatch.setitem(images.FORMATS, layout.format, images.Format(decode=parse))
+    monkeypatch.setitem(loading.FORMATS, layout.format, loading.Format(decode=parse))
     write(empty_directory / layout.folders[0], {layout.files[0]: b"anything"})
     with pytest.raises(ChecksumError, match=f"published content of {name}, it may be truncated or altered"):
         load_images(name, download=False)

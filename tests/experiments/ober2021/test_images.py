@@ -200,7 +200,7 @@ def test_strangers_are_house_numbers_where_they_are(error, found, monkeypatch):
 
     monkeypatch.setattr(cifar10, "load_images", load)
     assert {config.outside for config in cifar10.table_1("paper")} == {found}
-    monkeypatch.setattr(cifar10, "_strangers", None)  # nobody asks at other scales
+    monkeypatch.setattr(cifar10, "_out_of_distribution_sets", None)  # nobody asks at other scales
     assert {config.outside for config in cifar10.table_1("reduced")} == {"fashion-mnist"}
 
 
