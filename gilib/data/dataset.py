@@ -137,6 +137,7 @@ class Dataset:
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other."""
         check_count(self.num_splits, "num_splits")
+        _check_pair(self.x, self._columns)
         if self.x.dtype != torch.float64:
             raise TypeError(
                 f"x of a data set must be float64, got {self.x.dtype}: pass x.double(); split() converts to "
@@ -147,7 +148,6 @@ class Dataset:
                 f"y of a data set must be float64, or int64 for labels, got {self.y.dtype}: pass y.double() "
                 "or y.long(); split() converts to the dtype of training"
             )
-        _check_pair(self.x, self._columns)
         if not self.has_labels and self.class_names:
             raise ValueError("class_names are for labels: pass y as int64 [N], with y.long()")
         if self.has_labels and len(self.y):
@@ -222,7 +222,7 @@ class Dataset:
 def _check_pair(x: Tensor, y: Tensor) -> None:
     if x.dim() != 2 or y.dim() != 2 or len(x) != len(y):
         raise ValueError(
-            f"x must be [N, D] and y [N, O] with the same N, or labels [N], got {tuple(x.shape)} and "
+            f"x must be [N, D] and y [N, O], or labels [N], with the same N, got {tuple(x.shape)} and "
             f"{tuple(y.shape)}: reshape a vector of numbers with [:, None]"
         )
 

@@ -11,10 +11,8 @@ import gilib
 from gilib.experiments import load_records
 from gilib.experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
 from gilib.experiments.lindinger2020.uci import StructuredConfig
-from gilib.experiments.printed import printed
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
 from gilib.experiments.running import RunSummary, run_experiment
 from gilib.models import inducing_start
 from gilib.structured import StructuredGP
@@ -23,7 +21,6 @@ from tests.support import D, assert_equal, normals, seeded
 
 CPU = torch.device("cpu")
 METHODS = dict(uci.SMOKE)
-NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
 
 
 def config(method="star", *, depth=None, task="extrapolation", repetition=0, **settings):
@@ -36,62 +33,6 @@ def built(method="star", task="extrapolation", **settings):
     one = config(method, **settings)
     found = tasks.load("boston", task, one.repetition, dtype=D)
     return one, found, *networks.build(one, found)
-
-
-def test_every_printed_cell_has_configurations():
-    """At the smaller scales those of the main text; SGHMC, and two layers, on the small sets."""
-    grids = {k: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(k)} for k in uci.SCALES}
-    for table, task in (("1_interpolation", "interpolation"), ("S3_extrapolation", "extrapolation")):
-        rows = printed(f"lindinger2020_table{table}")
-        wanted = {(row["dataset"], task, NAMES[row["method"]], int(row["depth"])) for row in rows}
-        assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
-        small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
-        small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
-        assert small <= grids["reduced"] & grids["long"]
-
-
-def test_the_paper_grid_has_the_papers_settings_ten_times():
-    grid = list(uci.tables("paper"))
-    models = {(one.method, one.depth) for one in grid}
-    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
-    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr"))
-    defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
-    assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
-    assert {one.lr for one in grid if one.method != "gi_bnn"} == {5e-3}
-    wanted = {"num_inducing": 128, "width": 5, "steps": 20_000, "batch_size": 512, "num_samples": 5}
-    wanted |= {"lr": 5e-3, "decay": 0.98, "decay_every": 1000, "lengthscale": 1.0, "variance": 1.0}
-    wanted |= {"noise_variance": 0.01, "hidden_scale": 1e-5, "held_out": 0.1, "test_samples": 1000}
-    assert {name: defaults[name] for name in wanted} == wanted
-
-
-@pytest.mark.parametrize(("scale", "settings"), [("reduced", (3000, 64)), ("long", (5000, 128))])
-def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
-    """Boston and energy, extrapolation, repetition by repetition: all methods of both before the next."""
-    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables(scale)]
-    assert len(set(grid)) == len(grid)
-    begin = 0
-    for sets, groups, repetitions in [
-        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST), 5),
-        (uci.SECOND, (uci.MAIN, uci.MORE), 5),
-        (uci.LARGE, (uci.MAIN,), 3),
-    ]:
-        for models in groups:
-            cells = itertools.product(("extrapolation", "interpolation"), range(repetitions), sets, models)
-            expected = [(*cell, *model) for *cell, model in cells]
-            assert grid[begin : begin + len(expected)] == expected
-            begin += len(expected)
-    assert begin == len(grid)
-    assert {(c.steps, c.num_inducing) for c in uci.tables(scale)} == {settings}
-    starts = {c.method: c.hidden_scale for c in uci.tables(scale)}
-    assert {method for method, start in starts.items() if start == 0.1} == set(uci.STRUCTURED)
-    assert {start for method, start in starts.items() if method not in uci.STRUCTURED} == {1e-5}
-
-
-def test_an_identity_is_that_of_what_is_not_at_its_default():
-    """Fields may be added; those that are recorded never change their meaning."""
-    known = identity("structured_uci", StructuredConfig("boston", "extrapolation", 0, "star", 3))
-    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, width=5, hidden_scale=1e-5)
-    assert identity("structured_uci", same) == known == "ecc536b7c09f"
 
 
 def test_every_method_has_a_network():
@@ -186,9 +127,6 @@ def test_a_chain_starts_at_clusters_and_zero():
     assert likelihood.noise_variance.item() == pytest.approx(0.01)
 
 
-# measures
-
-
 def test_predictions_are_mixtures_in_original_units():
     """Written out for every test point: S Gaussians, scaled and shifted by the targets' statistics."""
     _, task, net, likelihood = built("star")
@@ -258,9 +196,6 @@ def test_only_the_shown_points_are_recorded(monkeypatch):
     assert shown["variance"] == pytest.approx(found["variance"][[4, 17]].tolist(), rel=5e-4)
     assert set(shown) == {"log_likelihood", "variance", "squared_error", "distance"}
     assert all(value == float(f"{value:.4g}") for values in shown.values() for value in values)
-
-
-# trainings
 
 
 @pytest.mark.parametrize("method", ["star", "gi", "sghmc", "fc_ng"])
