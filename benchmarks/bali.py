@@ -63,11 +63,11 @@ def network(shape: Shape, dtype: torch.dtype = torch.float32) -> gilib.Network:
     inputs, *hidden, outputs = shape.widths
     prior = gilib.NealPrior(3.0**0.5)
     return gilib.models.mlp(
-        inputs, tuple(hidden), outputs, posterior=gilib.Conjugate(), prior=prior, dtype=dtype
+        inputs, tuple(hidden), outputs, posterior=gilib.posteriors.Conjugate(), prior=prior, dtype=dtype
     )
 
 
-def likelihood_of(shape: Shape) -> gilib.Likelihood:
+def likelihood_of(shape: Shape) -> gilib.likelihoods.Likelihood:
     """Of labels or of numbers."""
     return gilib.Categorical() if shape.classes else gilib.Gaussian(1.0, learn=True)
 

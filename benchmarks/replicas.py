@@ -36,7 +36,9 @@ def configurations(method: str, replicas: int, points: int, samples: int, steps:
     ]
 
 
-def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float, int]:
+def train(
+    configs: Sequence[uci.UciConfig], device: torch.device
+) -> tuple[gilib.training.History, float, int]:
     """Train together; the history, and the seconds and minor faults of the steps after the first few."""
     splits = [config.split for config in configs]
     data = uci_splits.load("yacht", splits, device)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import pad, relu
 
 import gilib
-from gilib.regression import LOG_2PI
+from gilib.regression.primal import LOG_2PI
 
 SHAPES = {"toy": (40, 1, 100), "concrete": (927, 8, 927)}  # points, inputs, inducing points
 WIDTH, SAMPLES = 50, 10

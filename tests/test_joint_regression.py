@@ -6,6 +6,7 @@ import torch
 import gilib
 from gilib.joint_regression import DrawnAt, JointState, averaged, moments, residuals
 from gilib.linalg import ScaledIdentity
+from gilib.regression.joint import JointState, averaged, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741
@@ -47,12 +48,12 @@ def test_a_first_batch_is_the_conjugate_posterior():
     assert_equal(after.mean, mean, 1e-10)
     assert_equal(after.scale_tril @ after.scale_tril.mT, scale, 1e-10)
     assert_equal(after.scale_tril @ after.scale_tril.mT, other, 1e-10)
-    same = gilib.shared_statistics(X, Y, torch.ones(N, dtype=D))
+    same = gilib.statistics.shared_statistics(X, Y, torch.ones(N, dtype=D))
     independent = 0.7
     with_one_scale = averaged(
         start, residuals(X, Y, start.mean, 1.0), torch.full((I,), independent, dtype=D), SCALE, at_rate(1.0)
     )
-    regressed = gilib.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
+    regressed = gilib.regression.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
     assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
 
 
@@ -190,5 +191,5 @@ def test_what_is_not_finite_is_named(where):
     x, y = X.clone(), Y.clone()
     (x if where == "features" else y)[0, 0] = float("nan")
     start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
-    with pytest.raises(gilib.FactorisationError, match="of a layer's regression.*NaN or infinite"):
+    with pytest.raises(gilib.linalg.FactorisationError, match="of a layer's regression.*NaN or infinite"):
         averaged(start, residuals(x, y, start.mean, 1.0), PRIOR, SCALE, at_rate(0.5))

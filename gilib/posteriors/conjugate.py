@@ -17,9 +17,10 @@ from gilib.linalg import SymmetricOperator
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression import prior_log_prob
+from gilib.regression.joint import JointState
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
-from gilib.validation import positive
+from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,21 @@ class Conjugate(Posterior):
         df: ν_0 > O - 1, of the prior over Σ; None: O + 1.
         scale: of Ψ_0 = scale · Id.
 
-    >>> Conjugate().short
+    >>> Conjugate().short_name
     'bali'
     """
 
-    short: ClassVar[str] = "bali"
+    short_name: ClassVar[str] = "bali"
     initial_sd: float = 1.0
     df: float | None = None
     scale: float = 2e-3
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.initial_sd, "initial_sd")
-        positive(self.scale, "scale")
+        check_positive(self.initial_sd, "initial_sd")
+        check_positive(self.scale, "scale")
         if self.df is not None:
-            positive(self.df, "df")
+            check_positive(self.df, "df")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """The state, in buffers.

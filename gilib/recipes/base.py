@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
+from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.output_noise import PerOutputGaussian
@@ -61,7 +62,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """A new network.
 
@@ -93,9 +94,9 @@ class Recipe(ABC):
             classes: how many; None: regression.
             seed: of the choice and of the initial values, or R of them, for a network with replicas.
         """
-        tensor(x, "x")
+        check_tensor(x, "x")
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
-        tensor(targets, "y", x)
+        check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
         rows = [self.rows(x, generator) for generator in generators]
@@ -160,7 +161,7 @@ def bound(
     *,
     num_samples: int = 100,
     batch_size: int = 1000,
-    generator: Source | None = None,
+    generator: GeneratorLike | None = None,
 ) -> Tensor:
     """The ELBO per data point over all the data, to compare trained models by; `[R]` nats.
 

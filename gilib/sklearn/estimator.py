@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gilib.data import Normalisation
-from gilib.mixtures import Prediction
+from gilib.likelihoods.mixtures import Prediction
 from gilib.prediction import predict
 from gilib.recipes import RECIPES, Recipe, Trained, bound, recommended
-from gilib.validation import choice, count, instance, positive
+from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
@@ -66,15 +66,15 @@ class BayesianEstimator(BaseEstimator):
             ValueError, TypeError: for settings that make no sense.
         """
         if self.recipe is not None:
-            return {type(self.recipe).__name__: instance(self.recipe, Recipe, "recipe")}
-        choice(self.model, MODELS, "model")
+            return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
+        check_choice(self.model, MODELS, "model")
         given: dict[str, Any] = {}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
-                count(getattr(self, name), name)
+                check_count(getattr(self, name), name)
                 given[name] = getattr(self, name)
         if self.lr is not None:
-            positive(self.lr, "lr")
+            check_positive(self.lr, "lr")
             given["lr"] = self.lr
         if isinstance(self.hidden, int | np.integer):
             raise TypeError(
@@ -90,7 +90,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
         """Train every candidate, and keep the one with the best bound."""
-        count(self.num_samples, "num_samples")
+        check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()

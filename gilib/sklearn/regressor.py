@@ -10,9 +10,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -111,7 +111,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: how many.
             random_state: of the draws.
         """
-        count(n_samples, "n_samples")
+        check_count(n_samples, "n_samples")
         seed = seed_of(random_state)
         prediction = self._gaussian(X, n_samples, seed)
         generator = torch.Generator().manual_seed(seed + 1)

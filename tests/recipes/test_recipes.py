@@ -66,22 +66,22 @@ def test_the_bound_is_the_elbo_of_all_data_at_once():
     """In batches as at once, on average; exactly so if the batch is everything and the draws the same."""
     net, likelihood = gilib.recommended(num_inducing=5).build(X, Y)
     net = net.double()
-    whole = gilib.bound(net, likelihood, X, Y, num_samples=9, generator=seeded(5))
+    whole = gilib.recipes.bound(net, likelihood, X, Y, num_samples=9, generator=seeded(5))
     expected = gilib.elbo(net.draw(9, generator=seeded(5)), likelihood, X, Y, num_data=30, per_point=True)
     torch.testing.assert_close(whole, expected.detach())
     parts = torch.stack(
         [
-            gilib.bound(net, likelihood, X, Y, num_samples=3, batch_size=7, generator=seeded(s))
+            gilib.recipes.bound(net, likelihood, X, Y, num_samples=3, batch_size=7, generator=seeded(s))
             for s in range(300)
         ]
     )
-    many = gilib.bound(net, likelihood, X, Y, num_samples=30_000, generator=seeded(6))
+    many = gilib.recipes.bound(net, likelihood, X, Y, num_samples=30_000, generator=seeded(6))
     assert_mean_within(parts, many)
 
 
 def test_the_bound_of_a_process_is_that_of_its_estimates():
     net, likelihood = gilib.recommended("gp", num_inducing=5).build(X, Y)
-    found = gilib.bound(net, likelihood, X, Y, num_samples=1, batch_size=7)
+    found = gilib.recipes.bound(net, likelihood, X, Y, num_samples=1, batch_size=7)
     exact = gilib.elbo(net.estimate(1, 30), likelihood, X, Y, num_data=30, per_point=True)
     torch.testing.assert_close(found, exact.detach())  # closed form: no draw enters
 

@@ -13,7 +13,7 @@ import torch
 import gilib
 from gilib.data import Normalisation
 from gilib.experiments.comparisons.tasks import Task
-from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.optional import require
 from gilib.randomness import ReplicaGenerators
 
@@ -112,8 +112,8 @@ def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
         for level in (0.05, 0.95)
     )
     mean = kind(random_state=seed).fit(x, y).predict(test_x)
-    truth = of.test_y.double().numpy()[:, 0]
-    covered = float(((lower <= truth) & (truth <= upper)).mean())
+    targets = of.test_y.double().numpy()[:, 0]
+    covered = float(((lower <= targets) & (targets <= upper)).mean())
     return Found(_gaussian(mean, residuals.std()), {"coverage_90": covered})
 
 
@@ -159,14 +159,16 @@ def ensemble(of: Task, seed: int, steps: int) -> Found:
 
 def dropout(of: Task, seed: int, steps: int) -> Found:
     """Monte Carlo dropout of the same network."""
-    net = _network(of, gilib.Dropout(DROPOUT), (), torch.Generator().manual_seed(1000 + seed))
+    net = _network(of, gilib.posteriors.Dropout(DROPOUT), (), torch.Generator().manual_seed(1000 + seed))
     likelihood = _likelihood(of, ())
     _train(net, likelihood, of, seed, steps, "pointwise")
     source = torch.Generator().manual_seed(4000 + seed)
     return Found(gilib.predict(net, likelihood, of.test_x, DRAWS, generator=source), {})
 
 
-def _network(of: Task, posterior: gilib.Posterior, replicas: tuple[int, ...], source: Any) -> gilib.Network:
+def _network(
+    of: Task, posterior: gilib.posteriors.Posterior, replicas: tuple[int, ...], source: Any
+) -> gilib.Network:
     outputs = 1 if of.classes is None else of.classes
     return gilib.models.mlp(
         of.x.shape[1],
