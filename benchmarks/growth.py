@@ -82,7 +82,7 @@ def network(method: str, size: Size) -> gilib.Network:
         "fac": gilib.Factorised(),
         "gi": gilib.GlobalInducing(),
         "gi_outputs": gilib.GlobalInducing(precision="per_output"),
-        "bali": gilib.Conjugate(),
+        "bali": gilib.posteriors.Conjugate(),
     }
     points = {"inducing_points": u} if method.startswith("gi") else {}
     return gilib.models.mlp(INPUTS, hidden, 1, posterior=posteriors[method], generator=generator, **points)
@@ -95,7 +95,7 @@ def stepper(method: str, size: Size) -> tuple[Step, nn.Module]:
     likelihood = gilib.Gaussian(0.1, learn=True)
     optimiser = torch.optim.Adam([*net.parameters(), *likelihood.parameters()], lr=1e-3)
 
-    def drawn() -> gilib.Drawn:
+    def drawn() -> gilib.draws.Drawn:
         if method in ("dsvi", "dgp_gi", "star"):
             return net.estimate(size.samples, size.points, generator=generator)
         return net.draw(size.samples, generator=generator)

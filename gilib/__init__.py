@@ -34,38 +34,13 @@ from gilib.draws import Draw, record
 from gilib.layers import GP, Conv2d, Linear, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian
 from gilib.network import Network
-from gilib.objectives import SteppedTempering, elbo, iwbo
-from gilib.output_noise import PerOutputGaussian
-from gilib.persistence import CheckpointError, Model, load, save
-from gilib.posteriors import (
-    BuildContext,
-    Conjugate,
-    Dropout,
-    Factorised,
-    FreeGaussian,
-    FromPrior,
-    GlobalInducing,
-    LocalInducing,
-    MatrixGaussian,
-    PointEstimate,
-    Posterior,
-    PosteriorModule,
-    PropagatedGaussian,
-)
-from gilib.prediction import predict
-from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
-from gilib.randomness import Noise, ReplicaGenerators
-from gilib.recipes import DeepProcessRecipe, NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
-from gilib.regression import WeightPosterior, regress
-from gilib.statistics import (
-    Statistics,
-    convolutional_statistics,
-    full_statistics,
-    per_output_statistics,
-    shared_statistics,
-)
-from gilib.student import StudentPrediction, predict_student
-from gilib.training import Adam, DivergenceError, History, Paused, fit
+from gilib.objectives import elbo, iwbo
+from gilib.persistence import load, save
+from gilib.posteriors import Factorised, FreeGaussian, FromPrior, GlobalInducing, LocalInducing, PointEstimate
+from gilib.prediction import Ensemble, predict
+from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.recipes import recommended
+from gilib.training import Adam, fit
 
 __version__ = "0.1.0"
 
@@ -74,8 +49,6 @@ __all__ = [
     "Adam",
     "Categorical",
     "Conv2d",
-    "DeepProcessRecipe",
-    "DivergenceError",
     "Draw",
     "Ensemble",
     "Factorised",

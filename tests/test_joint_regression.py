@@ -4,9 +4,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.joint_regression import DrawnAt, JointState, averaged, moments, residuals
 from gilib.linalg import ScaledIdentity
-from gilib.regression.joint import JointState, averaged, residuals
+from gilib.regression.joint import DrawnAt, JointState, averaged, moments, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741

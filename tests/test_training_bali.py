@@ -10,8 +10,8 @@ from torch import nn
 import gilib
 from gilib.layers.weights import WeightLayer
 from gilib.training import Bali
-from gilib.training.bali import RunningBali
-from gilib.training.batches import Minibatches
+from gilib.training.engine.minibatches import Minibatches
+from gilib.training.rules.bali import RunningBali
 from tests.layerwise import ALPHA, BETA, LABELS, SEED, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
 
@@ -143,15 +143,15 @@ def test_it_is_the_papers_algorithm(case):
 
 BLOCKS = {
     "residual": [
-        gilib.Linear(2, 4, gilib.Conjugate()),
-        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.Conjugate())]),
-        gilib.Linear(4, 3, gilib.Conjugate()),
+        gilib.Linear(2, 4, gilib.posteriors.Conjugate()),
+        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.posteriors.Conjugate())]),
+        gilib.Linear(4, 3, gilib.posteriors.Conjugate()),
     ],
     "images": [
         nn.Unflatten(-1, (2, 1, 1)),
-        gilib.Conv2d(2, 3, 1, gilib.Conjugate()),
+        gilib.Conv2d(2, 3, 1, gilib.posteriors.Conjugate()),
         nn.Flatten(),
-        gilib.Linear(3, 3, gilib.Conjugate()),
+        gilib.Linear(3, 3, gilib.posteriors.Conjugate()),
     ],
 }
 

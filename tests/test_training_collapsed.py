@@ -10,7 +10,7 @@ import gilib
 from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
 from gilib.training import Collapsed, NaturalGradient, settle
-from gilib.training.collapsed import _process, _spacing
+from gilib.training.rules.collapsed import _process, _spacing
 from tests.support import D, assert_equal, normals
 
 X = normals(30, 2, seed=1)
@@ -21,7 +21,11 @@ NO_ROUNDING = torch.zeros(2, dtype=D)
 
 
 def likelihood_of(noises, learn=False):
-    return gilib.Gaussian(noises[0], learn) if len(noises) == 1 else gilib.PerOutputGaussian(noises, learn)
+    return (
+        gilib.Gaussian(noises[0], learn)
+        if len(noises) == 1
+        else gilib.likelihoods.PerOutputGaussian(noises, learn)
+    )
 
 
 def sparse(points, jitter=0.0, kernel=None):
@@ -90,7 +94,7 @@ def test_settling_is_a_whole_natural_step():
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = sparse(X[::5]), sparse(X[::5])
     settle(whole, gilib.Gaussian(0.1), X, Y)
-    monkeypatch.setattr("gilib.training.collapsed.AT_ONCE", 7)
+    monkeypatch.setattr("gilib.training.rules.collapsed.AT_ONCE", 7)
     settle(parts, gilib.Gaussian(0.1), X, Y)
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-10)
@@ -146,7 +150,7 @@ def test_rounded_targets_keep_their_noise():
     """
     y = torch.tensor([[0.0, 1.0], [0.5, 1.0], [2.0, 1.0], [0.5, 1.0]], dtype=D)
     assert _spacing(y).tolist() == [0.5, 0.0]
-    process = _process(sparse(X), gilib.PerOutputGaussian(NOISES["each"]))
+    process = _process(sparse(X), gilib.likelihoods.PerOutputGaussian(NOISES["each"]))
     cost = process.bound(X, Y, NO_ROUNDING) - process.bound(X, Y, torch.tensor([0.5, 0.2], dtype=D))
     assert_equal(cost.detach(), torch.tensor(30 / 24 * (0.25 / 0.1 + 0.04 / 0.3), dtype=D), 1e-9)
     x, rounded = X.repeat(2, 1), Y[:, :1].round().repeat(2, 1)  # every row stands twice
@@ -158,7 +162,7 @@ def test_rounded_targets_keep_their_noise():
 
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
-    calls, evidence = [], gilib.training.collapsed._evidence
+    calls, evidence = [], gilib.training.rules.collapsed._evidence
 
     def failing(*arguments):
         calls.append(arguments)
@@ -166,7 +170,7 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
             raise FactorisationError("the covariance", "for the test")
         return evidence(*arguments)
 
-    monkeypatch.setattr(gilib.training.collapsed, "_evidence", failing)
+    monkeypatch.setattr(gilib.training.rules.collapsed, "_evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
     now = _process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30

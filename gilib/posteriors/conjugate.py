@@ -12,12 +12,11 @@ from torch import Tensor
 
 from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
 from gilib.draws import Function
-from gilib.joint_regression import DrawnAt, JointState
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression.joint import JointState
+from gilib.regression.joint import DrawnAt, JointState
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 from gilib.validation import check_positive

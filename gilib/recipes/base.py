@@ -14,12 +14,11 @@ from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
 from gilib.objectives import elbo
-from gilib.output_noise import PerOutputGaussian
 from gilib.posteriors.pseudo import signed_one_hot
-from gilib.randomness import ReplicaGenerators, Source
+from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
-from gilib.training.objective import preferred_estimator
-from gilib.validation import count, tensor
+from gilib.training.gradients.objective import preferred_estimator
+from gilib.validation import check_count, check_tensor
 
 
 class Trained(NamedTuple):
@@ -179,8 +178,8 @@ def bound(
     >>> bound(net, likelihood, torch.randn(30, 3), torch.randn(30, 1)).shape
     torch.Size([])
     """
-    count(batch_size, "batch_size")
-    like = net.layers.like()
+    check_count(batch_size, "batch_size")
+    like = net.layers.reference_tensor()
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
     points, axis = x.shape[-2], -2 if y.is_floating_point() else -1

@@ -12,9 +12,9 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
-from gilib.randomness import Source
+from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe
-from gilib.validation import tensor
+from gilib.validation import check_tensor
 
 FEW = 800  # data: below, the bound prefers the narrow layer, above the wide one
 NARROW, WIDE = (25,), (50,)
@@ -47,11 +47,11 @@ class NetworkRecipe(Recipe):
         """A new network, as wide as its data allow; arguments are those of every recipe."""
         sized = self
         if self.hidden is None:
-            sized = replace(self, hidden=NARROW if tensor(x, "x").shape[-2] < FEW else WIDE)
+            sized = replace(self, hidden=NARROW if check_tensor(x, "x").shape[-2] < FEW else WIDE)
         return super(NetworkRecipe, sized).build(x, y, classes=classes, seed=seed)
 
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """A multilayer perceptron."""
         hidden = WIDE if self.hidden is None else self.hidden

@@ -14,10 +14,10 @@ from gilib import models
 from gilib.kernels import RBF, Matern
 from gilib.network import Network
 from gilib.posteriors import FreeGaussian
-from gilib.randomness import Source
+from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
 from gilib.training import Collapsed, fit
-from gilib.validation import tensor
+from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
 KERNELS = (Matern(smoothness=1.5), RBF(), Matern(), Matern(smoothness=0.5))
@@ -50,7 +50,7 @@ class ProcessRecipe(Recipe):
     kernels: tuple[RBF, ...] = KERNELS
 
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """One process with the first kernel."""
         kernel = self.kernels[0]
@@ -84,7 +84,7 @@ class ProcessRecipe(Recipe):
         """Build and train; arguments are those of every recipe."""
         if classes is not None or not isinstance(seed, int):
             return super().train(x, y, classes=classes, seed=seed, **options)
-        x, y = tensor(x, "x").double(), tensor(y, "y").double()
+        x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         candidates = [replace(self, kernels=(kernel,)) for kernel in self.kernels]
         found = [(own, own._climb(x[few], y[few], slice(None), progress=False)) for own in candidates]
@@ -125,7 +125,7 @@ class DeepProcessRecipe(Recipe):
     depth: int = 2
 
     def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """Several processes in a row."""
         return models.deep_gp(

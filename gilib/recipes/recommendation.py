@@ -8,7 +8,7 @@ from typing import Any
 from gilib.recipes.base import Recipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 RECIPES: dict[str, Recipe] = {
     "network": NetworkRecipe(),
@@ -31,7 +31,7 @@ def recommended(model: str = "network", **changes: Any) -> Recipe:
     >>> recommended(steps=300).steps, recommended("deep_gp").num_inducing
     (300, 100)
     """
-    choice(model, RECIPES, "model")
+    check_choice(model, RECIPES, "model")
     recipe = RECIPES[model]
     names = [entry.name for entry in dataclasses.fields(recipe)]
     for name in changes:

@@ -81,7 +81,7 @@ class BayesianEstimator(BaseEstimator):
                 f"hidden must be a sequence of widths, got {self.hidden!r}: write ({self.hidden},)"
             )
         for k, width in enumerate(self.hidden or ()):
-            count(width, f"hidden[{k}]")
+            check_count(width, f"hidden[{k}]")
         names = list(RECIPES) if self.model == "auto" else [self.model]
         own: dict[str, Any] = {"network": {"hidden": None if self.hidden is None else tuple(self.hidden)}}
         if self.num_inducing is not None:

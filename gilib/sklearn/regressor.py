@@ -32,7 +32,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
         batch_size: points a step. Give it for more than a few thousand rows.
         num_samples: functions drawn for a prediction. A thousand where tails matter.
-        recipe: a `gilib.Recipe` in place of all that defines the model and its training.
+        recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
 

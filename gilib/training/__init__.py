@@ -1,13 +1,18 @@
 """Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
 
-from gilib.training.adam import Adam
-from gilib.training.bali import Bali
-from gilib.training.checks import check_data
-from gilib.training.collapsed import Collapsed, settle
+from gilib.training.callbacks import Callback, FallingStrips, Plateau, StoredStates
+from gilib.training.engine.checks import check_data
+from gilib.training.engine.loop import fit
+from gilib.training.engine.run import DivergenceError, Paused
+from gilib.training.engine.settings import Checkpoint
+from gilib.training.gradients.objective import Batch, Objective
+from gilib.training.gradients.parallel import DataParallel
+from gilib.training.gradients.speed import Speed
 from gilib.training.history import History, Trend
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.bali import Bali
 from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.collapsed import Collapsed, settle
 from gilib.training.rules.kfac import NoisyKFAC
 from gilib.training.rules.natural import NaturalGradient
 from gilib.training.rules.optimiser import ReplicaAdam

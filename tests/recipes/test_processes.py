@@ -26,7 +26,7 @@ def test_few_data_are_all_inducing_points():
     sparse = train(num_inducing=20, num_exact=59)
     rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
     assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
-    bounds = [gilib.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
+    bounds = [gilib.recipes.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
     assert bounds[0] > bounds[1]
 
 
@@ -39,8 +39,8 @@ def test_the_kernel_is_that_of_the_largest_evidence():
 
 def test_single_precision_data_are_trained_in_double():
     ours, double = train(X.float(), Y.float()), train()
-    assert ours.network.layers.like().dtype is D
-    bounds = [gilib.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
+    assert ours.network.layers.reference_tensor().dtype is D
+    bounds = [gilib.recipes.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
     assert_equal(bounds[0], bounds[1], 1e-3)
 
 

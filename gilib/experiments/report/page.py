@@ -92,8 +92,8 @@ def _shared(group: Sequence[Comparison], names: Iterable[str]) -> dict[str, str]
     return {f"data_{name}": words(*found) for name, found in values.items() if len(found) == 1}
 
 
-def _folded(name: str, heading: str, aside: str, *content: str, **attributes: str) -> str:
-    summary = element("summary", element("b", escape(heading)), " ", element("span", escape(aside)))
+def _folded(name: str, heading: str, detail: str, *content: str, **attributes: str) -> str:
+    summary = element("summary", element("b", escape(heading)), " ", element("span", escape(detail)))
     return element("details", summary, *content, id=name, class_="report", **attributes)
 
 

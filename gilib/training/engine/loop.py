@@ -79,7 +79,7 @@ def fit(
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
             anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
             prefer, which is to be drawn unless they say otherwise.
-        kl_weight: tempering as a function of the step, for example `gilib.SteppedTempering`; None: 1.
+        kl_weight: tempering as a function of the step, such as `gilib.objectives.SteppedTempering`; None: 1.
         batch_size: points a step, drawn without replacement in each epoch; None: all, which is best up to a
             few thousand points.
         seed: of draws and minibatches, or R of them.

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Drawn, Evaluated, record
-from gilib.joint_regression import DrawnAt, JointState, Residuals, averaged
 from gilib.linalg import failures_as_nan
 from gilib.persistence import CheckpointError
 from gilib.randomness import Noise
-from gilib.regression.joint import JointState, Residuals, averaged
+from gilib.regression.joint import DrawnAt, JointState, Residuals, averaged
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.layerwise import (
@@ -160,7 +159,7 @@ class RunningBali(RunningRule):
             share / layer.windows * layer.rows(gradient).square().sum(-2)
             for layer, gradient in zip(self.layers, passed.gradients, strict=True)
         ]
-        bound, *squares = self.problem.total([passed.bound, *squares])
+        bound, *squares = self.problem.sum_over_processes([passed.bound, *squares])
         self.active &= torch.stack([bound, *(square.sum(-1) for square in squares)]).isfinite().all(0)
         with torch.no_grad():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
@@ -188,7 +187,7 @@ class RunningBali(RunningRule):
         """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
         objective = self.problem.objective
         if self._is_first(batch) and objective.estimator == "pointwise":
-            return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
+            return self.problem.net.draw(objective.num_samples, generator=self.problem.generator)
         return objective.drawn(self._noise(batch))
 
     def _noise(self, batch: Batch) -> Noise:
@@ -211,7 +210,7 @@ class RunningBali(RunningRule):
             target = batch.y if layer.true_targets else None
             mean = states[-1].mean if place is None else None
             moments.append(layer.residuals(step, mean, target, shift, weight))
-        flat = iter(self.problem.total([value for own in moments for value in own]))
+        flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
             self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
             for layer, state, scale, rate, place in zip(

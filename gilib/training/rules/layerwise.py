@@ -10,13 +10,12 @@ from torch import Tensor
 
 from gilib.convolution import window_moments
 from gilib.draws import Evaluated, FixedFunction, record
-from gilib.joint_regression import DrawnAt, JointState, Residuals, moments, residuals
 from gilib.layers.conv import Conv2d, Conv2dFunction
 from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.regression.joint import JointState, Residuals, residuals
+from gilib.regression.joint import DrawnAt, JointState, Residuals, moments, residuals
 from gilib.training.rules.base import Problem
 
 

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from gilib.layers import GP
-from gilib.likelihoods import LOG_2PI, Gaussian, Likelihood
+from gilib.likelihoods import Gaussian, Likelihood
+from gilib.likelihoods.base import LOG_2PI
+from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.linalg import FactorisationError, cholesky
 from gilib.network import Network
-from gilib.output_noise import PerOutputGaussian
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
-from gilib.regression import merge_outputs, split_outputs
-from gilib.training.objective import Batch
-from gilib.training.rule import Problem, Rule, RunningRule
-from gilib.validation import count, positive
+from gilib.regression.primal import merge_outputs, split_outputs
+from gilib.training.gradients.objective import Batch
+from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.validation import check_count, check_positive
 
 AT_ONCE = 2000  # points whose cross-covariances are held while the posterior is set
 PATIENCE = 3  # steps that gain next to nothing, after which the search is over
@@ -57,9 +58,9 @@ class Collapsed(Rule):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        count(self.memory, "memory")
-        count(self.evaluations, "evaluations", 2)
-        positive(self.tolerance, "tolerance")
+        check_count(self.memory, "memory")
+        check_count(self.evaluations, "evaluations", 2)
+        check_positive(self.tolerance, "tolerance")
 
     def begin(self, problem: Problem) -> RunningCollapsed:
         """The rule at work.
@@ -81,7 +82,7 @@ class RunningCollapsed(RunningRule):
         known = {id(parameter) for parameter in fixed}
         self.parameters = [p for p in problem.parameters.values() if id(p) not in known]
         if not self.parameters:
-            raise ValueError("nothing to search: neither kernel nor noise is learned; use gilib.settle")
+            raise ValueError("nothing to search: neither kernel nor noise is learned; use gilib.training.settle")
         self.search = torch.optim.LBFGS(
             self.parameters,
             max_iter=1,
