@@ -6,21 +6,21 @@ interleaved, medians, in one process: the ratio is what counts. Memory is the pe
 (values and gradients), in units of the inputs.
 
     python benchmarks/autocorrelation.py [--threads 2] [--repeats 7] [--channels 32] [--images 100]
+        [--record]
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import random
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
-from measures import minor_faults, peak_memory, rate
+from measures import clock, minor_faults, peak_memory
+from recording import Row, parser, running
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
@@ -116,14 +116,14 @@ def measure(size: int, count: int, channels: int, repeats: int) -> dict[str, tup
     upstream = probes(x, y)
     times: dict[str, list[float]] = {name: [] for name in METHODS}
     faults: dict[str, list[int]] = {name: [] for name in METHODS}
-    order, shuffled = list(METHODS), random.Random(0)
+    order, shuffled, now = list(METHODS), random.Random(0), clock()
     for _ in range(repeats):
         shuffled.shuffle(order)
         for name in order:
             step(METHODS[name], x, y, upstream)
-            started, before = time.perf_counter(), minor_faults()
+            started, before = now(), minor_faults()
             step(METHODS[name], x, y, upstream)
-            times[name].append(1e3 * (time.perf_counter() - started))
+            times[name].append(1e3 * (now() - started))
             faults[name].append(minor_faults() - before)
     return {name: (statistics.median(times[name]), statistics.mean(faults[name])) for name in METHODS}
 
@@ -138,37 +138,36 @@ def floor(size: int, count: int, channels: int) -> float:
     return (products + 6 * count * channels * 2.5 * size**2 * 2 * math.log2(size)) / 1e9
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--images", type=int, default=100)
-    parser.add_argument("--channels", type=int, default=32)
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    print(
-        f"torch {torch.__version__}, {options.threads} threads, large float32 products {rate():.0f} GFLOP/s, "
-        f"load {os.getloadavg()[0]:.1f}; {options.images} images, {options.channels} channels, "
-        f"kernel {KERNEL}"
+def row(size: int, options: argparse.Namespace) -> Row:
+    """Check and time one size of images; the floor of memory: inputs twice read, their gradients written."""
+    check(size)
+    measured = measure(size, options.images, options.channels, options.repeats)
+    x, y = images(size, options.images, options.channels, torch.float32)
+    routes = {
+        name: fastest_route(x, y, Windows.of(KERNEL, boundary="zero" if "zeros" in name else "circular"))
+        for name in METHODS
+        if "gilib" in name
+    }
+    return Row(
+        {"size": size, "images": options.images, "channels": options.channels},
+        "convolution",
+        {name: milliseconds for name, (milliseconds, _) in measured.items()},
+        dict.fromkeys(METHODS, floor(size, options.images, options.channels)),
+        dict.fromkeys(METHODS, 3e-6 * (x.nbytes + y.nbytes)),
+        {name: faults for name, (_, faults) in measured.items()},
+        {"memory": {name: extra_memory(METHODS[name], x, y) for name in METHODS}, "route": routes},
     )
-    print(f"{'':16}{'ms':>9}{'/ conv':>9}{'/ patches':>11}{'memory':>9}{'faults':>9}   route")
-    for size in options.sizes:
-        check(size)
-        measured = measure(size, options.images, options.channels, options.repeats)
-        least = floor(size, options.images, options.channels)
-        print(f"{size} x {size}, {least:.2f} GFLOP by Fourier coefficients")
-        x, y = images(size, options.images, options.channels, torch.float32)
-        for name, (spent, faults) in measured.items():
-            boundary = "zero" if "zeros" in name else "circular"
-            route = fastest_route(x, y, Windows.of(KERNEL, boundary=boundary)) if "gilib" in name else ""
-            ratios = [measured[other][0] / spent for other in ("convolution", reference(name))]
-            print(
-                f"{name:16}{spent:9.1f}{ratios[0]:9.1f}{ratios[1]:11.1f}"
-                f"{extra_memory(METHODS[name], x, y):9.1f}{faults:9.0f}   {route}"
-            )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 7)
+    known.add_argument("--images", type=int, default=100)
+    known.add_argument("--channels", type=int, default=32)
+    known.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    options = known.parse_args(arguments)
+    with running("autocorrelation", options) as run:
+        run.finish([row(size, options) for size in options.sizes])
 
 
 if __name__ == "__main__":

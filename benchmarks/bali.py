@@ -6,20 +6,19 @@ other work on the machine disturbs least). Beside them the operations of both, c
 algorithm as it is, whose triangular solves and factorisations run slower than products), and the pages that
 steps ask of the system (minor faults).
 
-    python benchmarks/bali.py [--threads 2] [--repeats 40] [--keep-memory] [--only mnist yacht]
+    python benchmarks/bali.py [--threads 2] [--repeats 40] [--keep-memory] [--only mnist yacht] [--record]
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import statistics
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from measures import keep_memory, minor_faults, rate
+from measures import clock, minor_faults, traffic
+from recording import Row, parser, running
 from torch import Tensor, nn
 
 import gilib
@@ -48,7 +47,6 @@ SHAPES = {
     "kin8nm": Shape((8, 50, 1), 7373, 1000),
     "protein": Shape((9, 100, 1), 41_157, 1000),
 }
-RULES = {"bali": Bali()}
 
 
 def data(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -65,11 +63,11 @@ def network(shape: Shape, dtype: torch.dtype = torch.float32) -> gilib.Network:
     inputs, *hidden, outputs = shape.widths
     prior = gilib.NealPrior(3.0**0.5)
     return gilib.models.mlp(
-        inputs, tuple(hidden), outputs, posterior=gilib.Conjugate(), prior=prior, dtype=dtype
+        inputs, tuple(hidden), outputs, posterior=gilib.posteriors.Conjugate(), prior=prior, dtype=dtype
     )
 
 
-def likelihood_of(shape: Shape) -> gilib.Likelihood:
+def likelihood_of(shape: Shape) -> gilib.likelihoods.Likelihood:
     """Of labels or of numbers."""
     return gilib.Categorical() if shape.classes else gilib.Gaussian(1.0, learn=True)
 
@@ -130,14 +128,15 @@ def adam_stepper(shape: Shape) -> Callable[[], None]:
 def measure(shape: Shape, rule: Bali, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
     """Milliseconds of the steps of both, interleaved; minor faults of steps in a row, mean."""
     times: dict[str, list[float]] = {"adam": [], "bali": []}
-    adam, last = adam_stepper(shape), time.perf_counter()
+    now = clock()
+    adam, last = adam_stepper(shape), now()
 
     def between(step: int, bound: Tensor, net: gilib.Network) -> None:
         nonlocal last
-        times["bali"].append(1e3 * (time.perf_counter() - last))
-        started = time.perf_counter()
+        times["bali"].append(1e3 * (now() - last))
+        started = now()
         adam()
-        last = time.perf_counter()
+        last = now()
         times["adam"].append(1e3 * (last - started))
 
     def train(steps: int, callbacks: tuple[Callable[[int, Tensor, gilib.Network], None], ...] = ()) -> int:
@@ -160,45 +159,44 @@ def operations(shape: Shape) -> dict[str, float]:
     """Of a step, GFLOP.
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
-    layer. BALI: forward, XM, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; three
-    triangular solves of I² O (two for the mean, one for a draw); E Cᵀ, MᵀV_0⁻¹M, K Kᵀ and C Cᵀ.
+    layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; three
+    triangular solves of I² O (two for the mean, one for a draw) and T S; S = E Cᵀ, twice, and half of SᵀS,
+    AᵀV_0⁻¹A, K Kᵀ and C Cᵀ.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
         i, o, b = inputs + 1, outputs, shape.batch
         back = 2 * b * i * o if k else 0
         total["adam"] += 4 * b * i * o + back
-        total["bali"] += 6 * b * i * o + back + b * i**2 + b * o**2 + i**3 / 3 + 3 * i**2 * o + 5 * i * o**2
+        total["bali"] += 4 * b * i * o + back + b * i**2 + b * o**2 + i**3 / 3 + 4 * i**2 * o + 8 * i * o**2
     return {name: value / 1e9 for name, value in total.items()}
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=40)
-    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
-    parser.add_argument("--only", nargs="+", choices=list(SHAPES), default=list(SHAPES))
-    options = parser.parse_args()
-    if options.keep_memory:
-        keep_memory()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    speed = rate()
-    print(f"torch {torch.__version__}, {options.threads} threads, large float32 products {speed:.0f} GFLOP/s")
-    columns = ("Adam ms", "BALI ms", "ratio", "of fastest", "floor ms", "its ratio", "faults", "BALI")
-    print(f"{'shape':10}{'rule':14}" + "".join(f"{name:>11}" for name in columns))
-    for name, (label, rule) in itertools.product(options.only, RULES.items()):
-        shape = SHAPES[name]
-        check(name)
-        times, faults = measure(shape, rule, options.repeats)
-        adam, bali = (statistics.median(times[key]) for key in ("adam", "bali"))
-        count = operations(shape)
-        print(
-            f"{name:10}{label:14}{adam:11.2f}{bali:11.2f}{bali / adam:11.2f}"
-            f"{min(times['bali']) / min(times['adam']):11.2f}{1e3 * count['bali'] / speed:11.2f}"
-            f"{count['bali'] / count['adam']:11.2f}{faults['adam']:11.0f}{faults['bali']:11.0f}"
-        )
+def row(name: str, repeats: int) -> Row:
+    """Check and time one shape."""
+    check(name)
+    shape = SHAPES[name]
+    times, faults = measure(shape, Bali(), repeats)
+    fastest = {rule: min(values) for rule, values in times.items()}
+    model, numbers = plain_network(shape.widths), shape.batch * (shape.widths[0] + 1)
+    return Row(
+        {"shape": name, "widths": list(shape.widths), "points": shape.batch},
+        "adam",
+        {rule: statistics.median(values) for rule, values in times.items()},
+        operations(shape),
+        {"adam": traffic(model, numbers)},
+        faults,
+        {"ratio of fastest": fastest["adam"] / fastest["bali"]},
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 40)
+    known.add_argument("--only", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    options = known.parse_args(arguments)
+    with running("bali", options) as run:
+        run.finish([row(name, options.repeats) for name in options.only])
 
 
 if __name__ == "__main__":

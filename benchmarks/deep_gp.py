@@ -6,21 +6,19 @@ beside it, with global inducing points. The bound of a single layer is compared 
 is not random, parameters are copied. Denormal numbers are flushed on both sides: without that the peer is
 three times slower, which would be no merit of ours. Times are interleaved, medians, in one process.
 
-    python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory]
+    python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable
 
 import gpytorch
 import torch
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
-from measures import keep_memory, rate
+from measures import spent, traffic
+from recording import Row, parser, running
 from torch import Tensor
 
 import gilib
@@ -161,49 +159,33 @@ def floor(depth: int, method: str) -> float:
     return total / 1e9
 
 
-def measure(depth: int, repeats: int) -> dict[str, float]:
-    """Milliseconds of a step of each, interleaved: medians."""
-    steps = {
-        "peer": stepper(*peer(depth)),
-        "dsvi": stepper(*ours(depth, "dsvi")),
-        "global": stepper(*ours(depth, "global")),
-    }
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(repeats + WARM_UP):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            if repeat >= WARM_UP:
-                times[name].append(1e3 * (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--depths", type=int, nargs="+", default=[2, 5])
-    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
-    options = parser.parse_args()
-    if options.keep_memory:
-        keep_memory()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    check()
-    speed = rate()
-    print(f"torch {torch.__version__}, gpytorch {gpytorch.__version__}, {options.threads} threads")
-    print(f"large float32 products {speed:.0f} GFLOP/s")
-    print(
-        f"{'depth':8}{'method':10}"
-        + "".join(f"{name:>10}" for name in ("peer ms", "ms", "ratio", "of floor"))
+def row(depth: int, repeats: int) -> Row:
+    """Time one depth."""
+    steps = {"peer": stepper(*peer(depth))}
+    models = {method: ours(depth, method) for method in ("dsvi", "global")}
+    steps |= {method: stepper(*model) for method, model in models.items()}
+    found = spent(steps, repeats, WARM_UP)
+    case = {"depth": depth, "points": POINTS, "inputs": INPUTS, "inducing": INDUCING, "samples": SAMPLES}
+    return Row(
+        case,
+        "peer",
+        {name: each.ms for name, each in found.items()},
+        {method: floor(depth, method) for method in models},
+        {method: traffic(model, POINTS * (INPUTS + 1)) for method, (_, model) in models.items()},
+        {name: each.faults for name, each in found.items()},
     )
-    for depth in options.depths:
-        times = measure(depth, options.repeats)
-        for method in ("dsvi", "global"):
-            share = 1e3 * floor(depth, method) / speed / times[method]
-            row = (times["peer"], times[method], times["peer"] / times[method])
-            print(f"{depth:<8}{method:10}" + "".join(f"{value:10.1f}" for value in row) + f"{share:10.0%}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 7)
+    known.add_argument("--depths", type=int, nargs="+", default=[2, 5])
+    options = known.parse_args(arguments)
+    with running("deep_gp", options) as run:
+        check()
+        rows = [row(depth, options.repeats) for depth in options.depths]
+        rows[0].more["gpytorch"] = gpytorch.__version__
+        run.finish(rows)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,38 @@
-"""What several benchmarks measure: how fast large products are, and what a step does with memory."""
+"""What several benchmarks measure: what a machine can do, and what a step does with time and memory."""
 
 from __future__ import annotations
 
 import ctypes
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+PASSES = 10  # of a parameter through memory, see `traffic`
 CPU = torch.device("cpu")
+PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows of the square matrices that are multiplied
+COPIED = 2**24  # numbers of four bytes that are copied
+Clock = Callable[[], float]
+Step = Callable[[], Any]
+
+
+class Spent(NamedTuple):
+    """What a step takes.
+
+    Attributes:
+        ms: median milliseconds.
+        fastest_ms: of the fastest step, which other work on the machine disturbs least.
+        faults: minor faults, mean.
+    """
+
+    ms: float
+    fastest_ms: float
+    faults: float
 
 
 def wait(device: torch.device) -> None:
@@ -21,17 +41,69 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def rate(device: torch.device = CPU, clock: Callable[[], float] = time.perf_counter) -> float:
-    """GFLOP/s of large float32 matrix products, by wall-clock time or, given its clock, by CPU time."""
-    size = 8192 if device.type == "cuda" else 2048
-    matrix = torch.randn(size, size, device=device)
-    matrix @ matrix
-    wait(device)
-    started = clock()
-    for _ in range(5):
+def clock(device: torch.device = CPU) -> Clock:
+    """The seconds that are compared.
+
+    On one thread of a CPU those of the processor: they hardly depend on what else the machine does. With
+    several threads, or on a GPU, those on the wall: processor time then counts waiting as well.
+    """
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    return time.process_time if alone else time.perf_counter
+
+
+def spent(steps: Mapping[str, Step], repeats: int, warm_up: int = 2) -> dict[str, Spent]:
+    """What steps take that take turns, after some that are not counted."""
+    now = clock()
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    faults: dict[str, list[int]] = {name: [] for name in steps}
+    for repeat in range(repeats + warm_up):
+        for name, step in steps.items():
+            before, started = minor_faults(), now()
+            step()
+            if repeat >= warm_up:
+                times[name].append(1e3 * (now() - started))
+                faults[name].append(minor_faults() - before)
+    return {
+        name: Spent(statistics.median(times[name]), min(times[name]), statistics.mean(faults[name]))
+        for name in steps
+    }
+
+
+def rate(device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> float:
+    """GFLOP/s of large matrix products, the best of five."""
+    now, size = clock(device), PRODUCT_SIZE[device.type]
+    matrix, found = torch.randn(size, size, device=device, dtype=dtype), []
+    for _ in range(6):
+        started = now()
         matrix @ matrix
-    wait(device)
-    return 5 * 2 * size**3 / (clock() - started) / 1e9
+        wait(device)
+        found.append(now() - started)
+    return 2 * size**3 / min(found[1:]) / 1e9
+
+
+def copy_rate(device: torch.device = CPU) -> float:
+    """GB/s, read and written, of a copy that fits in no cache, the best of five."""
+    now, source = clock(device), torch.ones(COPIED, device=device)
+    target, found = torch.empty_like(source), []
+    for _ in range(6):
+        started = now()
+        target.copy_(source)
+        wait(device)
+        found.append(now() - started)
+    return 2 * source.nbytes / min(found[1:]) / 1e9
+
+
+def traffic(model: torch.nn.Module, data: int) -> float:
+    """Megabytes of a step of Adam in float32, those of what lies between the layers aside.
+
+    Ten passes of the parameters: read forward and backward, and their gradient written; value, gradient and
+    two moments read by the optimiser; value and moments written. Data: once.
+
+    Args:
+        model: with the parameters.
+        data: numbers in a minibatch.
+    """
+    return 4e-6 * (PASSES * sum(parameter.numel() for parameter in model.parameters()) + data)
 
 
 def peak_memory(step: Callable[[], Any], device: torch.device = CPU) -> tuple[int, Any]:

@@ -5,23 +5,23 @@ rate, noise and minibatches. Both ways are `gilib.fit`; their bounds over the fi
 anything is timed. Times are interleaved, medians, in one process: the ratio is what counts.
 
     python benchmarks/replicas.py [--device cuda] [--replicas 1 4 16] [--points 100] [--samples 2]
+        [--record]
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Sequence
 
 import torch
-from measures import minor_faults
+from measures import clock, minor_faults, wait
+from recording import Row, parser, running
 
 import gilib
 from gilib.experiments.common import uci_splits
 from gilib.experiments.ober2021 import uci, uci_run
 from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.provenance import provenance
 
 WARM_UP, STEPS = 3, 20
 WIDTH = 50
@@ -36,27 +36,25 @@ def configurations(method: str, replicas: int, points: int, samples: int, steps:
     ]
 
 
-def train(configs: Sequence[uci.UciConfig], device: torch.device) -> tuple[gilib.History, float, int]:
+def train(
+    configs: Sequence[uci.UciConfig], device: torch.device
+) -> tuple[gilib.training.History, float, int]:
     """Train together; the history, and the seconds and minor faults of the steps after the first few."""
     splits = [config.split for config in configs]
     data = uci_splits.load("yacht", splits, device)
     net, likelihood = uci_run.build(configs, data, splits)
     rates, job = [config.lr for config in configs], Job(device, None)
     uci_run.train(_shortened(configs[0], WARM_UP), net, likelihood, data, rates, splits, job)
-    _wait(device)
-    started, before = time.perf_counter(), minor_faults()
+    wait(device)
+    now = clock(device)
+    started, before = now(), minor_faults()
     history = uci_run.train(configs[0], net, likelihood, data, rates, splits, job)
-    _wait(device)
-    return history, time.perf_counter() - started, minor_faults() - before
+    wait(device)
+    return history, now() - started, minor_faults() - before
 
 
 def _shortened(config: uci.UciConfig, steps: int) -> uci.UciConfig:
     return uci.UciConfig(**{**vars(config), "steps": steps})
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def check(method: str, device: torch.device, replicas: int = 3, points: int = 20, samples: int = 2) -> float:
@@ -87,12 +85,12 @@ def operations(method: str, points: int, samples: int) -> float:
 
 
 def measure(
-    method: str, replicas: int, points: int, samples: int, device: torch.device
+    method: str, replicas: int, points: int, samples: int, device: torch.device, repeats: int
 ) -> tuple[float, float, float]:
     """Milliseconds per step and replica, one by one and together; minor faults of a step of all together."""
     configs = configurations(method, replicas, points, samples, STEPS)
     alone, together, faults = [], [], []
-    for _ in range(3):
+    for _ in range(repeats):
         alone.append(1e3 * train(configs[:1], device)[1] / STEPS)
         _, seconds, pages = train(configs, device)
         together.append(1e3 * seconds / STEPS / replicas)
@@ -100,30 +98,36 @@ def measure(
     return statistics.median(alone), statistics.median(together), statistics.mean(faults)
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--points", type=int, default=100, help="inducing points")
-    parser.add_argument("--samples", type=int, default=2, help="draws a step")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    device = torch.device(options.device)
-    hardware = provenance(device.type)["hardware"]
-    print(f"torch {torch.__version__}, {hardware}, {options.threads} thread(s); times and GFLOP per replica")
-    columns = ("alone ms", "together ms", "ratio", "GFLOP", "GFLOP/s", "faults")
-    print(f"{'method':10}{'R':>4}" + "".join(f"{name:>12}" for name in columns))
-    for method in uci.METHODS:
-        check(method, device)
-        work = operations(method, options.points, options.samples)
-        for replicas in options.replicas:
-            alone, together, faults = measure(method, replicas, options.points, options.samples, device)
-            rate = 1e3 * work / together
-            times = f"{alone:12.2f}{together:12.2f}{alone / together:12.1f}"
-            print(f"{method:10}{replicas:4}{times}{work:12.3f}{rate:12.1f}{faults:12.0f}")
+def row(method: str, replicas: int, options: argparse.Namespace) -> Row:
+    """Time one method with so many replicas."""
+    device, work = torch.device(options.device), operations(method, options.points, options.samples)
+    alone, together, faults = measure(
+        method, replicas, options.points, options.samples, device, options.repeats
+    )
+    return Row(
+        {"method": method, "replicas": replicas, "inducing": options.points, "samples": options.samples},
+        "alone",
+        {"alone": alone, "together": together},
+        {"alone": work, "together": work},
+        faults={"together": faults / replicas},
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record: milliseconds, operations and faults of a step of one replica."""
+    known = parser(__doc__, 3, threads=1)
+    known.add_argument("--device", default="cpu")
+    known.add_argument("--methods", nargs="+", choices=uci.METHODS, default=list(uci.METHODS))
+    known.add_argument("--replicas", type=int, nargs="+", default=[1, 4, 16])
+    known.add_argument("--points", type=int, default=100, help="inducing points")
+    known.add_argument("--samples", type=int, default=2, help="draws a step")
+    options = known.parse_args(arguments)
+    with running("replicas", options) as run:
+        rows = []
+        for method in options.methods:
+            check(method, run.device)
+            rows += [row(method, replicas, options) for replicas in options.replicas]
+        run.finish(rows)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,12 @@ are interleaved medians: the ratio is what counts. CPU time, of all threads, har
 machine does. Memory is the peak beyond what is held between steps.
 
     python benchmarks/resnet_step.py [--threads 2] [--repeats 9] [--images 20 100] [--prior ScalePrior]
-    python benchmarks/resnet_step.py --device cuda [--images 500] [--tf32]
+    python benchmarks/resnet_step.py --device cuda [--images 500] [--tf32] [--record]
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +23,8 @@ from unittest import mock
 
 import torch
 from autocorrelation import by_convolution, by_patches
-from measures import minor_faults, peak_memory, rate, wait
+from measures import clock, minor_faults, peak_memory, traffic, wait
+from recording import Row, parser, running
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.profiler import ProfilerActivity, profile
@@ -33,7 +32,6 @@ from torch.profiler import ProfilerActivity, profile
 import gilib
 import gilib.statistics as gilib_statistics
 from gilib.convolution import Windows, fastest_route, window_moments
-from gilib.experiments.runner.provenance import provenance
 
 SIZE, CHANNELS, CLASSES, NUM_DATA = 32, 32, 10, 50_000
 WARM_UP = 2  # steps
@@ -219,52 +217,48 @@ def layer_route(layer: gilib.Conv2d) -> str:
     return route(y.new_empty(len(y), site.channels, *site.image_size), y, site.windows)
 
 
-def report(prior: str, count: int, device: torch.device, repeats: int) -> None:
-    """Time one network all ways, and print what its step consists of."""
+def row(prior: str, count: int, device: torch.device, repeats: int) -> Row:
+    """Time one network all ways; operations, memory and parts of a step of gilib's."""
     problem = Problem.of(prior, count, SIZE, torch.float32, device)
-    step, clock = problem.stepper(), time.perf_counter if device.type == "cuda" else time.process_time
-    speed = rate(device, clock)
-    times = timed(step, repeats)
-    print(f"{prior}, {count} + {count} images, load {os.getloadavg()[0]:.1f}")
-    for way, (wall, cpu, faults) in times.items():
+    step = problem.stepper()
+    times, memory = timed(step, repeats), {}
+    for way in WAYS:
         with moments_by(way):
-            memory = peak_memory(step, device)[0] / 1e6
-        slow, slow_cpu, _ = times["convolution"]
-        quarters = f"{wall[0]:.0f}-{wall[2]:.0f}"
-        print(
-            f"  {way:14}{wall[1]:9.1f}{quarters:>14}{slow[1] / wall[1]:9.2f}"
-            f"{cpu:11.1f}{slow_cpu / cpu:9.2f}{memory:9.0f}{faults:9.0f}"
-        )
-    work, (wall, cpu, _) = operations(problem), times["gilib"]
-    least, spent = 1e3 * sum(work.values()) / speed, wall[1] if device.type == "cuda" else cpu
-    print("  GFLOP: " + ", ".join(f"{part} {value:.2f}" for part, value in work.items()))
-    print(f"  {least:.0f} ms as large products ({speed:.0f} GFLOP/s); gilib: {spent / least:.1f} times that")
-    by_part = ", ".join(f"{part} {value:.1f}" for part, value in parts(step, device).items())
-    print(f"  ms of a profiled step: {by_part}")
+            memory[way] = peak_memory(step, device)[0] / 1e6
+    work = operations(problem)
+    alone = clock(device) is time.process_time
+    return Row(
+        {"prior": prior, "images": count, "inducing": count, "size": SIZE, "channels": CHANNELS},
+        "convolution",
+        {way: cpu if alone else wall[1] for way, (wall, cpu, _) in times.items()},
+        {"gilib": sum(work.values())},
+        {"gilib": traffic(problem.net, problem.x.numel())},
+        {way: faults for way, (_, _, faults) in times.items()},
+        {
+            "quartiles": {way: wall for way, (wall, _, _) in times.items()},
+            "processor ms": {way: cpu for way, (_, cpu, _) in times.items()},
+            "memory": memory,
+            "gflop": work,
+            "parts": parts(step, device),
+        },
+    )
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--images", type=int, nargs="+", help="inducing images, and as many data images")
-    parser.add_argument("--prior", nargs="+", choices=PRIORS, default=list(PRIORS))
-    parser.add_argument("--tf32", action="store_true", help="rounded products on a GPU, in all ways")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 9)
+    known.add_argument("--device", default="cpu")
+    known.add_argument("--images", type=int, nargs="+", help="inducing images, and as many data images")
+    known.add_argument("--prior", nargs="+", choices=PRIORS, default=list(PRIORS))
+    known.add_argument("--tf32", action="store_true", help="rounded products on a GPU, in all ways")
+    options = known.parse_args(arguments)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32
-    device = torch.device(options.device)
-    hardware = provenance(device.type)["hardware"]
-    print(f"torch {torch.__version__}, {hardware}, {options.threads} threads; {CHANNELS} channels, kernel 3")
-    columns = f"{'ms':>9}{'quartiles':>14}{'/ conv':>9}{'CPU ms':>11}{'/ conv':>9}{'MB':>9}{'faults':>9}"
-    print(f"  {'way':14}{columns}")
-    for prior in options.prior:
-        print(f"{prior}: bounds and gradients agree to {check(prior, device):.0e} in float64")
-        for count in options.images or ([500] if device.type == "cuda" else [20, 100]):
-            report(prior, count, device, options.repeats)
+    with running("resnet_step", options) as run:
+        counts, rows = options.images or ([500] if run.device.type == "cuda" else [20, 100]), []
+        for prior in options.prior:
+            check(prior, run.device)
+            rows += [row(prior, count, run.device, options.repeats) for count in counts]
+        run.finish(rows)
 
 
 if __name__ == "__main__":

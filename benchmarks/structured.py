@@ -7,17 +7,17 @@ their bounds are compared before anything is timed. Denormal numbers are flushed
 medians, in one process.
 
     python benchmarks/structured.py [--threads 1] [--repeats 7] [--inducing 128] [--depth 3] [--width 5]
+        [--record]
 """
 
 from __future__ import annotations
 
-import argparse
-
 import torch
-from measures import keep_memory, rate
+from measures import spent, traffic
+from recording import Row, parser, running
 
 import gilib
-from gilib.experiments.lindinger2020.runtime import FAMILIES, INPUTS, RuntimeConfig, network, timed, work
+from gilib.experiments.lindinger2020.runtime import FAMILIES, INPUTS, RuntimeConfig, network, stepper, work
 
 
 def check() -> None:
@@ -43,36 +43,32 @@ def check() -> None:
     assert abs(bounds[0] - bounds[1]) < 1e-5 * abs(bounds[0]), f"bounds differ: {bounds}"
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--depth", type=int, default=3)
-    parser.add_argument("--width", type=int, default=5)
-    parser.add_argument("--inducing", type=int, default=128)
-    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
-    options = parser.parse_args()
-    if options.keep_memory:
-        keep_memory()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    check()
-    speed = rate()
-    config = RuntimeConfig(
-        "inducing", options.depth, options.width, options.inducing, repeats=options.repeats
+def row(config: RuntimeConfig, repeats: int) -> Row:
+    """Time all families."""
+    networks = {method: network(method, config) for method in ("dsvi", *FAMILIES)}
+    found = spent({method: stepper(net, config) for method, net in networks.items()}, repeats)
+    case = {"depth": config.depth, "width": config.width, "inducing": config.num_inducing}
+    return Row(
+        {**case, "points": config.batch_size, "samples": config.num_samples},
+        "mf",
+        {method: each.ms for method, each in found.items()},
+        {method: work(method, config) / 1e9 for method in networks},
+        {method: traffic(net, config.batch_size * (INPUTS + 1)) for method, net in networks.items()},
+        {method: each.faults for method, each in found.items()},
     )
-    times = timed(("dsvi", *FAMILIES), config, torch.device("cpu"))
-    print(f"torch {torch.__version__}, {options.threads} threads; {config}")
-    print(f"large float32 products {speed:.0f} GFLOP/s")
-    print(f"{'method':8}" + "".join(f"{name:>12}" for name in ("ms", "to before", "GFLOP", "of rate")))
-    before = None
-    for method, milliseconds in times.items():
-        gflop = work(method, config) / 1e9
-        ratio = "" if before is None else f"{milliseconds / before:.2f}"
-        share = 1e3 * gflop / speed / milliseconds
-        print(f"{method:8}{milliseconds:12.1f}{ratio:>12}{gflop:12.2f}{share:12.0%}")
-        before = milliseconds
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 7)
+    known.add_argument("--depth", type=int, default=3)
+    known.add_argument("--width", type=int, default=5)
+    known.add_argument("--inducing", type=int, default=128)
+    options = known.parse_args(arguments)
+    with running("structured", options) as run:
+        check()
+        config = RuntimeConfig("inducing", options.depth, options.width, options.inducing)
+        run.finish([row(config, options.repeats)])
 
 
 if __name__ == "__main__":

@@ -6,24 +6,23 @@ and gradients are compared before anything is timed. Times are interleaved, medi
 is what counts. Beside it, the pages that a step asks of the system (minor faults), of steps that follow one
 another: they depend on the allocator, hardly on the machine.
 
-    python benchmarks/training_step.py [--threads 2] [--repeats 15] [--keep-memory]
+    python benchmarks/training_step.py [--threads 2] [--repeats 15] [--keep-memory] [--record]
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
-from measures import keep_memory, minor_faults, rate
+from measures import minor_faults, spent, traffic
+from recording import Row, parser, running
 from torch import Tensor
 from torch.nn.functional import pad, relu
 
 import gilib
-from gilib.regression import LOG_2PI
+from gilib.regression.primal import LOG_2PI
 
 SHAPES = {"toy": (40, 1, 100), "concrete": (927, 8, 927)}  # points, inputs, inducing points
 WIDTH, SAMPLES = 50, 10
@@ -130,15 +129,9 @@ def floor(shape: str) -> float:
 def measure(shape: str, repeats: int) -> tuple[dict[str, float], dict[str, float]]:
     """A step both ways: milliseconds (median, interleaved) and minor faults (mean, of steps in a row)."""
     steps = {"plain": stepper(plain_elbo, shape), "gilib": stepper(gilib_elbo, shape)}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(repeats + WARM_UP):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            if repeat >= WARM_UP:
-                times[name].append(1e3 * (time.perf_counter() - started))
+    times = {name: found.ms for name, found in spent(steps, repeats, WARM_UP).items()}
     faults = {name: statistics.mean(faults_of(step, repeats)) for name, step in steps.items()}
-    return {name: statistics.median(values) for name, values in times.items()}, faults
+    return times, faults
 
 
 def faults_of(step: Callable[[], None], repeats: int) -> list[int]:
@@ -153,29 +146,24 @@ def faults_of(step: Callable[[], None], repeats: int) -> list[int]:
     return found
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
-    options = parser.parse_args()
-    if options.keep_memory:
-        keep_memory()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    speed = rate()
-    print(f"torch {torch.__version__}, {options.threads} threads, large float32 products {speed:.0f} GFLOP/s")
-    columns = ("baseline ms", "gilib ms", "ratio", "floor ms", "faults", "gilib")
-    print(f"{'shape':10}" + "".join(f"{name:>12}" for name in columns))
-    for shape in SHAPES:
-        check(shape)
-        times, faults = measure(shape, options.repeats)
-        plain, ours = times["plain"], times["gilib"]
-        print(
-            f"{shape:10}{plain:12.1f}{ours:12.1f}{plain / ours:12.1f}{1e3 * floor(shape) / speed:12.1f}"
-            f"{faults['plain']:12.0f}{faults['gilib']:12.0f}"
-        )
+def row(shape: str, repeats: int) -> Row:
+    """Check and time one shape."""
+    check(shape)
+    times, faults = measure(shape, repeats)
+    points, inputs, inducing = SHAPES[shape]
+    net, _, _ = network(shape, torch.float32)
+    least = dict.fromkeys(times, floor(shape)), dict.fromkeys(times, traffic(net, points * (inputs + 1)))
+    case = {"shape": shape, "points": points, "inputs": inputs, "inducing": inducing, "width": WIDTH}
+    return Row({**case, "hidden": 2, "samples": SAMPLES}, "plain", times, *least, faults)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 15)
+    known.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    options = known.parse_args(arguments)
+    with running("training_step", options) as run:
+        run.finish([row(shape, options.repeats) for shape in options.shapes])
 
 
 if __name__ == "__main__":

@@ -5,16 +5,19 @@ convolution; `torch.vmap`; patches and batched products. Results and gradients a
 timed. Times are interleaved, medians, in one process: the ratio is what counts.
 
     python benchmarks/weight_samples.py [--threads 2] [--repeats 9] [--channels 32] [--images 20]
+        [--record]
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
+import itertools
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from measures import spent
+from recording import Row, parser, running
 from torch import Tensor
 from torch.nn.functional import conv2d, unfold
 
@@ -86,39 +89,33 @@ def check() -> None:
                 assert error < 1e-11, f"{name}: relative difference {error:.1e}"
 
 
-def milliseconds(x: Tensor, kernels: Tensor, repeats: int) -> dict[str, float]:
-    """Median time of a step by every way, interleaved."""
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for repeat in range(repeats + 1):
-        for name, way in WAYS.items():
-            started = time.perf_counter()
-            step(way, x, kernels)
-            if repeat:
-                times[name].append(1e3 * (time.perf_counter() - started))
-    return {name: statistics.median(values) for name, values in times.items()}
+def row(shared: bool, size: int, samples: int, options: argparse.Namespace) -> Row:
+    """Time one shape; floors: three convolutions, two reads and a write of images, outputs and kernels."""
+    x, kernels = problem(samples, size, shared, options.images, options.channels, torch.float32)
+    found = spent({name: partial(step, way, x, kernels) for name, way in WAYS.items()}, options.repeats, 1)
+    outputs = samples * options.images * options.channels * size**2
+    case = {"images": "shared" if shared else "own", "size": size, "samples": samples}
+    return Row(
+        {**case, "count": options.images, "channels": options.channels},
+        "one by one",
+        {name: each.ms for name, each in found.items()},
+        dict.fromkeys(WAYS, 3 * 2 * outputs * options.channels * KERNEL**2 / 1e9),
+        dict.fromkeys(WAYS, 3 * 4e-6 * (x.numel() + outputs + kernels.numel())),
+        {name: each.faults for name, each in found.items()},
+    )
 
 
-def main() -> None:
-    """Check, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--images", type=int, default=20)
-    parser.add_argument("--channels", type=int, default=32)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    check()
-    print(f"torch {torch.__version__}, {options.threads} threads, {options.images} images of each sample")
-    print(f"{'':28}" + "".join(f"{name:>12}" for name in WAYS) + "   ms, and / one by one")
-    for shared in (True, False):
-        for size in SIZES:
-            for samples in SAMPLES:
-                x, kernels = problem(samples, size, shared, options.images, options.channels, torch.float32)
-                times = milliseconds(x, kernels, options.repeats)
-                label = f"{'shared' if shared else 'own':7}{size:3} x {size}, {samples:2} samples"
-                ratios = "".join(f"{value / times['one by one']:6.2f}" for value in times.values())
-                print(f"{label:28}" + "".join(f"{value:12.1f}" for value in times.values()) + ratios)
+def main(arguments: list[str] | None = None) -> None:
+    """Check, time, print, record."""
+    known = parser(__doc__, 9)
+    known.add_argument("--images", type=int, default=20)
+    known.add_argument("--channels", type=int, default=32)
+    known.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    options = known.parse_args(arguments)
+    with running("weight_samples", options) as run:
+        check()
+        shapes = itertools.product((True, False), options.sizes, SAMPLES)
+        run.finish([row(*shape, options) for shape in shapes])
 
 
 if __name__ == "__main__":

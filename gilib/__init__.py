@@ -2,29 +2,37 @@
 
 A layer draws a function: `draw = net.draw(10)` is ten functions, `draw(x)` evaluates them, `draw.log_pq` is
 log P - log Q of what was drawn.
+
+The names that a user types first are here. All others are in their rooms: `gilib.posteriors.Conjugate`,
+`gilib.layers.Layer`, `gilib.training.SGHMC`.
 """
 
-from gilib import data, distributions, kernels, metrics, models, structured, training
-from gilib.convolution import autocorrelation
-from gilib.correlated import CorrelatedGaussian, CorrelatedPrediction
-from gilib.drawables import Drawable, Ensemble, Samples
-from gilib.draws import Composition, Draw, Estimate, JointDraw, record
-from gilib.dual_regression import DualWeightPosterior, regress_dual
-from gilib.layers import (
-    GP,
-    Conv2d,
-    FixedLinear,
-    InducingBatchNorm,
-    Layer,
-    Linear,
-    Pointwise,
-    Residual,
-    Sequential,
-    Sum,
+from gilib import (
+    convolution,
+    data,
+    distributions,
+    draws,
+    kernels,
+    layers,
+    likelihoods,
+    linalg,
+    metrics,
+    models,
+    objectives,
+    persistence,
+    posteriors,
+    prediction,
+    priors,
+    randomness,
+    recipes,
+    regression,
+    statistics,
+    structured,
+    training,
 )
-from gilib.likelihoods import Categorical, Gaussian, Likelihood
-from gilib.linalg import FactorisationError
-from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+from gilib.draws import Draw, record
+from gilib.layers import GP, Conv2d, Linear, Residual, Sequential, Sum
+from gilib.likelihoods import Categorical, Gaussian
 from gilib.network import Network
 from gilib.objectives import SteppedTempering, elbo, iwbo
 from gilib.output_noise import PerOutputGaussian
@@ -47,7 +55,7 @@ from gilib.posteriors import (
 from gilib.prediction import predict
 from gilib.priors import NealPrior, PerReplica, Prior, PriorModule, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.randomness import Noise, ReplicaGenerators
-from gilib.recipes import NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
+from gilib.recipes import DeepProcessRecipe, NetworkRecipe, ProcessRecipe, Recipe, Trained, bound, recommended
 from gilib.regression import WeightPosterior, regress
 from gilib.statistics import (
     Statistics,
@@ -64,91 +72,56 @@ __version__ = "0.1.0"
 __all__ = [
     "GP",
     "Adam",
-    "BuildContext",
     "Categorical",
-    "CategoricalPrediction",
-    "CheckpointError",
-    "Composition",
-    "Conjugate",
     "Conv2d",
+    "DeepProcessRecipe",
     "DivergenceError",
     "Draw",
-    "Drawable",
-    "Dropout",
-    "DualWeightPosterior",
-    "CorrelatedGaussian",
-    "CorrelatedPrediction",
     "Ensemble",
-    "Estimate",
     "Factorised",
-    "FactorisationError",
-    "FixedLinear",
     "FreeGaussian",
     "FromPrior",
     "Gaussian",
-    "GaussianPrediction",
     "GlobalInducing",
-    "History",
-    "InducingBatchNorm",
-    "JointDraw",
-    "Layer",
-    "Likelihood",
     "Linear",
     "LocalInducing",
-    "MatrixGaussian",
-    "Model",
     "NealPrior",
     "Network",
-    "NetworkRecipe",
-    "Noise",
-    "Paused",
-    "PerOutputGaussian",
-    "PerReplica",
     "PointEstimate",
-    "Pointwise",
-    "Posterior",
-    "PosteriorModule",
-    "Prediction",
-    "Prior",
-    "PriorModule",
-    "ProcessRecipe",
-    "PropagatedGaussian",
-    "Recipe",
-    "ReplicaGenerators",
     "Residual",
-    "Samples",
     "ScalePrior",
     "Sequential",
     "SpatialIWPrior",
     "StandardPrior",
-    "Statistics",
-    "SteppedTempering",
-    "StudentPrediction",
     "Sum",
-    "Trained",
-    "WeightPosterior",
-    "autocorrelation",
-    "bound",
-    "convolutional_statistics",
-    "data",
-    "distributions",
     "elbo",
     "fit",
-    "full_statistics",
     "iwbo",
-    "kernels",
     "load",
-    "metrics",
-    "models",
-    "per_output_statistics",
     "predict",
-    "predict_student",
     "recommended",
     "record",
-    "regress",
-    "regress_dual",
     "save",
-    "shared_statistics",
+    # rooms
+    "convolution",
+    "data",
+    "distributions",
+    "draws",
+    "kernels",
+    "layers",
+    "likelihoods",
+    "linalg",
+    "metrics",
+    "models",
+    "objectives",
+    "persistence",
+    "posteriors",
+    "prediction",
+    "priors",
+    "randomness",
+    "recipes",
+    "regression",
+    "statistics",
     "structured",
     "training",
 ]

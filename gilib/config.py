@@ -17,13 +17,13 @@ from torch import nn
 
 __all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
 
-Config = dict[str, Any]
+ConfigDict = dict[str, Any]
 
 
 class Part:
     """What a file can describe: a layer, posterior, prior or likelihood, of gilib or of the reader's own."""
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The arguments with which the constructor makes this part again.
 
         Numbers, text, lists of them, and other parts; what is learned belongs to the state.
@@ -31,7 +31,7 @@ class Part:
         raise NotImplementedError(f"{type(self).__name__} has no config(): write one to save it")
 
     @classmethod
-    def from_config(cls, config: Config) -> Self:
+    def from_config(cls, config: ConfigDict) -> Self:
         """Build from the plain arguments: parts among them are rebuilt, lists come back as tuples."""
         return cls(**{name: _rebuilt(value) for name, value in config.items()})
 
@@ -39,7 +39,7 @@ class Part:
 class Specification(Part):
     """A frozen dataclass: its fields describe it."""
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
@@ -63,7 +63,7 @@ def type_name(kind: type) -> str:
     return kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def describe(part: Part) -> Config:
+def describe(part: Part) -> ConfigDict:
     """A part as plain data.
 
     Raises:
@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def rebuild(description: Config, family: type[Any]) -> Any:
+def rebuild(description: ConfigDict, family: type[Any]) -> Any:
     """Build a part of a `family`, a base class, from its description.
 
     Raises:
@@ -146,7 +146,7 @@ def subclasses(family: type[Any]) -> list[type[Any]]:
     return found
 
 
-def module_config(module: nn.Module) -> Config:
+def module_config(module: nn.Module) -> ConfigDict:
     """A parameter-free module of torch.nn as its name and the arguments that its constructor takes."""
     name = type(module).__name__
     if type(module) is nn.Sequential:
@@ -162,7 +162,7 @@ def module_config(module: nn.Module) -> Config:
     }
 
 
-def module_from_config(config: Config) -> nn.Module:
+def module_from_config(config: ConfigDict) -> nn.Module:
     """Rebuild a module of torch.nn from its name and arguments."""
     if config["type"] == "Sequential":
         return nn.Sequential(*(module_from_config(part) for part in config["modules"]))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Draw, FixedFunction, record
-from gilib.validation import count, from_numpy, instance_of_tensor
+from gilib.validation import check_count, check_is_tensor, from_numpy
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -52,8 +52,8 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
     """
-    mean = _tensor(mean, "mean")
-    targets = _tensor(targets, "targets", mean)
+    mean = _check_tensor(mean, "mean")
+    targets = _check_tensor(targets, "targets", mean)
     if mean.shape[-2:] != targets.shape[-2:]:
         raise ValueError(
             f"targets must have shape {list(mean.shape[-2:])} (points, outputs), got {list(targets.shape)}"
@@ -61,9 +61,9 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
     return (mean - targets).square().mean(-2 if per_output else (-2, -1)).sqrt()
 
 
-def _tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
+def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
     """An array as a tensor, like another one or in float64."""
-    return instance_of_tensor(from_numpy(value, _FLOAT64 if like is None else like), name)
+    return check_is_tensor(from_numpy(value, _FLOAT64 if like is None else like), name)
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def entropy(probabilities: Tensor) -> Tensor:
     >>> entropy(torch.full((1, 4), 0.25))
     tensor([1.3863])
     """
-    return torch.special.entr(_tensor(probabilities, "probabilities")).sum(-1)
+    return torch.special.entr(_check_tensor(probabilities, "probabilities")).sum(-1)
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> accuracy(torch.eye(2), torch.tensor([0, 0]))
     tensor(0.5000)
     """
-    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
+    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
     _check_labels(probabilities, labels)
     return (probabilities.argmax(-1) == labels).to(probabilities.dtype).mean(-1)
 
@@ -136,8 +136,8 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
     >>> calibration_curve(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]), bins=4).counts
     tensor([0, 0, 4, 0])
     """
-    count(bins, "bins")
-    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
+    check_count(bins, "bins")
+    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
     _check_labels(probabilities, labels)
     if probabilities.dim() != 2:
         raise ValueError(
@@ -240,7 +240,7 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> area_under_curve(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), torch.tensor([0, 1, 1]))
     tensor(1., dtype=torch.float64)
     """
-    probabilities, labels = _tensor(probabilities, "probabilities"), _tensor(labels, "labels")
+    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
     _check_labels(probabilities, labels)
     if probabilities.dim() != 2 or probabilities.shape[-1] < 2:
         raise ValueError(
@@ -256,7 +256,7 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 
 def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-    positive, negative = _tensor(positive, "positive"), _tensor(negative, "negative")
+    positive, negative = _check_tensor(positive, "positive"), _check_tensor(negative, "negative")
     for name, scores in (("positive", positive), ("negative", negative)):
         if scores.dim() != 1 or not len(scores):
             raise ValueError(f"{name} scores must be [N], at least one, got shape {list(scores.shape)}")

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
-from gilib.config import Config, plain
+from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, Source
+from gilib.randomness import GeneratorLike, Noise
 from gilib.sites import Shape
-from gilib.validation import check_precision, from_numpy, instance_of_tensor, tensor
+from gilib.validation import check_is_tensor, check_precision, check_tensor, from_numpy
 
 
 class Network(nn.Module):
@@ -57,7 +57,7 @@ class Network(nn.Module):
         pseudo_outputs: Tensor | None = None,
         input_shape: Shape | None = None,
         replicas: Shape = (),
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         dtype: torch.dtype | None = None,
     ):
         """Build every layer and check that widths agree."""
@@ -66,18 +66,18 @@ class Network(nn.Module):
         self.replicas = tuple(replicas)
         self.layers = Sequential(layers)
         inducing_points, pseudo_outputs = (
-            value if value is None else instance_of_tensor(from_numpy(value), name)
+            value if value is None else check_is_tensor(from_numpy(value), name)
             for name, value in (("inducing_points", inducing_points), ("pseudo_outputs", pseudo_outputs))
         )
         if inducing_points is not None:
-            tensor(inducing_points, "inducing_points")
+            check_tensor(inducing_points, "inducing_points")
             if not inducing_points.is_floating_point():
                 raise ValueError(
                     f"inducing_points must be floating-point numbers, got {inducing_points.dtype}"
                 )
             dtype = dtype or inducing_points.dtype
         if pseudo_outputs is not None and pseudo_outputs.is_floating_point():
-            tensor(pseudo_outputs, "pseudo_outputs")
+            check_tensor(pseudo_outputs, "pseudo_outputs")
         points = None if inducing_points is None else self._point_axes(inducing_points, input_shape)
         context = BuildContext(
             num_inducing=None if inducing_points is None else inducing_points.shape[-1 - (points or 0)],
@@ -144,7 +144,7 @@ class Network(nn.Module):
         return self.layers.noise_size
 
     def draw(
-        self, num_samples: int = 1, *, generator: Source | None = None, noise: Tensor | None = None
+        self, num_samples: int = 1, *, generator: GeneratorLike | None = None, noise: Tensor | None = None
     ) -> Draw:
         """Draw `num_samples` functions from the posterior.
 
@@ -165,11 +165,11 @@ class Network(nn.Module):
         with exact_products():
             return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
-    def like(self) -> Tensor | None:
+    def reference_tensor(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
-        return self.layers.like() if self.inducing_points is None else self.inducing_points
+        return self.layers.reference_tensor() if self.inducing_points is None else self.inducing_points
 
-    def base_noise(self, num_samples: int, generator: Source | None = None) -> Tensor:
+    def base_noise(self, num_samples: int, generator: GeneratorLike | None = None) -> Tensor:
         """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
         return self.layers.base_noise(num_samples, generator)
 
@@ -178,7 +178,7 @@ class Network(nn.Module):
         num_samples: int = 1,
         num_points: int = 1,
         *,
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> Estimate:
         """The other face of the posterior, for training: each of `num_points` points is sampled anew.
@@ -202,7 +202,7 @@ class Network(nn.Module):
         num_samples: int = 1,
         num_points: int = 1,
         *,
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> JointDraw:
         """Draw functions exactly, but for `num_points` points only: what `iwbo` takes of deep GPs.
@@ -220,7 +220,9 @@ class Network(nn.Module):
                 self.inducing_points, num_samples, num_points, generator=generator, noise=noise
             )
 
-    def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
+    def estimate_noise(
+        self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
+    ) -> Noise:
         """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""
         return self.layers.estimate_noise(num_samples, num_points, generator)
 
@@ -230,7 +232,7 @@ class Network(nn.Module):
             "a Network is a distribution over functions: draw first, then evaluate: net.draw(10)(x)"
         )
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The architecture as plain data."""
         shapes = {"input_shape": self.input_shape, "replicas": self.replicas}
         return plain({"layers": list(self.layers), "inducing_points": self._inducing_shape, **shapes})

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gilib.draws import Draw, Drawn
 from gilib.likelihoods import Likelihood
-from gilib.validation import choice, count, positive
+from gilib.validation import check_choice, check_count, check_positive
 
 
 def elbo(
@@ -46,8 +46,8 @@ def elbo(
     >>> gilib.elbo(net.draw(3), gilib.Gaussian(1.0), x, x, num_data=4, reduction="none").shape
     torch.Size([3])
     """
-    choice(reduction, ("mean", "none"), "reduction")
-    count(num_data, "num_data")
+    check_choice(reduction, ("mean", "none"), "reduction")
+    check_count(num_data, "num_data")
     log_pq = draw.density
     log_likelihood = likelihood.expected_log_prob(draw, x, y)
     batch = log_likelihood.shape[-1]
@@ -83,9 +83,9 @@ class SteppedTempering:
 
     def __post_init__(self) -> None:
         """Refuse what is no schedule."""
-        count(self.steps, "steps", least=0)
-        count(self.stairs, "stairs")
-        positive(self.last, "last")
+        check_count(self.steps, "steps", least=0)
+        check_count(self.stairs, "stairs")
+        check_positive(self.last, "last")
 
     def __call__(self, step: int) -> float:
         """The factor at a step, counted from 0."""

@@ -1,4 +1,4 @@
-"""Packages that only some baselines need: imported when they are used, named when they are missing."""
+"""Packages that gilib itself does without: imported when they are used, named when they are missing."""
 
 from __future__ import annotations
 
@@ -25,4 +25,26 @@ def require(module: str, extra: str) -> ModuleType:
         raise ImportError(
             f"{module.partition('.')[0]} is needed for this and cannot be imported ({error}): "
             f"pip install 'gilib[{extra}]'"
+        ) from error
+
+
+def require_package(module: str, package: str, purpose: str) -> ModuleType:
+    """Import a module that gilib itself does without.
+
+    Args:
+        module: its name.
+        package: what to install for it.
+        purpose: what it is needed for, said in the error.
+
+    Raises:
+        ImportError: naming the package and the purpose, if the module is missing.
+
+    >>> require_package("math", "python", "to round").floor(2.5)
+    2
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{package} is needed to {purpose} and cannot be imported ({error}): pip install {package}"
         ) from error

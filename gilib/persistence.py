@@ -10,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config, describe, rebuild
+from gilib.config import ConfigDict, describe, rebuild
 from gilib.data import Normalisation
 from gilib.files import replacing
 from gilib.layers import Layer
@@ -33,7 +33,7 @@ class Model(NamedTuple):
     network: Network
     likelihood: Likelihood
     normalisation: Normalisation | None
-    config: Config | None
+    config: ConfigDict | None
 
 
 class CheckpointError(RuntimeError):
@@ -83,7 +83,7 @@ def save(
     likelihood: Likelihood,
     *,
     normalisation: Normalisation | None = None,
-    config: Config | None = None,
+    config: ConfigDict | None = None,
 ) -> None:
     """Save a model to one file: architecture, parameters, likelihood, normalisation and your own notes.
 
@@ -95,7 +95,7 @@ def save(
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
     _check_plain(config, "config")
-    like = net.layers.like()
+    like = net.layers.reference_tensor()
     described = {"network": net.config(), "likelihood": describe(likelihood)}
     for name, description in described.items():
         _check_plain(description, f"what config() of the {name} and its parts gives")
@@ -112,7 +112,7 @@ def save(
     write(path, content)
 
 
-def _check_plain(value: Config | None, name: str) -> None:
+def _check_plain(value: ConfigDict | None, name: str) -> None:
     """Raise unless a file that holds `value` can be read again."""
     stream = BytesIO()
     try:
@@ -150,7 +150,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     return Model(net, likelihood, normalisation, notes)
 
 
-def network_from_config(config: Config, dtype: torch.dtype) -> Network:
+def network_from_config(config: ConfigDict, dtype: torch.dtype) -> Network:
     """Build a network from its architecture; its parameters are new."""
     inducing: Tensor | None = None
     if config["inducing_points"] is not None:

@@ -137,13 +137,13 @@ def band(
     """
     import numpy as np
 
-    look = METHODS[method]
+    method_style = METHODS[method]
     points, centre, spread = (np.asarray(values).reshape(-1) for values in (x, mean, sd))
-    axes.plot(points, centre, color=look.colour, label=look.label if label is None else label)
+    axes.plot(points, centre, color=method_style.colour, label=method_style.label if label is None else label)
     for count in deviations:
         low, high = centre - count * spread, centre + count * spread
         axes.fill_between(
-            points, low, high, color=look.colour, alpha=0.25 / len(deviations) ** 0.5, linewidth=0
+            points, low, high, color=method_style.colour, alpha=0.25 / len(deviations) ** 0.5, linewidth=0
         )
 
 
@@ -175,12 +175,14 @@ def predictives(
 
     figure, axes = panels(1, len(results) + 1, width=9.4, height=2.5)
     for panel, (method, found) in zip(axes, results.items(), strict=False):
-        look = METHODS[method]
+        method_style = METHODS[method]
         band(panel, found["grid"], found["mean"], found["function_sd"], method, deviations=(1, 2, 3))
         data_points(panel, x, y)
-        panel.set(title=(titles or {}).get(method, look.label), xticks=[], yticks=[], xlim=xlim, ylim=ylim)
+        panel.set(
+            title=(titles or {}).get(method, method_style.label), xticks=[], yticks=[], xlim=xlim, ylim=ylim
+        )
         grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
-        axes[-1].plot(grid, spread, color=look.colour)
+        axes[-1].plot(grid, spread, color=method_style.colour)
     axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
     axes[-1].set(title="standard deviation", xlim=xlim, ylim=(0, top))
     return figure, axes
@@ -195,13 +197,20 @@ def error_bars(
     axes: Axes, x: Sequence[float], mean: Sequence[float], stderr: Sequence[float], method: str
 ) -> None:
     """Means with one standard error, joined by a line, in the method's colour and marker."""
-    look = METHODS[method]
+    method_style = METHODS[method]
     axes.errorbar(
-        x, mean, yerr=stderr, color=look.colour, marker=look.marker, markersize=5, capsize=2, label=look.label
+        x,
+        mean,
+        yerr=stderr,
+        color=method_style.colour,
+        marker=method_style.marker,
+        markersize=5,
+        capsize=2,
+        label=method_style.label,
     )
 
 
-def beside_print(
+def beside_paper(
     axes: Axes,
     x: float,
     method: str,
@@ -217,17 +226,17 @@ def beside_print(
         ours: mean and standard error; None: not run.
         printed: likewise; None: not printed.
     """
-    look = METHODS[method]
-    for value, shift, fill in ((ours, 0.0, look.colour), (printed, 0.28, "none")):
+    method_style = METHODS[method]
+    for value, shift, fill in ((ours, 0.0, method_style.colour), (printed, 0.28, "none")):
         if value is not None:
             axes.errorbar(
                 x + shift,
                 value[0],
                 yerr=value[1],
                 linestyle="none",
-                marker=look.marker,
+                marker=method_style.marker,
                 markersize=4.5,
-                color=look.colour,
+                color=method_style.colour,
                 markerfacecolor=fill,
                 elinewidth=1.0,
             )

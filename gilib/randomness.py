@@ -15,7 +15,7 @@ LARGEST = 1 << 21  # numbers of a block, for each replica
 
 
 @dataclass
-class _Ahead:
+class _Prefetched:
     """Requests of one shape that are drawn already.
 
     Attributes:
@@ -54,7 +54,7 @@ class ReplicaGenerators:
         if not self.generators:
             raise ValueError("ReplicaGenerators needs at least one seed")
         self.block = 1 if self.generators[0].device.type == "cpu" else BLOCK
-        self._ahead: dict[tuple[tuple[int, ...], torch.dtype], _Ahead] = {}
+        self._ahead: dict[tuple[tuple[int, ...], torch.dtype], _Prefetched] = {}
 
     def normal(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
         """Standard normals of shape `[S, R, ...]`, slice r from generator r."""
@@ -64,7 +64,9 @@ class ReplicaGenerators:
                 f"got a request of shape {list(shape)}"
             )
         if self.block == 1:
-            return torch.stack([self._draw(g, _own(shape), dtype, device) for g in self.generators], 1)
+            return torch.stack(
+                [self._draw(g, _replica_shape(shape), dtype, device) for g in self.generators], 1
+            )
         key = (tuple(shape), dtype)
         ahead = self._ahead.get(key)
         if ahead is None or ahead.position == len(ahead.values):
@@ -72,12 +74,14 @@ class ReplicaGenerators:
         ahead.position += 1
         return ahead.values[ahead.position - 1]
 
-    def _drawn_ahead(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> _Ahead:
+    def _drawn_ahead(
+        self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None
+    ) -> _Prefetched:
         """A block of requests; its length does not depend on R."""
-        own, start = _own(shape), self._states()
+        own, start = _replica_shape(shape), self._states()
         length = max(1, min(self.block, LARGEST // max(1, math.prod(own))))
         drawn = [self._draw(g, (length, *own), dtype, device) for g in self.generators]
-        return _Ahead(start, torch.stack(drawn, 2).unbind(0))
+        return _Prefetched(start, torch.stack(drawn, 2).unbind(0))
 
     @staticmethod
     def _draw(
@@ -112,16 +116,16 @@ class ReplicaGenerators:
         self._set_states(state["generators"])
 
 
-def _own(shape: Sequence[int]) -> tuple[int, ...]:
+def _replica_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """What of a request `[S, R, ...]` is one replica's."""
     return shape[0], *shape[2:]
 
 
-Source = torch.Generator | ReplicaGenerators
+GeneratorLike = torch.Generator | ReplicaGenerators
 
 
 def standard_normal(
-    shape: Sequence[int], source: Source | None, dtype: torch.dtype, device: torch.device | None
+    shape: Sequence[int], source: GeneratorLike | None, dtype: torch.dtype, device: torch.device | None
 ) -> Tensor:
     """Standard normals `[S, R, ...]` from either kind of source; None: torch's default generator."""
     if isinstance(source, ReplicaGenerators):
@@ -159,10 +163,10 @@ class NoiseSize(NamedTuple):
     points: int = 0
 
 
-def together(sizes: Iterable[NoiseSize]) -> NoiseSize:
+def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
     """Their sum.
 
-    >>> together([NoiseSize(3), NoiseSize(1, 2)])
+    >>> total_size([NoiseSize(3), NoiseSize(1, 2)])
     NoiseSize(draw=4, points=2)
     """
     sizes = list(sizes)

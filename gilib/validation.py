@@ -13,20 +13,20 @@ from torch import Tensor
 T = TypeVar("T")
 
 
-def positive(value: float, name: str) -> None:
+def check_positive(value: float, name: str) -> None:
     """Raise unless `value` is a positive finite number, of Python or of numpy."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 < value < float("inf")):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
-def count(value: int, name: str, least: int = 1) -> None:
+def check_count(value: int, name: str, least: int = 1) -> None:
     """Raise unless `value` is an integer of at least `least`, of Python or of numpy."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def fraction(value: float, name: str) -> float:
+def check_fraction(value: float, name: str) -> float:
     """Return `value` if it is a number of at least 0 and below 1, else raise."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 <= value < 1.0):
@@ -34,14 +34,14 @@ def fraction(value: float, name: str) -> float:
     return float(value)
 
 
-def choice(value: str, options: Iterable[str], name: str) -> None:
+def check_choice(value: str, options: Iterable[str], name: str) -> None:
     """Raise unless `value` is one of `options`."""
     options = tuple(options)
     if value not in options:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(map(repr, options))}")
 
 
-def instance(value: T, kind: type, name: str) -> T:
+def check_instance(value: T, kind: type, name: str) -> T:
     """Return `value` if it is a `kind`, else raise."""
     if isinstance(value, type) and issubclass(value, kind):
         raise TypeError(f"{name} must be an instance: write {value.__name__}() in place of {value.__name__}")
@@ -50,15 +50,15 @@ def instance(value: T, kind: type, name: str) -> T:
     return value
 
 
-def tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
+def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
     """Return `value` if it is a finite tensor with points, of the dtype and on the device of `like`."""
-    value = instance_of_tensor(value, name)
+    value = check_is_tensor(value, name)
     if value.dim() < 2:
         raise ValueError(f"{name} must have shape [..., points, features], got {list(value.shape)}")
     if value.numel() == 0:
         raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
     if like is not None:
-        same_kind(value, name, like)
+        check_same_kind(value, name, like)
     if value.is_floating_point() and not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
     return value
@@ -80,7 +80,7 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
     return converted.to(torch.get_default_dtype() if like is None else like.dtype)
 
 
-def instance_of_tensor(value: object, name: str) -> Tensor:
+def check_is_tensor(value: object, name: str) -> Tensor:
     """Return `value` if it is a tensor, else raise."""
     if not isinstance(value, Tensor):
         hint = ": hand over its .to_numpy()" if hasattr(value, "to_numpy") else ""
@@ -88,20 +88,20 @@ def instance_of_tensor(value: object, name: str) -> Tensor:
     return value
 
 
-def same_device(value: Tensor, name: str, like: Tensor) -> None:
+def check_same_device(value: Tensor, name: str, like: Tensor) -> None:
     """Raise unless `value` is on the device of `like`."""
     if value.device != like.device:
         raise ValueError(f"{name} is on {value.device} but the network is on {like.device}: move one of them")
 
 
-def same_kind(value: Tensor, name: str, like: Tensor) -> None:
+def check_same_kind(value: Tensor, name: str, like: Tensor) -> None:
     """Raise unless `value` has the dtype of `like` and is on its device."""
     if value.dtype != like.dtype:
         raise ValueError(
             f"{name} has dtype {value.dtype} but the network has {like.dtype}: convert one of them, "
             f"for example {name}.to({like.dtype})"
         )
-    same_device(value, name, like)
+    check_same_device(value, name, like)
 
 
 def check_precision(dtype: torch.dtype, name: str) -> None:

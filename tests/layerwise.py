@@ -17,7 +17,7 @@ LABELS = (X[:, 0] > 0).long() + (X[:, 1] > 0.5).long()
 
 
 def model(outputs=2, hidden=(5, 4), **settings):
-    settings = {"posterior": gilib.Conjugate(), "dtype": D} | settings
+    settings = {"posterior": gilib.posteriors.Conjugate(), "dtype": D} | settings
     prior = gilib.NealPrior(math.sqrt(V0))
     return gilib.models.mlp(2, hidden, outputs, prior=prior, activation=nn.Tanh, **settings)
 

@@ -13,7 +13,7 @@ import gilib
 from gilib.linalg import ScaledIdentity
 
 
-class Warp(gilib.Layer):
+class Warp(gilib.layers.Layer):
     """x ↦ x + a sin(frequency x), feature by feature; P(a) = N(0, 1), Q(a) = N(m, s²)."""
 
     def __init__(self, frequency=1.0):
@@ -47,17 +47,17 @@ class Warped:
 
 
 @dataclass(frozen=True)
-class OneWidth(gilib.Posterior):
+class OneWidth(gilib.posteriors.Posterior):
     """Q(W) = Π N(W_io; M_io, s²), one s for all weights."""
 
-    short = "one"
+    short_name = "one"
     initial_sd: float = 0.1
 
     def build(self, site, context):
         return OneWidthWeights(self.initial_sd, site.fan_in, site.outputs, context)
 
 
-class OneWidthWeights(gilib.PosteriorModule):
+class OneWidthWeights(gilib.posteriors.PosteriorModule):
     def __init__(self, initial_sd, fan_in, outputs, context):
         super().__init__()
         self.noise_size = fan_in * outputs
@@ -73,7 +73,7 @@ class OneWidthWeights(gilib.PosteriorModule):
 
 
 @dataclass(frozen=True)
-class LogNormalScale(gilib.Prior):
+class LogNormalScale(gilib.priors.Prior):
     """Precision I · exp(spread · t), P(t) = N(0, 1), Q(t) = N(m, s²)."""
 
     spread: float = 1.0
@@ -82,7 +82,7 @@ class LogNormalScale(gilib.Prior):
         return LogNormalPrecision(self.spread, site.fan_in, like)
 
 
-class LogNormalPrecision(gilib.PriorModule):
+class LogNormalPrecision(gilib.priors.PriorModule):
     noise_size = 1
 
     def __init__(self, spread, size, like):
@@ -98,7 +98,7 @@ class LogNormalPrecision(gilib.PriorModule):
         return ScaledIdentity(self.size * (self.spread * t).exp(), self.size), log_pq
 
 
-class LaplaceNoise(gilib.Likelihood):
+class LaplaceNoise(gilib.likelihoods.Likelihood):
     """y ~ Laplace(f, b), b learned, one for every replica."""
 
     def __init__(self, scale=0.5, replicas=()):
@@ -125,7 +125,7 @@ class LaplaceNoise(gilib.Likelihood):
 
 
 @dataclass(frozen=True)
-class LaplacePrediction(gilib.Prediction):
+class LaplacePrediction(gilib.prediction.Prediction):
     """An equal mixture of S Laplace distributions."""
 
     centres: torch.Tensor

@@ -6,7 +6,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import gilib
-from gilib.drawables import OfNetwork
+from gilib.prediction.drawables import OfNetwork
 from tests.kernels.cases import textbook
 from tests.support import D, normals, pseudo_precision, seeded, shaken
 

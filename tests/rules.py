@@ -62,16 +62,16 @@ class RunningAverages(RunningRule):
     @torch.no_grad()
     def step(self, batch):
         problem, layer = self.problem, next(iter(self.problem.net.layers))
-        with problem.together():
+        with problem.propagate_failures():
             bound = problem.objective(batch)
             xx, xy = batch.x.mT @ batch.x, batch.x.mT @ batch.y
-        bound, xx, xy = problem.total([bound, xx, xy])
+        bound, xx, xy = problem.sum_over_processes([bound, xx, xy])
         self.steps += 1
         layer.xx.lerp_(xx.expand_as(layer.xx), 1.0 - self.rule.decay)
         layer.xy.lerp_(xy.expand_as(layer.xy), 1.0 - self.rule.decay)
         identity = torch.eye(layer.shape[0], dtype=xx.dtype)
         layer.mean.copy_(torch.linalg.solve(layer.xx + self.rule.ridge / self.steps * identity, layer.xy))
-        noise = standard_normal((1, *layer.mean.shape), problem.source, layer.mean.dtype, problem.device)
+        noise = standard_normal((1, *layer.mean.shape), problem.generator, layer.mean.dtype, problem.device)
         layer.mean.add_(noise[0], alpha=self.rule.jitter)
         return bound
 

@@ -9,7 +9,8 @@ import torch
 from torch import distributed
 
 import gilib
-from gilib.training import SGHMC, VOGN, Bali, Checkpoint, DataParallel, NoisyKFAC, Speed, run
+from gilib.training import SGHMC, VOGN, Bali, Checkpoint, DataParallel, NoisyKFAC, Speed
+from gilib.training.engine import run
 from tests.processes import NETWORKS
 from tests.rules import MovingAverages, averaged
 from tests.support import PRIORS, normals, seeded, small_net
@@ -74,12 +75,12 @@ CASES = {
     "processes": lambda **s: fit(NETWORKS["global"](), batch_size=7, **s),
     "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),
     "chain": lambda **s: fit(mlp(gilib.PointEstimate()), rule=SGHMC(2, window=2), batch_size=7, **s),
-    "layerwise": lambda **s: fit(mlp(gilib.Conjugate()), rule=Bali(), batch_size=7, **s),
+    "layerwise": lambda **s: fit(mlp(gilib.posteriors.Conjugate()), rule=Bali(), batch_size=7, **s),
     "layerwise, pointwise": lambda **s: fit(
-        mlp(gilib.Conjugate(), replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
+        mlp(gilib.posteriors.Conjugate(), replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
     ),
     "examples": lambda **s: fit(mlp(gilib.Factorised()), rule=VOGN(), batch_size=7, **s),
-    "factors": lambda **s: fit(mlp(gilib.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
+    "factors": lambda **s: fit(mlp(gilib.posteriors.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
     "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 
@@ -105,7 +106,7 @@ def broken_elsewhere(rank):
     def third_fails(*args, **settings):
         calls.append(1)
         if rank == 1 and len(calls) == 3:
-            raise gilib.FactorisationError("the posterior precision", "as planned", ("layer 9",))
+            raise gilib.linalg.FactorisationError("the posterior precision", "as planned", ("layer 9",))
         return draw(*args, **settings)
 
     net.draw = third_fails

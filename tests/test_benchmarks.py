@@ -1,10 +1,16 @@
-"""What the benchmarks time computes the same thing on both sides."""
+"""What the benchmarks time computes the same thing on both sides, and what they record is complete."""
 
 import importlib.util
+import json
+import math
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from gilib.experiments.runner.records import read_records
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -42,3 +48,123 @@ def test_mean_field_has_the_bound_of_doubly_stochastic_layers():
 @pytest.mark.parametrize("shape", ["yacht", "mnist"])
 def test_layerwise_inference_and_adam_step_on_the_same_network(shape):
     load("bali").check(shape)
+
+
+SMALL = {
+    "autocorrelation": ["--images", "3", "--channels", "3", "--sizes", "4"],
+    "bali": ["--only", "yacht"],
+    "deep_gp": ["--depths", "2"],
+    "growth": ["--largest", "1", "--curves", "points", "depth"],
+    "replicas": ["--methods", "fac", "--replicas", "2", "--samples", "1"],
+    "resnet_step": ["--images", "2", "--prior", "ScalePrior"],
+    "structured": ["--inducing", "16"],
+    "training_step": ["--shapes", "toy"],
+    "weight_samples": ["--images", "2", "--channels", "3", "--sizes", "8"],
+}
+
+
+def test_every_benchmark_has_a_small_run_here():
+    shared = {"floors", "measures", "recording"}
+    assert {path.stem for path in BENCHMARKS.glob("*.py")} - shared == set(SMALL)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A benchmark's command line, and the records that it leaves; on products of a moment."""
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+
+    def run(name, *options):
+        benchmark = load(name)
+        monkeypatch.setattr(benchmark, "check", lambda *_: None, raising=False)  # tested above
+        monkeypatch.setattr(sys.modules["measures"], "PRODUCT_SIZE", {"cpu": 128})
+        monkeypatch.setattr(sys.modules["measures"], "COPIED", 2**16)
+        benchmark.main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
+        path = tmp_path / "benchmarks.jsonl"
+        return read_records(path) if path.exists() else []
+
+    return run
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_record_says_what_was_measured_where(name, run):
+    (record,) = run(name, "--record")
+    assert record["experiment"] == "benchmarks" and record["config"]["benchmark"] == name
+    assert record["config"]["settings"]["repeats"] == 2 and record["config"]["threads"] == 1
+    known = {"hardware", "threads", "torch", "python", "gilib", "revision", "device"}
+    assert known <= set(record["provenance"])
+    metrics = record["metrics"]
+    assert metrics["clock"] == "process_time" and metrics["product_rate"] > 0 and metrics["copy_rate"] > 0
+    for row in metrics["rows"]:
+        assert all(spent > 0 for spent in row["ms"].values()) and all(n > 0 for n in row["gflop"].values())
+        assert set(row["gflop"]) <= set(row["ms"]) and row["gflop"] and row["case"]
+        assert set(row.get("faults", {})) <= set(row["ms"])
+        assert set(row.get("mbyte", {})) <= set(row["ms"])
+        for method, spent in row["ms"].items():
+            assert row["ratio"][method] == pytest.approx(row["ms"][row["against"]] / spent, rel=1e-5)
+        for method, work in row["gflop"].items():
+            least = 1e3 * work / metrics["product_rate"]  # milliseconds
+            assert row["share"][method] == pytest.approx(least / row["ms"][method], rel=1e-5)
+
+
+def test_nothing_is_recorded_unasked(run, capsys):
+    assert run("weight_samples") == []
+    assert "times faster" in capsys.readouterr().out
+
+
+def test_one_configuration_is_recorded_once_and_another_beside_it(run, capsys):
+    first = run("weight_samples", "--record")
+    assert run("weight_samples", "--record") == first
+    assert "recorded already" in capsys.readouterr().out
+    assert len(run("weight_samples", "--record", "--images", "3")) == 2
+
+
+def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
+    path = tmp_path / "benchmarks.jsonl"
+    path.write_text(json.dumps({"schema": 1})[:-1])
+    with pytest.raises(RuntimeError, match="not a record"):
+        run("weight_samples", "--record")
+    assert path.read_text() == '{"schema": 1'
+
+
+def test_threads_and_denormals_are_as_before_after_a_run(run, monkeypatch):
+    """Two threads are asked for, and not started: tests have one."""
+    calls, before = [], torch.tensor(1e-39).mul(1.0).item()
+    monkeypatch.setattr(torch, "set_num_threads", calls.append)
+    run("weight_samples", "--threads", "2")
+    assert calls == [2, torch.get_num_threads()]
+    assert torch.tensor(1e-39).mul(1.0).item() == before
+
+
+def counted(step):
+    """GFLOP of the products of a step, as torch counts them; factorisations are no products."""
+    step()
+
+    def product(_, left, right, **__):
+        return 2 * math.prod(left) * right[-1]
+
+    inplace = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
+    with FlopCounterMode(display=False, custom_mapping=inplace) as counter:
+        step()
+    return counter.get_total_flops() / 1e9
+
+
+@pytest.mark.parametrize("method", ["fac", "gi", "gi_outputs", "dsvi", "dgp_gi", "star"])
+@pytest.mark.parametrize("change", [{}, {"points": 128}, {"inducing": 64}, {"width": 8}, {"depth": 3}])
+def test_floors_are_the_products_that_torch_counts(method, change):
+    """Exactly without inducing points; else they leave out halves of symmetric products, and small ones."""
+    growth = load("growth")
+    size = growth.Size(3, 64, 48, 6, 2)._replace(**change)
+    step, _ = growth.stepper(method, size)
+    ratio = counted(step) / growth.floor(method, size)
+    if method == "fac":
+        assert ratio == pytest.approx(1.0, rel=1e-12)
+    else:
+        assert 1.0 < ratio < 1.75
+
+
+def test_growth_varies_one_number_of_a_curve(run):
+    (record,) = run("growth", "--record", "--largest", "2", "--curves", "width")
+    rows = [row["case"] for row in record["metrics"]["rows"]]
+    for family in ("networks", "processes"):
+        first, second = (row for row in rows if row["family"] == family)
+        assert {key for key in first if first[key] != second[key]} == {"width"}

@@ -119,7 +119,8 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
     fit(*pair(), path, steps=4)
     content = path.read_bytes()
     with pytest.raises(
-        gilib.CheckpointError, match="belongs to another model, data set or setting: choose another file"
+        gilib.persistence.CheckpointError,
+        match="belongs to another model, data set or setting: choose another file",
     ):
         OTHERS[name](path)
     assert path.read_bytes() == content
@@ -127,17 +128,17 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
 
 def test_a_checkpoint_with_another_tempering_is_refused(tmp_path):
     path = tmp_path / "checkpoint.pt"
-    fit(*pair(), path, steps=4, kl_weight=gilib.SteppedTempering(8))
-    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
-        fit(*pair(), path, kl_weight=gilib.SteppedTempering(4))
-    assert fit(*pair(), path, kl_weight=gilib.SteppedTempering(8)).resumed_at == 4
+    fit(*pair(), path, steps=4, kl_weight=gilib.objectives.SteppedTempering(8))
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+        fit(*pair(), path, kl_weight=gilib.objectives.SteppedTempering(4))
+    assert fit(*pair(), path, kl_weight=gilib.objectives.SteppedTempering(8)).resumed_at == 4
 
 
 def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
     """A noise that is not learned is a setting: resuming must not bring the old one back without a word."""
     path, net = tmp_path / "checkpoint.pt", small_net(gilib.GlobalInducing())
     fit(net, gilib.Gaussian(0.1), path, steps=4)
-    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
         fit(net, gilib.Gaussian(0.2), path)
 
 
@@ -209,7 +210,7 @@ def test_other_files_are_refused(damage, message, tmp_path):
     damage(path)
     net, likelihood = pair()
     before = [p.detach().clone() for p in net.parameters()]
-    with pytest.raises(gilib.CheckpointError, match=message):
+    with pytest.raises(gilib.persistence.CheckpointError, match=message):
         fit(net, likelihood, path)
     assert not path.with_suffix(".exploded").exists()
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
@@ -223,7 +224,7 @@ def test_divergence_keeps_the_last_checkpoint(tmp_path):
         if step == 6:
             next(net.parameters()).data.fill_(torch.nan)
 
-    with pytest.raises(gilib.DivergenceError, match="step 6"):
+    with pytest.raises(gilib.training.DivergenceError, match="step 6"):
         fit(net, gilib.Gaussian(0.1), path, callbacks=[explode])
     assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4
 
@@ -233,6 +234,6 @@ def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(tmp_path):
     fit(*pair(), path, steps=12)
     net, likelihood = pair()
     before = [p.clone() for p in net.parameters()]
-    with pytest.raises(gilib.CheckpointError, match="at step 12, beyond steps=8"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="at step 12, beyond steps=8"):
         fit(net, likelihood, path, steps=8)
     assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))

@@ -27,7 +27,7 @@ NETWORKS = {
     "below": lambda: small_net((gilib.Factorised(), gilib.GlobalInducing())),
     "replicas": lambda: small_net(gilib.GlobalInducing(), replicas=(2,)),
     "point": lambda: small_net(gilib.PointEstimate()),
-    "dropout": lambda: small_net(gilib.Dropout(0.3)),
+    "dropout": lambda: small_net(gilib.posteriors.Dropout(0.3)),
     "nested": nested,
     "processes": processes.NETWORKS["global"],
     "free processes": processes.NETWORKS["free"],

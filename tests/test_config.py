@@ -29,7 +29,7 @@ class Doubled(gilib.Linear):
         return super().function(2 * weights)
 
 
-class Keeps(gilib.Layer):
+class Keeps(gilib.layers.Layer):
     """A layer with arguments of every plain kind."""
 
     def __init__(self, values=(), inner=None, note=None, width=2):
@@ -49,20 +49,20 @@ class Keeps(gilib.Layer):
 def test_two_classes_of_one_name_are_two():
     first, second = own_class("one.place"), own_class("another.place")
     assert describe(first(2.0)) == {"type": "one.place:Mine", "scale": 2.0, "learn": False}
-    assert type(rebuild(describe(first()), gilib.Prior)) is first
-    assert type(rebuild(describe(second()), gilib.Prior)) is second
+    assert type(rebuild(describe(first()), gilib.priors.Prior)) is first
+    assert type(rebuild(describe(second()), gilib.priors.Prior)) is second
 
 
 def test_a_class_with_a_name_of_gilib_does_not_stand_for_it():
     impostor = type("NealPrior", (gilib.StandardPrior,), {"__module__": "their.module"})
-    assert type(rebuild({"type": "NealPrior", "scale": 1.0}, gilib.Prior)) is gilib.NealPrior
-    assert type(rebuild({"type": "their.module:NealPrior"}, gilib.Prior)) is impostor
+    assert type(rebuild({"type": "NealPrior", "scale": 1.0}, gilib.priors.Prior)) is gilib.NealPrior
+    assert type(rebuild({"type": "their.module:NealPrior"}, gilib.priors.Prior)) is impostor
 
 
 def test_a_class_that_is_defined_again_takes_the_place_of_the_old_one():
     """As when a cell of a notebook runs twice; whoever holds the old class does not matter."""
     old, new = own_class("a.notebook"), own_class("a.notebook")
-    assert type(rebuild(describe(old()), gilib.Prior)) is new
+    assert type(rebuild(describe(old()), gilib.priors.Prior)) is new
 
 
 def test_a_subclass_of_a_layer_is_not_taken_for_the_layer(tmp_path):
@@ -79,7 +79,7 @@ def test_arguments_of_every_plain_kind_come_back():
     layer = Keeps([1, (np.float32(0.5), True)], inner, {"a": None, "b": [2]}, np.int64(7))
     description = describe(layer)
     assert json.loads(json.dumps(description)) == description
-    again = rebuild(description, gilib.Layer)
+    again = rebuild(description, gilib.layers.Layer)
     assert again.values == (1, (0.5, True)) and again.note == {"a": None, "b": [2]} and again.width == 7
     assert describe(again.inner) == describe(inner)
     assert list(again.inner)[0].module.negative_slope == 0.3
@@ -99,7 +99,7 @@ def test_arguments_of_every_plain_kind_come_back():
 )
 def test_an_unknown_layer(name, advice):
     with pytest.raises(ValueError, match=f"unknown layer {name!r}: .*{advice}"):
-        rebuild({"type": name}, gilib.Layer)
+        rebuild({"type": name}, gilib.layers.Layer)
 
 
 def test_a_name_in_a_file_imports_nothing(tmp_path, monkeypatch):
@@ -107,10 +107,10 @@ def test_a_name_in_a_file_imports_nothing(tmp_path, monkeypatch):
     (tmp_path / "trap.py").write_text("import gilib\nclass Mine(gilib.NealPrior): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="import trap first"):
-        rebuild({"type": "trap:Mine"}, gilib.Prior)
+        rebuild({"type": "trap:Mine"}, gilib.priors.Prior)
     assert "trap" not in sys.modules
     module = importlib.import_module("trap")
-    assert type(rebuild({"type": "trap:Mine", "scale": 2.0}, gilib.Prior)) is module.Mine
+    assert type(rebuild({"type": "trap:Mine", "scale": 2.0}, gilib.priors.Prior)) is module.Mine
 
 
 def test_what_the_constructor_does_not_take_is_said(tmp_path):
@@ -120,7 +120,7 @@ def test_what_the_constructor_does_not_take_is_said(tmp_path):
     for change, message in ({"type": "Layer"}, "abstract|unknown"), ({"depth": 3}, "depth"):
         content["network"]["layers"][0] |= change
         torch.save(content, path)
-        with pytest.raises(gilib.CheckpointError, match=message):
+        with pytest.raises(gilib.persistence.CheckpointError, match=message):
             gilib.load(path)
         content["network"]["layers"][0]["type"] = "Linear"
 
@@ -174,7 +174,9 @@ def test_a_script_loads_what_it_defines_itself(tmp_path):
     script.write_text(FILE)
     for action in ("save", "load"):
         subprocess.run([sys.executable, script, tmp_path / "model.pt", action], check=True)
-    with pytest.raises(gilib.CheckpointError, match="unknown layer '__main__:Mine': define Mine first"):
+    with pytest.raises(
+        gilib.persistence.CheckpointError, match="unknown layer '__main__:Mine': define Mine first"
+    ):
         gilib.load(tmp_path / "model.pt")
 
 

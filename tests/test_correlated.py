@@ -14,7 +14,7 @@ COVARIANCE = torch.tensor([[2.0, 0.5], [0.5, 0.6]], dtype=D)
 
 
 def likelihood(covariance=COVARIANCE, **settings):
-    own = gilib.CorrelatedGaussian(2, learn=True, **settings)
+    own = gilib.likelihoods.CorrelatedGaussian(2, learn=True, **settings)
     own.set_noise(covariance)
     return own
 
@@ -23,7 +23,7 @@ def test_densities():
     outputs, targets = normals(3, 5, 2), normals(5, 2, seed=1)
     expected = MultivariateNormal(outputs, COVARIANCE).log_prob(targets)
     assert_equal(likelihood().log_prob(outputs, targets).detach(), expected, 1e-12)
-    start = gilib.CorrelatedGaussian(2, 0.3)
+    start = gilib.likelihoods.CorrelatedGaussian(2, 0.3)
     assert_equal(start.log_prob(outputs, targets), gilib.Gaussian(0.3).log_prob(outputs, targets), 1e-12)
     assert not start.log_root.requires_grad
 
@@ -48,7 +48,7 @@ def test_a_noise_for_every_replica():
 def test_adam_learns_the_covariance():
     """The maximum of the likelihood of fixed outputs is the second moment of the residuals."""
     own, residuals = (
-        gilib.CorrelatedGaussian(2, learn=True),
+        gilib.likelihoods.CorrelatedGaussian(2, learn=True),
         normals(50, 2) @ torch.tensor([[1.0, 0.7], [0.0, 0.3]], dtype=D),
     )
     optimiser = torch.optim.Adam(own.parameters(), lr=0.05)
@@ -74,7 +74,7 @@ def test_predictions_are_mixtures(normalised):
     for n in range(5):
         density = [scipy.stats.multivariate_normal(mean, covariance).pdf(targets[n]) for mean in means[:, n]]
         assert float(found.log_prob(targets)[n].exp()) == pytest.approx(sum(density) / 4, rel=1e-10)
-    single = gilib.GaussianPrediction(means, covariance.diagonal().sqrt())
+    single = gilib.prediction.GaussianPrediction(means, covariance.diagonal().sqrt())
     assert_equal(found.sd, single.sd, 1e-12)
     assert_equal(found.quantile(0.3), single.quantile(0.3), 1e-10)
 
@@ -83,15 +83,15 @@ def test_bali_infers_it(tmp_path):
     """Two outputs with correlated noise; saved and loaded with the model; better than independent noise."""
     root = torch.tensor([[1.0, 0.0], [0.9, 0.4]], dtype=D)
     y, scores = Y + 0.5 * normals(len(Y), 2, seed=5) @ root.mT, {}
-    for kind in (gilib.CorrelatedGaussian(2, learn=True), gilib.Gaussian(learn=True)):
+    for kind in (gilib.likelihoods.CorrelatedGaussian(2, learn=True), gilib.Gaussian(learn=True)):
         net = model()
         fit(net, kind, X, y, steps=60, rule=Bali())
         scores[type(kind)] = gilib.predict(net, kind, X, 50, generator=seeded()).log_prob(y).mean()
-        if isinstance(kind, gilib.CorrelatedGaussian):
+        if isinstance(kind, gilib.likelihoods.CorrelatedGaussian):
             assert_equal(kind.covariance.detach(), regressions(net)[-1].noise_covariance, 1e-10)
             gilib.save(tmp_path / "model", net, kind)
             assert torch.equal(gilib.load(tmp_path / "model")[1].log_root, kind.log_root)
-    assert scores[gilib.CorrelatedGaussian] > scores[gilib.Gaussian] + 0.1
+    assert scores[gilib.likelihoods.CorrelatedGaussian] > scores[gilib.Gaussian] + 0.1
 
 
 def test_what_does_not_fit():
@@ -107,12 +107,12 @@ def test_what_does_not_fit():
     ):
         own.predictive(normals(1, 5, 2)).log_prob(normals(4, 2))
     with pytest.raises(
-        gilib.FactorisationError, match="the covariance of the noise is not positive definite"
+        gilib.linalg.FactorisationError, match="the covariance of the noise is not positive definite"
     ):
         own.set_noise(-COVARIANCE)
     with pytest.raises(ValueError, match="noise is inferred here, and this likelihood has it fixed"):
-        gilib.CorrelatedGaussian(2).infers_noise(())
+        gilib.likelihoods.CorrelatedGaussian(2).infers_noise(())
     with pytest.raises(ValueError, match="noise_variance must be a positive"):
-        gilib.CorrelatedGaussian(2, 0.0)
+        gilib.likelihoods.CorrelatedGaussian(2, 0.0)
     with pytest.raises(ValueError, match="outputs"):
-        gilib.CorrelatedGaussian(0)
+        gilib.likelihoods.CorrelatedGaussian(0)

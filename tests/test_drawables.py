@@ -17,7 +17,7 @@ def ensemble(posterior=None, prior=None, **settings):
     return gilib.Ensemble(net)
 
 
-class Scaled(gilib.Layer):
+class Scaled(gilib.layers.Layer):
     """x ↦ w x, a learned w and no noise: a point estimate."""
 
     def build(self, shape, context):
@@ -38,9 +38,9 @@ def points(replicas=(K,)):
 
 @pytest.mark.parametrize("drawn", [small_net(gilib.Factorised()), ensemble()])
 def test_what_is_drawable(drawn):
-    assert isinstance(drawn, gilib.Drawable)
-    assert (drawn.input_shape, drawn.output_shape, drawn.like().dtype) == ((2,), (2,), D)
-    assert not isinstance(nn.Linear(2, 2), gilib.Drawable)
+    assert isinstance(drawn, gilib.prediction.Drawable)
+    assert (drawn.input_shape, drawn.output_shape, drawn.reference_tensor().dtype) == ((2,), (2,), D)
+    assert not isinstance(nn.Linear(2, 2), gilib.prediction.Drawable)
 
 
 @pytest.mark.parametrize("replicas", [(K,), (K, 2)])
@@ -123,11 +123,11 @@ def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_
     assert torch.equal(gilib.predict(gilib.Ensemble(again), likelihood, X).means, values)
 
 
-@pytest.mark.parametrize("posterior", [gilib.Dropout(0.3), gilib.PointEstimate()])
+@pytest.mark.parametrize("posterior", [gilib.posteriors.Dropout(0.3), gilib.PointEstimate()])
 def test_states_of_dropout_and_of_point_estimates(posterior):
     nets = [shaken(small_net(posterior), 0.2, seed) for seed in range(4)]
     noise = nets[0].base_noise(4, seeded(1))
-    values = gilib.Samples(nets[0], states_of(nets)).draw(generator=seeded(1))(X)
+    values = gilib.prediction.Samples(nets[0], states_of(nets)).draw(generator=seeded(1))(X)
     for k, net in enumerate(nets):
         assert_equal(values[k].detach(), net.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
 
@@ -159,7 +159,7 @@ def test_stored_states_are_the_functions_of_their_networks(name, prior, replicas
     nets = [
         shaken(small_net(POSTERIORS[name], PRIORS[prior], replicas=replicas), 0.2, seed) for seed in range(4)
     ]
-    samples = gilib.Samples(nets[0], states_of(nets))
+    samples = gilib.prediction.Samples(nets[0], states_of(nets))
     noise = nets[0].base_noise(4, seeded(1))
     draw = samples.draw(generator=seeded(1))
     assert draw.log_pq is None and samples.num_states == 4
@@ -170,7 +170,7 @@ def test_stored_states_are_the_functions_of_their_networks(name, prior, replicas
 def test_what_was_not_stored_is_as_it_is():
     nets = [shaken(small_net(gilib.GlobalInducing()), 0.2, seed) for seed in range(4)]
     name = "inducing_points"
-    samples = gilib.Samples(nets[0], {name: states_of(nets)[name]})
+    samples = gilib.prediction.Samples(nets[0], {name: states_of(nets)[name]})
     before = {key: value.clone() for key, value in nets[0].state_dict().items()}
     values = samples.draw(generator=seeded(1))(X)
     noise = nets[0].base_noise(4, seeded(1))
@@ -186,7 +186,7 @@ def test_buffers_may_be_states_too():
     name = next(name for name, _ in net.named_buffers())
     scales = torch.tensor([1.0, 4.0, 9.0], dtype=D)
     noise = net.base_noise(3, seeded(1))
-    values = gilib.Samples(net, {name: scales}).draw(generator=seeded(1))(X)
+    values = gilib.prediction.Samples(net, {name: scales}).draw(generator=seeded(1))(X)
     scale = dict(net.named_buffers())[name]
     for k, value in enumerate(scales):
         scale.fill_(value)
@@ -196,7 +196,7 @@ def test_buffers_may_be_states_too():
 def test_states_are_chosen_once_and_in_order():
     net = points(())
     stored = torch.arange(40.0, dtype=D).reshape(20, 2)
-    samples = gilib.Samples(net, {"layers.layers.0.w": stored})
+    samples = gilib.prediction.Samples(net, {"layers.layers.0.w": stored})
     one = torch.ones(1, 2, dtype=D)
     assert torch.equal(samples.draw()(one)[:, 0], stored)
     chosen = samples.draw(15, generator=seeded(1))(one)[:, 0, 0]
@@ -207,14 +207,14 @@ def test_states_are_chosen_once_and_in_order():
 
 def test_samples_predict_and_are_measured_like_draws_of_a_network():
     nets = [shaken(small_net(gilib.Factorised()), 0.2, seed) for seed in range(4)]
-    samples = gilib.Samples(nets[0], states_of(nets))
+    samples = gilib.prediction.Samples(nets[0], states_of(nets))
     prediction = gilib.predict(samples, gilib.Gaussian(0.3), X, 3, generator=seeded(1), batch_size=2)
     assert torch.equal(prediction.means, samples.draw(3, generator=seeded(1))(X).detach())
     assert len(gilib.metrics.layer_variances(samples.draw(), X)) == 2
 
 
 @pytest.mark.parametrize(
-    "drawn", [ensemble(), gilib.Samples(points(()), {"layers.layers.0.w": normals(3, 2)})]
+    "drawn", [ensemble(), gilib.prediction.Samples(points(()), {"layers.layers.0.w": normals(3, 2)})]
 )
 def test_there_is_no_density_and_so_no_bound(drawn):
     draw = drawn.draw(2)
@@ -239,7 +239,7 @@ STORED = {"layers.layers.0.w": normals(3, 2)}
 )
 def test_states_of_another_network(states, message):
     with pytest.raises(ValueError, match=message):
-        gilib.Samples(points(()), states)
+        gilib.prediction.Samples(points(()), states)
 
 
 def test_states_of_several_lengths_or_kinds():
@@ -247,16 +247,16 @@ def test_states_of_several_lengths_or_kinds():
     names = [name for name, _ in net.named_parameters()][:2]
     shapes = [dict(net.named_parameters())[name].shape for name in names]
     with pytest.raises(ValueError, match=r"must have shape \[3, .*got \[4"):
-        gilib.Samples(net, {names[0]: normals(3, *shapes[0]), names[1]: normals(4, *shapes[1])})
+        gilib.prediction.Samples(net, {names[0]: normals(3, *shapes[0]), names[1]: normals(4, *shapes[1])})
     with pytest.raises(TypeError, match="must be a torch.Tensor, got list"):
-        gilib.Samples(net, {names[0]: [1.0]})
+        gilib.prediction.Samples(net, {names[0]: [1.0]})
     with pytest.raises(TypeError, match="net must be a Network"):
-        gilib.Samples(nn.Linear(2, 2), STORED)
+        gilib.prediction.Samples(nn.Linear(2, 2), STORED)
 
 
 def test_more_states_than_there_are_and_generators_for_replicas():
-    samples = gilib.Samples(points(()), STORED)
+    samples = gilib.prediction.Samples(points(()), STORED)
     with pytest.raises(ValueError, match="there are 3 states, got num_samples=4: ask for fewer"):
         samples.draw(4)
     with pytest.raises(TypeError, match="chosen for all replicas together: give one torch.Generator"):
-        samples.draw(2, generator=gilib.ReplicaGenerators([0, 1]))
+        samples.draw(2, generator=gilib.randomness.ReplicaGenerators([0, 1]))

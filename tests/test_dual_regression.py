@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gilib.dual_regression import regress_dual
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
-from gilib.regression import prior_log_prob, regress
+from gilib.regression import regress
+from gilib.regression.dual import regress_dual
+from gilib.regression.primal import prior_log_prob
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
 from tests.helpers import (
     Operations,

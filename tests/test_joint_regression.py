@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import gilib
-from gilib.joint_regression import JointState, averaged, residuals
+from gilib.joint_regression import DrawnAt, JointState, averaged, moments, residuals
 from gilib.linalg import ScaledIdentity
+from gilib.regression.joint import JointState, averaged, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741
@@ -47,12 +48,12 @@ def test_a_first_batch_is_the_conjugate_posterior():
     assert_equal(after.mean, mean, 1e-10)
     assert_equal(after.scale_tril @ after.scale_tril.mT, scale, 1e-10)
     assert_equal(after.scale_tril @ after.scale_tril.mT, other, 1e-10)
-    same = gilib.shared_statistics(X, Y, torch.ones(N, dtype=D))
+    same = gilib.statistics.shared_statistics(X, Y, torch.ones(N, dtype=D))
     independent = 0.7
     with_one_scale = averaged(
         start, residuals(X, Y, start.mean, 1.0), torch.full((I,), independent, dtype=D), SCALE, at_rate(1.0)
     )
-    regressed = gilib.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
+    regressed = gilib.regression.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
     assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
 
 
@@ -141,10 +142,54 @@ def test_rounding_errors_do_not_add_up():
     assert float((own - scale).norm() / scale.norm()) < 5 * 6e-5
 
 
+def drawn(start, white):
+    """A = M + T⁻ᵀS."""
+    step = torch.linalg.solve_triangular(start.precision_tril.mT, white, upper=True)
+    return DrawnAt(start.mean + step, white)
+
+
+@pytest.mark.parametrize(("lead", "size"), [((), I), ((2,), I), ((), 300)])
+def test_residuals_may_be_taken_anywhere(lead, size):
+    """At drawn weights or at the mean: the same state, whatever the number of blocks."""
+    spreads = [normals(*lead, 2 * n, n, seed=n) for n in (size, O)]
+    precision, scale = (value.mT @ value for value in spreads)
+    start = state(normals(*lead, size, O, seed=3), precision, scale)
+    x, y = normals(*lead, N, size, seed=7), normals(*lead, N, O, seed=8)
+    prior = torch.linspace(0.5, 2.0, size, dtype=D).expand(*lead, size)
+    place, rate = drawn(start, normals(*lead, size, O, seed=9)), at_rate(0.3).expand(lead)
+    found = averaged(start, moments(x, y - x @ place.centre, 2.0), prior, SCALE, rate, place)
+    expected = averaged(start, residuals(x, y, start.mean, 2.0), prior, SCALE, rate)
+    for value, other in zip(found, expected, strict=True):
+        assert_equal(value.tril(), other.tril(), 1e-9)
+
+
+def test_new_directions_of_wide_priors_leave_the_noise_in_float32():
+    """Features that turn into directions where V is 10⁶, and targets near what the draw gives there.
+
+    Residuals at the mean are of size 10³ · 0.1, their squares 10⁷ times those at the draw: all of float32.
+    """
+    weak = torch.full((I,), 1e-6, dtype=D)
+    old = normals(N, 1, seed=1) @ normals(1, I, seed=2)
+    precision = weak.diag() + old.mT @ old
+    start = state(normals(I, O, seed=3), precision, 1e-3 * EYE)
+    place = drawn(start, 0.1 * normals(I, O, seed=4))
+    x, left = normals(N, I, seed=5), 0.01 * normals(N, O, seed=6)
+    results = []
+    for dtype in (D, torch.float32):
+        own = JointState(*(value.to(dtype) for value in start))
+        there = DrawnAt(*(value.to(dtype) for value in place))
+        batch = moments(x.to(dtype), left.to(dtype), 1.0)
+        results.append(averaged(own, batch, weak.to(dtype), 1e-3, torch.tensor(0.2, dtype=dtype), there))
+    exact, rounded = (value.scale_tril.double() @ value.scale_tril.double().mT for value in results)
+    assert float((rounded - exact).norm() / exact.norm()) < 1e-3
+    at_mean = residuals(x, x @ place.centre + left, start.mean, 1.0)
+    assert float(at_mean.scatter.max() * 2**-24) > float(exact.diagonal().min())  # what float32 would lose
+
+
 @pytest.mark.parametrize("where", ["features", "targets"])
 def test_what_is_not_finite_is_named(where):
     x, y = X.clone(), Y.clone()
     (x if where == "features" else y)[0, 0] = float("nan")
     start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
-    with pytest.raises(gilib.FactorisationError, match="of a layer's regression.*NaN or infinite"):
+    with pytest.raises(gilib.linalg.FactorisationError, match="of a layer's regression.*NaN or infinite"):
         averaged(start, residuals(x, y, start.mean, 1.0), PRIOR, SCALE, at_rate(0.5))

@@ -100,7 +100,7 @@ def test_categorical_labels_by_replica():
     [gilib.Gaussian(0.07, learn=True, scale=10.0, replicas=(2,)), gilib.Gaussian(0.3), gilib.Categorical()],
 )
 def test_config_and_state_rebuild_a_likelihood(likelihood):
-    copy = rebuild(describe(likelihood), gilib.Likelihood)
+    copy = rebuild(describe(likelihood), gilib.likelihoods.Likelihood)
     copy.load_state_dict(likelihood.state_dict())
     assert copy.config() == likelihood.config()
     for a, b in zip(likelihood.parameters(), copy.parameters(), strict=True):
@@ -112,7 +112,7 @@ def test_an_unknown_likelihood():
         ValueError,
         match="unknown likelihood 'Poisson': gilib knows Categorical, CorrelatedGaussian, Gaussian",
     ):
-        rebuild({"type": "Poisson"}, gilib.Likelihood)
+        rebuild({"type": "Poisson"}, gilib.likelihoods.Likelihood)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "0.1", None])

@@ -262,7 +262,7 @@ def test_layer_variances_look_into_nested_layers():
 def test_layer_variances_are_of_what_layers_draw_not_of_activations():
     """Whatever a layer of the reader's own draws counts; ReLU and normalisations do not."""
     branch = gilib.Residual([gilib.Linear(3, 3)])
-    layers = [gilib.Linear(2, 3), gilib.InducingBatchNorm(), nn.ReLU(), branch]
+    layers = [gilib.Linear(2, 3), gilib.layers.InducingBatchNorm(), nn.ReLU(), branch]
     draw = gilib.Network(normals(5, 2), layers).draw(4, generator=seeded())
     steps = gilib.record(draw.function, normals(6, 2)).steps
     found = metrics.layer_variances(draw, normals(6, 2))

@@ -15,7 +15,7 @@ from tests.support import D, assert_equal, normals
 N, OUTPUTS = 3, 2
 MEANS = 2 * normals(4, N, OUTPUTS, seed=1)
 NOISE = torch.tensor([0.3, 0.8], dtype=D).expand(1, N, OUTPUTS)
-MIXTURE = gilib.GaussianPrediction(MEANS, NOISE)
+MIXTURE = gilib.prediction.GaussianPrediction(MEANS, NOISE)
 
 
 def component(n, o):
@@ -49,7 +49,7 @@ def test_quantiles_by_root_finding(probability):
 
 
 def test_one_component_has_the_quantiles_of_its_normal():
-    single = gilib.GaussianPrediction(MEANS[:1], NOISE)
+    single = gilib.prediction.GaussianPrediction(MEANS[:1], NOISE)
     assert_equal(single.quantile(0.5), MEANS[0], 1e-9)
     assert_equal(single.quantile(0.975), MEANS[0] + scipy.stats.norm.ppf(0.975) * NOISE[0], 1e-8)
 
@@ -65,13 +65,13 @@ def test_log_prob_by_brute_force():
 def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     y = normals(N, OUTPUTS, seed=2)
     replicas = torch.stack([MEANS, torch.full_like(MEANS, math.nan)], 1)
-    healthy, failed = gilib.GaussianPrediction(replicas, NOISE).log_prob(y)
+    healthy, failed = gilib.prediction.GaussianPrediction(replicas, NOISE).log_prob(y)
     assert_equal(healthy, MIXTURE.log_prob(y))
     assert failed.isnan().all()
 
 
 def test_log_prob_is_a_density():
-    one = gilib.GaussianPrediction(MEANS[:, :1, :1], NOISE[:, :1, :1])
+    one = gilib.prediction.GaussianPrediction(MEANS[:, :1, :1], NOISE[:, :1, :1])
     grid = torch.linspace(-15, 15, 20001, dtype=D)
     density = torch.stack([one.log_prob(y.view(1, 1)).exp()[0] for y in grid[::20]])
     assert float(torch.trapezoid(density, grid[::20])) == pytest.approx(1.0, abs=1e-6)
@@ -90,7 +90,7 @@ def test_targets_of_the_wrong_count(targets):
 
 
 def test_labels_of_the_wrong_count():
-    prediction = gilib.CategoricalPrediction(MEANS.log_softmax(-1))
+    prediction = gilib.prediction.CategoricalPrediction(MEANS.log_softmax(-1))
     for labels in (torch.zeros(4, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)):
         with pytest.raises(ValueError, match=r"class labels must have shape \[3\]"):
             prediction.log_prob(labels)
@@ -106,7 +106,7 @@ SD = 0.1 + normals(4, 2, N, OUTPUTS, seed=4).abs()
 def test_components_of_their_own_width(shape):
     """A standard deviation for every sample, replica, point and output, or for some of these."""
     sd = SD.flatten()[: math.prod(shape)].reshape(shape)
-    mixture, y = gilib.GaussianPrediction(SPREAD, sd), normals(2, N, OUTPUTS, seed=5)
+    mixture, y = gilib.prediction.GaussianPrediction(SPREAD, sd), normals(2, N, OUTPUTS, seed=5)
     full, means = sd.expand_as(SPREAD).numpy(), SPREAD.numpy()
     density = scipy.stats.norm(means, full).pdf(y.numpy())
     assert_equal(mixture.log_prob(y), np.log(density.prod(-1).mean(0)), 1e-10)
@@ -118,17 +118,17 @@ def test_components_of_their_own_width(shape):
 @pytest.mark.parametrize("shape", [(3, 2, N, OUTPUTS), (2, OUTPUTS), (1, 1, 1, 1, 1)])
 def test_components_that_do_not_fit(shape):
     with pytest.raises(ValueError, match=r"component_sd must be broadcastable to means \[4, 2, 3, 2\], got"):
-        gilib.GaussianPrediction(SPREAD, torch.ones(shape, dtype=D))
+        gilib.prediction.GaussianPrediction(SPREAD, torch.ones(shape, dtype=D))
 
 
 def test_members_are_pooled_with_samples():
     """Four samples of two members are eight components; members come fastest."""
     y, width = normals(N, OUTPUTS, seed=5), torch.tensor([0.3, 0.8], dtype=D)[:, None, None]
-    pooled = gilib.GaussianPrediction(SPREAD, width.expand(1, 2, 1, OUTPUTS)).pooled(1)
-    by_hand = gilib.GaussianPrediction(SPREAD.flatten(0, 1), width.repeat(4, 1, 1))
+    pooled = gilib.prediction.GaussianPrediction(SPREAD, width.expand(1, 2, 1, OUTPUTS)).pooled(1)
+    by_hand = gilib.prediction.GaussianPrediction(SPREAD.flatten(0, 1), width.repeat(4, 1, 1))
     assert torch.equal(pooled.means, by_hand.means) and pooled.mean.shape == (N, OUTPUTS)
     assert_equal(pooled.log_prob(y), by_hand.log_prob(y))
     assert_equal(pooled.sd, by_hand.sd)
-    classes = gilib.CategoricalPrediction(SPREAD.log_softmax(-1))
+    classes = gilib.prediction.CategoricalPrediction(SPREAD.log_softmax(-1))
     assert_equal(classes.pooled(1).mean, SPREAD.softmax(-1).mean((0, 1)))
     assert torch.equal(classes.pooled(0).mean, classes.mean)

@@ -9,7 +9,7 @@ from tests.support import D, assert_equal, normals, seeded, with_ones
 
 
 def shorts(net):
-    return [layer.posterior.short for layer in net.layers if layer.has_weights]
+    return [layer.posterior.short_name for layer in net.layers if layer.has_weights]
 
 
 def test_widths_and_nonlinearities():

@@ -27,7 +27,7 @@ def test_layers_of_a_deep_process():
 def test_a_narrow_deep_process_starts_with_principal_directions():
     net = deep_gp(3, 1, 3, width=2, inducing_points=Z, generator=seeded())
     assert [p.describe() for p in processes(net)] == ["GP(3 → 2)", "GP(2 → 2)", "GP(2 → 1)"]
-    fixed = next(module for module in net.modules() if isinstance(module, gilib.FixedLinear))
+    fixed = next(module for module in net.modules() if isinstance(module, gilib.layers.FixedLinear))
     assert_equal(fixed.matrix.mT @ fixed.matrix, torch.eye(2, dtype=D), 1e-12)
     centred = Z - Z.mean(0)
     spectrum = torch.linalg.eigvalsh(centred.mT @ centred)
@@ -38,7 +38,7 @@ def test_a_narrow_deep_process_starts_with_principal_directions():
 def test_inducing_inputs_of_layers_start_where_the_mean_functions_take_them(posterior):
     net = deep_gp(3, 1, 3, width=2, posterior=posterior, inducing_points=Z, generator=seeded())
     assert net.inducing_points is None
-    fixed = next(module for module in net.modules() if isinstance(module, gilib.FixedLinear))
+    fixed = next(module for module in net.modules() if isinstance(module, gilib.layers.FixedLinear))
     starts = [p.inducing_inputs.detach() for p in processes(net)]
     for found, wanted in zip(starts, (Z, Z @ fixed.matrix, Z @ fixed.matrix), strict=True):
         assert_equal(found, wanted, 1e-12)

@@ -194,7 +194,7 @@ def test_a_failed_factorisation_names_the_layer():
     with torch.no_grad():
         list(net.layers)[2].weights.pseudo.scaled_log_precision.fill_(torch.nan)
     with pytest.raises(
-        gilib.FactorisationError, match=r"layer 2, Linear\(3 → 2\): the posterior precision.*NaN"
+        gilib.linalg.FactorisationError, match=r"layer 2, Linear\(3 → 2\): the posterior precision.*NaN"
     ):
         net.draw(2)
 
@@ -218,7 +218,7 @@ def test_a_layer_stands_in_one_place():
         ValueError, match=r"layer 2: Linear\(2 → 2\) is used twice, here or in another network: construct"
     ):
         gilib.Network(normals(5, 2), [shared, nn.ReLU(), shared])
-    norm = gilib.InducingBatchNorm()
+    norm = gilib.layers.InducingBatchNorm()
     with pytest.raises(ValueError, match="InducingBatchNorm is used twice"):
         gilib.Network(normals(5, 2), [norm, gilib.Residual([norm])])
 

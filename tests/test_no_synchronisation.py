@@ -8,7 +8,7 @@ import torch
 
 import gilib
 from gilib.training import ReplicaAdam
-from gilib.training.sghmc import Coordinates, chosen
+from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.support import PRIORS, small_net
 
 R, N = 3, 5

@@ -54,15 +54,15 @@ def test_num_data_scales_the_likelihood_and_not_the_ratio():
 
 def test_stepped_tempering_is_that_of_appendix_o():
     """Factors by epoch, of 100 steps each: 0 for ten, 0.1 for ten, ..., 1 from the hundredth on."""
-    weight = gilib.SteppedTempering(100 * 100)
+    weight = gilib.objectives.SteppedTempering(100 * 100)
     for epoch in range(120):
         expected = min(epoch // 10, 10) / 10
         assert weight(100 * epoch) == weight(100 * epoch + 99) == pytest.approx(expected, abs=1e-15)
-    cold = gilib.SteppedTempering(40, stairs=4, last=0.05)
+    cold = gilib.objectives.SteppedTempering(40, stairs=4, last=0.05)
     assert [cold(step) for step in (0, 9, 10, 20, 39, 40, 99)] == pytest.approx(
         [0, 0, 0.0125, 0.025, 0.0375, 0.05, 0.05]
     )
-    assert gilib.SteppedTempering(0)(0) == 1.0
+    assert gilib.objectives.SteppedTempering(0)(0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_stepped_tempering_is_that_of_appendix_o():
 )
 def test_schedules_that_are_none(settings, message):
     with pytest.raises(ValueError, match=message):
-        gilib.SteppedTempering(**settings)
+        gilib.objectives.SteppedTempering(**settings)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])

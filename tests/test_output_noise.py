@@ -12,12 +12,12 @@ VARIANCES = [0.3, 2.0]
 
 
 def test_log_prob_by_torch_distributions():
-    found = gilib.PerOutputGaussian(VARIANCES).log_prob(F, Y)
+    found = gilib.likelihoods.PerOutputGaussian(VARIANCES).log_prob(F, Y)
     assert_equal(found, Normal(F, torch.tensor(VARIANCES, dtype=D).sqrt()).log_prob(Y).sum(-1))
 
 
 def test_equal_variances_are_one():
-    one, same = gilib.Gaussian(0.7), gilib.PerOutputGaussian([0.7, 0.7])
+    one, same = gilib.Gaussian(0.7), gilib.likelihoods.PerOutputGaussian([0.7, 0.7])
     assert_equal(same.log_prob(F, Y), one.log_prob(F, Y))
     mine, theirs = (likelihood.predictive(F) for likelihood in (same, one))
     assert_equal(mine.sd, theirs.sd)
@@ -26,7 +26,7 @@ def test_equal_variances_are_one():
 def test_gaussian_outputs_are_integrated():
     """Σ_o E log N(y_o; f_o, σ_o²) over f ~ N(m, v): of a quadratic the mean over m ± √v is exact."""
     net = small_net(gilib.Factorised(), hidden=())
-    likelihood = gilib.PerOutputGaussian(VARIANCES)
+    likelihood = gilib.likelihoods.PerOutputGaussian(VARIANCES)
     process = gilib.models.sparse_gp(2, 2, inducing_points=normals(4, 2), dtype=D)
     x = normals(6, 2, seed=3)
     functions = process.estimate(1, 6)
@@ -39,38 +39,52 @@ def test_gaussian_outputs_are_integrated():
 
 def test_predictions_in_original_units():
     normalisation = gilib.data.Normalisation.fit(normals(9, 2), 5.0 * normals(9, 2, seed=4))
-    plain = gilib.PerOutputGaussian(VARIANCES).predictive(F)
-    scaled = gilib.PerOutputGaussian(VARIANCES).predictive(F, normalisation)
+    plain = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F)
+    scaled = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F, normalisation)
     assert_equal(scaled.sd, plain.sd * normalisation.y_std)
     variance = normals(4, 6, 2).square()
-    wide = gilib.PerOutputGaussian(VARIANCES).predictive(F, variance=variance)
+    wide = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F, variance=variance)
     assert_equal(wide.component_sd.square(), variance + torch.tensor(VARIANCES, dtype=D))
 
 
 def test_it_is_learned_for_every_output_and_replica(tmp_path):
     net = small_net(gilib.GlobalInducing(), replicas=(3,))
-    likelihood = gilib.PerOutputGaussian(VARIANCES, learn=True, replicas=(3,))
+    likelihood = gilib.likelihoods.PerOutputGaussian(VARIANCES, learn=True, replicas=(3,))
     gilib.fit(net, likelihood, normals(8, 2), normals(8, 2), steps=3, progress=False)
     start = torch.tensor(VARIANCES, dtype=D).log()
     assert likelihood.log_variance.shape == (3, 2) and (likelihood.log_variance != start).all()
     gilib.save(tmp_path / "model", net, likelihood)
     again = gilib.load(tmp_path / "model").likelihood
     assert torch.equal(again.log_variance, likelihood.log_variance)
-    assert not gilib.PerOutputGaussian(VARIANCES).log_variance.requires_grad
+    assert not gilib.likelihoods.PerOutputGaussian(VARIANCES).log_variance.requires_grad
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gilib.PerOutputGaussian(0.1), "must be a list of one variance for every output, got 0.1"),
-        (lambda: gilib.PerOutputGaussian([]), "must be a list of one variance"),
-        (lambda: gilib.PerOutputGaussian([0.1, -1.0]), r"noise_variance\[1\] must be a positive finite"),
-        (lambda: gilib.PerOutputGaussian([0.1]).log_prob(F, Y), "each of 1 outputs, the network has 2"),
-        (lambda: gilib.PerOutputGaussian(VARIANCES).log_prob(F, Y[:3]), r"targets must have shape \[6, 2\]"),
+        (
+            lambda: gilib.likelihoods.PerOutputGaussian(0.1),
+            "must be a list of one variance for every output, got 0.1",
+        ),
+        (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list of one variance"),
+        (
+            lambda: gilib.likelihoods.PerOutputGaussian([0.1, -1.0]),
+            r"noise_variance\[1\] must be a positive finite",
+        ),
+        (
+            lambda: gilib.likelihoods.PerOutputGaussian([0.1]).log_prob(F, Y),
+            "each of 1 outputs, the network has 2",
+        ),
+        (
+            lambda: gilib.likelihoods.PerOutputGaussian(VARIANCES).log_prob(F, Y[:3]),
+            r"targets must have shape \[6, 2\]",
+        ),
     ],
 )
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
     with pytest.raises(TypeError, match="targets must be floating-point"):
-        gilib.PerOutputGaussian(VARIANCES).check_targets(torch.zeros(6, 2, dtype=torch.long), 6, 2)
+        gilib.likelihoods.PerOutputGaussian(VARIANCES).check_targets(
+            torch.zeros(6, 2, dtype=torch.long), 6, 2
+        )

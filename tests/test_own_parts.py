@@ -39,7 +39,10 @@ def test_training_moves_every_parameter_and_raises_the_bound(trained):
 
 def test_replicas_end_where_networks_of_their_own_do():
     seeds = [3, 5]
-    together, noises = network((R,), generator=gilib.ReplicaGenerators(seeds)), LaplaceNoise(replicas=(R,))
+    together, noises = (
+        network((R,), generator=gilib.randomness.ReplicaGenerators(seeds)),
+        LaplaceNoise(replicas=(R,)),
+    )
     history = train(together, noises, steps=10, seed=seeds)
     for r, seed in enumerate(seeds):
         alone, noise = network(seed=seed), LaplaceNoise()
@@ -99,7 +102,7 @@ def test_an_ensemble_of_the_replicas_predicts(trained):
 def test_prices_are_log_p_minus_log_q():
     """Of scale and weight, by torch's densities."""
     layer = gilib.Linear(1, 1, OneWidth(0.8), LogNormalScale(0.5), bias=False)
-    layer.build((1,), gilib.BuildContext(dtype=D, generator=seeded()))
+    layer.build((1,), gilib.posteriors.BuildContext(dtype=D, generator=seeded()))
     values = {name: value.detach() for name, value in layer.named_parameters()}
     own = {value.dim(): name.removesuffix("mean") for name, value in values.items() if "mean" in name}
     (t_mean, t_sd), (w_mean, w_sd) = (

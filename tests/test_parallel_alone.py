@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import distributed
 
-from gilib.training import DataParallel, Speed, parallel
+from gilib.training import DataParallel, Speed
+from gilib.training.gradients import parallel
 from tests.sharing import WORLD, fit, mlp
 
 

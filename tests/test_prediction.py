@@ -127,7 +127,7 @@ def test_a_noise_of_other_replicas_is_refused():
             likelihood.log_prob(net.draw(3)(x), x)
 
 
-class Unfinished(gilib.Likelihood):
+class Unfinished(gilib.likelihoods.Likelihood):
     """Trains, but does not say what it predicts."""
 
     def log_prob(self, outputs, targets):
@@ -207,17 +207,17 @@ def test_labels_as_pseudo_outputs():
 
 
 def test_classes_and_entropy_of_a_categorical_prediction():
-    prediction = gilib.CategoricalPrediction(normals(3, 4, 5).log_softmax(-1))
+    prediction = gilib.prediction.CategoricalPrediction(normals(3, 4, 5).log_softmax(-1))
     mean = prediction.log_probabilities.exp().mean(0)
     assert torch.equal(prediction.classes, mean.argmax(-1))
     assert_equal(prediction.entropy, -(mean * mean.log()).sum(-1))
 
 
 def test_reprs_are_short():
-    assert repr(gilib.GaussianPrediction(normals(7, 2, 5, 1), normals(1, 1))) == (
+    assert repr(gilib.prediction.GaussianPrediction(normals(7, 2, 5, 1), normals(1, 1))) == (
         "GaussianPrediction(7 components, mean [2, 5, 1])"
     )
-    assert repr(gilib.CategoricalPrediction(normals(3, 4, 5))) == (
+    assert repr(gilib.prediction.CategoricalPrediction(normals(3, 4, 5))) == (
         "CategoricalPrediction(3 components, mean [4, 5])"
     )
 

@@ -129,7 +129,7 @@ def _singles(together):
 
 
 def test_it_shares_a_program_with_other_priors():
-    mixed = gilib.PerReplica((NealPrior(2.0), LEARNED, gilib.ScalePrior()))
+    mixed = gilib.priors.PerReplica((NealPrior(2.0), LEARNED, gilib.ScalePrior()))
     net = small_net(gilib.Factorised(), mixed, replicas=(3,))
     module = layer(net, 0).hyperparameters
     module.members[1].log_scale.data.copy_(torch.tensor([5.0, math.log(3.0), 5.0], dtype=D))

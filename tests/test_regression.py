@@ -6,14 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
-from gilib.regression import (
-    WeightPosterior,
-    merge_outputs,
-    prior_log_prob,
-    regress,
-    sample_from_precision,
-    split_outputs,
-)
+from gilib.regression import WeightPosterior, regress
+from gilib.regression.primal import merge_outputs, prior_log_prob, sample_from_precision, split_outputs
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
 from tests.helpers import (
     Operations,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import blocks
-from gilib.regression import sample_from_precision
+from gilib.regression.primal import sample_from_precision
 from tests.helpers import Operations, normal, plain_sample, positive_definite, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -5,36 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import gilib.statistics
 from gilib.linalg import blocks
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
 from tests.helpers import normal, positive, seeded
+from tests.statistics_cases import EXACT, FAN_IN, LEADS, OUTPUTS, POINTS, route  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("float64")
-EXACT = {"rtol": 1e-12, "atol": 1e-12}
-POINTS, FAN_IN, OUTPUTS = 5, 3, 4
-
-# leading axes of the features and of the parameters: none, samples, samples and replicas
-LEADS = pytest.mark.parametrize(
-    ("lead", "parameters"),
-    [
-        ((), ()),  # one function
-        ((6,), ()),  # samples
-        ((6, 2), (2,)),  # samples and replicas
-        ((6, 2), ()),  # replicas that share their parameters
-        ((2,), (2,)),  # first layer: replicas, no sample axis
-        ((), (2,)),  # first layer: the replicas share the features
-        ((6, 1), (2,)),  # an axis of one
-        ((6, 2, 3), (2, 3)),  # two replica axes
-    ],
-)
-
-
-@pytest.fixture(params=["triangle", "products"], autouse=True)
-def route(request, monkeypatch):
-    """Every test takes both routes to the per-output Gram matrices, however many outputs it has."""
-    monkeypatch.setattr(gilib.statistics, "FEW_OUTPUTS", 0 if request.param == "triangle" else 10**6)
-    return request.param
 
 
 def plain_gram(features, weights):
@@ -227,7 +203,7 @@ def test_gradient_of_one_argument_alone(generator):
         assert arguments[1 - wanted].grad is None
 
 
-def test_a_second_derivative_is_right_or_refused(route, generator):
+def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F811
     features, weights = normal(generator, POINTS, FAN_IN).requires_grad_(), normal(generator, OUTPUTS, POINTS)
     (gradient,) = torch.autograd.grad(
         weighted_gram(features, weights).sin().sum(), features, create_graph=True
@@ -239,53 +215,6 @@ def test_a_second_derivative_is_right_or_refused(route, generator):
     (second,) = torch.autograd.grad(gradient.sin().sum(), features)
     (plain,) = torch.autograd.grad(plain_gram(features, weights).sin().sum(), features, create_graph=True)
     torch.testing.assert_close(second, torch.autograd.grad(plain.sin().sum(), features)[0])
-
-
-IN_DIMS = pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (-3, 0), (0, -3)])
-
-
-def batches(features, weights, in_dims):
-    """Three different versions of each argument, stacked along its dimension; and the list of the three."""
-    arguments, each = [], [[], [], []]
-    for x, dim in zip((features, weights), in_dims, strict=True):
-        versions = [x if dim is None else (1.0 + k) * x for k in range(3)]
-        arguments.append(x if dim is None else torch.stack(versions, dim))
-        for row, version in zip(each, versions, strict=True):
-            row.append(version)
-    return arguments, each
-
-
-@LEADS
-@IN_DIMS
-def test_vmap_equals_loop(lead, parameters, in_dims, generator):
-    features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
-    weights = normal(generator, *parameters, OUTPUTS, POINTS).requires_grad_()
-    arguments, each = batches(features, weights, in_dims)
-    output = torch.func.vmap(weighted_gram, in_dims)(*arguments)
-    expected = torch.stack([weighted_gram(*one) for one in each])
-    torch.testing.assert_close(output, expected, **EXACT)
-    upstream = normal(generator, *output.shape)
-    gradients = torch.autograd.grad(output, (features, weights), upstream, retain_graph=True)
-    oracle = torch.autograd.grad(expected, (features, weights), upstream)
-    for gradient, wanted in zip(gradients, oracle, strict=True):
-        torch.testing.assert_close(gradient, wanted, **EXACT)
-
-
-@IN_DIMS
-def test_vmap_of_the_gradient_equals_loop(in_dims, generator):
-    features, weights = normal(generator, 6, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
-    arguments, each = batches(features, weights, in_dims)
-    function = torch.func.grad(lambda phi, lam: weighted_gram(phi, lam).sin().sum(), argnums=(0, 1))
-    gradients = torch.func.vmap(function, in_dims)(*arguments)
-    for k, one in enumerate(each):
-        for gradient, wanted in zip(gradients, function(*one), strict=True):
-            torch.testing.assert_close(gradient[k], wanted, **EXACT)
-
-
-def test_nested_vmap_equals_the_batch(generator):
-    features, weights = normal(generator, 4, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
-    nested = torch.func.vmap(torch.func.vmap(weighted_gram), in_dims=(0, None))(features, weights)
-    torch.testing.assert_close(nested, weighted_gram(features, weights), **EXACT)
 
 
 def test_views_that_are_not_contiguous(generator):

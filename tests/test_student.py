@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.student import student_cdf
+from gilib.prediction.student import student_cdf
 from tests.helpers import assert_mean_within
 from tests.layerwise import X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, normals, seeded
 
 S, N = 3, 4
-PREDICTION = gilib.StudentPrediction(
+PREDICTION = gilib.prediction.StudentPrediction(
     2 * normals(S, N, 2, seed=1),
     1.0 + normals(S, N, 1, seed=2).square(),
     torch.tensor([[[0.5, 0.0], [0.4, 1.2]]], dtype=D),
@@ -83,7 +83,7 @@ def test_weights_and_noise_are_integrated_out(trained):
     """E exp(log N(y; x̃ᵀW, Σ)) over pairs (W, Σ), given the layers below, within six standard errors."""
     net, _ = trained
     last, x, y = regressions(net)[-1], X[30:33], Y[30:33]
-    found = gilib.predict_student(net, x, 1, generator=seeded())
+    found = gilib.prediction.predict_student(net, x, 1, generator=seeded())
     function = net.draw(1, generator=seeded()).function
     features = list(net.layers)[-1].features(gilib.record(function, x).steps[-1].input[0]) / last.root_fan_in
     weights, covariance = last.posterior.rsample((20_000,), generator=seeded(1))
@@ -94,7 +94,7 @@ def test_weights_and_noise_are_integrated_out(trained):
 def test_single_outputs_are_those_of_the_posterior(trained):
     net, _ = trained
     last, x = regressions(net)[-1], X[30:35]
-    found = gilib.predict_student(net, x, 2, batch_size=2, generator=seeded())
+    found = gilib.prediction.predict_student(net, x, 2, batch_size=2, generator=seeded())
     function = net.draw(2, generator=seeded()).function
     features = list(net.layers)[-1].features(gilib.record(function, x).steps[-1].input) / last.root_fan_in
     law = last.posterior.predictive(features)
@@ -110,8 +110,8 @@ def test_units_of_the_data_and_replicas():
     net = model(replicas=(2,))
     fit(net, noise((2,)), seed=[1, 2], steps=3)
     x, y = X[:6] + scales.x_mean, scales.invert_y(Y[:6])
-    found = gilib.predict_student(net, x, 2, normalisation=scales, generator=seeded())
-    plain = gilib.predict_student(net, X[:6], 2, generator=seeded())
+    found = gilib.prediction.predict_student(net, x, 2, normalisation=scales, generator=seeded())
+    plain = gilib.prediction.predict_student(net, X[:6], 2, generator=seeded())
     assert found.log_prob(y).shape == (2, 6)
     assert_equal(found.log_prob(y), plain.log_prob(Y[:6]) - 2 * math.log(3.0), 1e-9)
     assert_equal(found.quantile(0.9), scales.invert_y(plain.quantile(0.9)), 1e-6)
@@ -121,21 +121,23 @@ def test_single_precision_at_many_degrees_of_freedom():
     """Differences of log Γ at 1e5 in float32 would be wrong by 0.1."""
     df, y = torch.tensor([1e5], dtype=D), torch.zeros(N, 2)
     parts = [part.float() for part in (PREDICTION.locations, PREDICTION.spreads, PREDICTION.scale_tril)]
-    own = gilib.StudentPrediction(*parts, df).log_prob(y)
-    exact = gilib.StudentPrediction(PREDICTION.locations, PREDICTION.spreads, PREDICTION.scale_tril, df)
+    own = gilib.prediction.StudentPrediction(*parts, df).log_prob(y)
+    exact = gilib.prediction.StudentPrediction(
+        PREDICTION.locations, PREDICTION.spreads, PREDICTION.scale_tril, df
+    )
     assert own.dtype == torch.float32
     assert_equal(own.double(), exact.log_prob(y.double()), 1e-5)
 
 
 def test_what_does_not_fit(trained):
     with pytest.raises(ValueError, match=r"needs gilib\.Conjugate at the last layer, got FromPrior"):
-        gilib.predict_student(model(posterior=gilib.FromPrior()), X)
-    squared = gilib.Network(None, [gilib.Linear(2, 2, gilib.Conjugate()), nn.Tanh()], dtype=D)
+        gilib.prediction.predict_student(model(posterior=gilib.FromPrior()), X)
+    squared = gilib.Network(None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate()), nn.Tanh()], dtype=D)
     with pytest.raises(ValueError, match="the last layer with weights must give the outputs of the network"):
-        gilib.predict_student(squared, X)
+        gilib.prediction.predict_student(squared, X)
     with pytest.raises(ValueError, match=r"targets must have shape \[4, 2\]"):
         PREDICTION.log_prob(Y)
     with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
         PREDICTION.quantile(1.0)
     with pytest.raises(ValueError, match="x must hold points of shape"):
-        gilib.predict_student(trained[0], normals(3, 5))
+        gilib.prediction.predict_student(trained[0], normals(3, 5))

@@ -210,18 +210,20 @@ def test_the_progress_bar(capsys):
 
 def test_divergence_says_when():
     net = small_net(gilib.Factorised())
-    with pytest.raises(gilib.DivergenceError, match=r"its gradient was not finite at step 1 .*lower lr"):
+    with pytest.raises(
+        gilib.training.DivergenceError, match=r"its gradient was not finite at step 1 .*lower lr"
+    ):
         fit(net, steps=30, rule=gilib.Adam(1e4))
 
 
 def test_divergence_by_replica():
     net = small_net(gilib.Factorised(), replicas=(2,))
-    with pytest.raises(gilib.DivergenceError, match="not finite at step 1 "):
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
         fit(net, steps=3, rule=gilib.Adam(1e4))
 
 
 def test_a_failed_factorisation_names_the_layer():
-    with pytest.raises(gilib.FactorisationError, match=r"layer \d, Linear"):
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer \d, Linear"):
         fit(small_net(gilib.GlobalInducing()), steps=30, rule=gilib.Adam(1e4))
 
 

@@ -113,7 +113,7 @@ def test_resuming_changes_nothing(seed, tmp_path):
 def test_a_checkpoint_with_another_augmentation_is_refused(other, tmp_path):
     path = tmp_path / "checkpoint.pt"
     fit(model(), checkpoint=path, augment=partial(shake, size=0.2))
-    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
         fit(model(), checkpoint=path, augment=other)
     assert fit(model(), checkpoint=path, augment=partial(shake, size=0.2)).resumed_at == 8
 

@@ -1,5 +1,6 @@
 """BALI against a plain implementation of the paper: averaged statistics, direct formulas, App. G."""
 
+import copy
 import math
 
 import pytest
@@ -7,7 +8,9 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.layers.weights import WeightLayer
 from gilib.training import Bali
+from gilib.training.bali import RunningBali
 from gilib.training.batches import Minibatches
 from tests.layerwise import ALPHA, BETA, LABELS, SEED, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
@@ -136,6 +139,34 @@ def test_it_is_the_papers_algorithm(case):
         assert int(own.steps) == STEPS and float(own.df) == plain.df + N
     if regression:
         assert_equal(likelihood.noise_variance.detach(), variance, 1e-9)
+
+
+BLOCKS = {
+    "residual": [
+        gilib.Linear(2, 4, gilib.Conjugate()),
+        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.Conjugate())]),
+        gilib.Linear(4, 3, gilib.Conjugate()),
+    ],
+    "images": [
+        nn.Unflatten(-1, (2, 1, 1)),
+        gilib.Conv2d(2, 3, 1, gilib.Conjugate()),
+        nn.Flatten(),
+        gilib.Linear(3, 3, gilib.Conjugate()),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_residuals_at_the_draw_or_at_the_mean_train_alike(kind, monkeypatch):
+    """The noise that is taken for a layer's is that of its draw, in every kind of network."""
+    means = []
+    for places in (RunningBali._places, lambda self, batch, steps: [None] * len(self.layers)):
+        monkeypatch.setattr(RunningBali, "_places", places)
+        net = gilib.Network(None, copy.deepcopy(BLOCKS[kind]), input_shape=(2,), dtype=D)
+        fit(net, gilib.Categorical(), X, LABELS, steps=5)
+        means.append([own.weights.mean for own in net.modules() if isinstance(own, WeightLayer)])
+    for found, expected in zip(*means, strict=True):
+        assert_equal(found, expected, 1e-9)
 
 
 @pytest.mark.parametrize("rate", [0.2, 1.0])

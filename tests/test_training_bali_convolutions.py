@@ -9,9 +9,9 @@ from torch.nn.functional import unfold
 
 import gilib
 from gilib.draws import record
-from gilib.joint_regression import residuals
+from gilib.regression.joint import residuals
 from gilib.training import Bali
-from gilib.training.layerwise import random_steps, regression_of
+from gilib.training.rules.layerwise import random_steps, regression_of
 from tests.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions
 from tests.support import D, assert_equal, normals, seeded
 
@@ -20,7 +20,7 @@ PRIOR = gilib.NealPrior(math.sqrt(V0))
 
 
 def conv(c, o, k, **settings):
-    return gilib.Conv2d(c, o, k, gilib.Conjugate(), PRIOR, **settings)
+    return gilib.Conv2d(c, o, k, gilib.posteriors.Conjugate(), PRIOR, **settings)
 
 
 def network(**settings):
@@ -30,7 +30,7 @@ def network(**settings):
         nn.Tanh(),
         conv(3, 2, 2, padding=0),
         nn.Flatten(),
-        gilib.Linear(4, 3, gilib.Conjugate(), PRIOR),
+        gilib.Linear(4, 3, gilib.posteriors.Conjugate(), PRIOR),
     ]
     return gilib.Network(None, layers, input_shape=(2, 5, 4), dtype=D, **settings)
 
@@ -61,7 +61,7 @@ def test_moments_are_those_of_patches(replicas):
 def test_one_pixel_is_a_dense_layer():
     """Images of one pixel: same noise, same states, and the same gradients."""
     pixels = normals(N, 2, seed=8)
-    dense = [gilib.Linear(i, o, gilib.Conjugate(), PRIOR, bias=False) for i, o in ((2, 4), (4, 3))]
+    dense = [gilib.Linear(i, o, gilib.posteriors.Conjugate(), PRIOR, bias=False) for i, o in ((2, 4), (4, 3))]
     flat = gilib.Network(None, [dense[0], nn.Tanh(), dense[1]], dtype=D)
     layers = [conv(2, 4, 1), nn.Tanh(), conv(4, 3, 1), nn.Flatten()]
     images = gilib.Network(None, layers, input_shape=(2, 1, 1), dtype=D)
@@ -98,7 +98,7 @@ def test_it_learns_images(estimator):
     split = gilib.data.load_images("mnist-500").tensors("cpu")
     x, y = split.train_x, split.train_y
     net = gilib.models.lenet(
-        (1, 28, 28), 10, channels=4, posterior=gilib.Conjugate(), prior=gilib.NealPrior(3.0)
+        (1, 28, 28), 10, channels=4, posterior=gilib.posteriors.Conjugate(), prior=gilib.NealPrior(3.0)
     )
     fit(net, gilib.Categorical(), x, y, steps=40, estimator=estimator)
     labels = gilib.predict(net, gilib.Categorical(), split.test_x, 10, generator=seeded()).mean.argmax(-1)

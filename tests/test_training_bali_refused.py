@@ -17,7 +17,7 @@ def test_gradients_that_are_not_finite_are_reported():
     y, net = Y.clone(), model()
     y[0] = 1e200
     with pytest.raises(
-        gilib.FactorisationError, match=r"Linear\(2 → 5\): .* training has diverged; lower the"
+        gilib.linalg.FactorisationError, match=r"Linear\(2 → 5\): .* training has diverged; lower the"
     ):
         fit(net, noise(), X, y)
     assert all(int(own.steps) == 0 and bool((own.mean == 0).all()) for own in regressions(net))
@@ -28,9 +28,9 @@ def test_an_output_without_a_gradient_is_left_where_it_is():
     net = gilib.Network(
         None,
         [
-            gilib.Linear(2, 3, gilib.Conjugate()),
+            gilib.Linear(2, 3, gilib.posteriors.Conjugate()),
             nn.Threshold(1e9, 0.0),
-            gilib.Linear(3, 2, gilib.Conjugate()),
+            gilib.Linear(3, 2, gilib.posteriors.Conjugate()),
         ],
         dtype=D,
     )
@@ -65,15 +65,17 @@ def test_labels_out_of_range():
 
 REFUSED = {
     "another posterior": (
-        lambda: model(posterior=(gilib.Conjugate(), gilib.FromPrior())),
+        lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.FromPrior())),
         r"BALI trains layers with gilib\.Conjugate, Linear\(4 → 2\) has FromPrior",
     ),
     "parameters": (
-        lambda: model(posterior=(gilib.Conjugate(), gilib.Factorised())),
+        lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.Factorised())),
         r"would leave layers\.layers\.4\.weights\.scaled_mean, .*log_variance as they are",
     ),
     "hyper-parameters": (
-        lambda: gilib.Network(None, [gilib.Linear(2, 2, gilib.Conjugate(), RandomScale())], dtype=D),
+        lambda: gilib.Network(
+            None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate(), RandomScale())], dtype=D
+        ),
         r"Linear\(2 → 2\): BALI takes priors without hyper-parameters to infer",
     ),
     "nothing": (
@@ -81,11 +83,13 @@ REFUSED = {
         r"the network has none: build it with posterior=gilib\.Conjugate\(\)",
     ),
     "a layer without statistics": (
-        lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.Conjugate())], dtype=D),
+        lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.posteriors.Conjugate())], dtype=D),
         r"Linear\(2 → 2\): BALI has statistics for Linear, Conv2d, not for OwnLayer",
     ),
     "residual end": (
-        lambda: gilib.Network(None, [gilib.Residual([gilib.Linear(2, 2, gilib.Conjugate())])], dtype=D),
+        lambda: gilib.Network(
+            None, [gilib.Residual([gilib.Linear(2, 2, gilib.posteriors.Conjugate())])], dtype=D
+        ),
         "must give the outputs of the network: end with it, outside of residual blocks",
     ),
 }

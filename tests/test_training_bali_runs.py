@@ -40,7 +40,7 @@ def test_it_does_not_collapse_to_a_constant(name, prior):
     split = gilib.data.load_uci(name).split(0)
     x, y = split.train_x.float(), split.train_y.float()
     net = gilib.models.mlp(
-        x.shape[1], (50,), 1, posterior=gilib.Conjugate(), prior=gilib.NealPrior(math.sqrt(V0))
+        x.shape[1], (50,), 1, posterior=gilib.posteriors.Conjugate(), prior=gilib.NealPrior(math.sqrt(V0))
     )
     likelihood, bound = noise(), COLLAPSED[name]
     fit(net, likelihood, x, y, steps=300, rule=Bali(prior=prior))
@@ -93,7 +93,7 @@ def test_more_outputs_than_inputs_in_single_precision():
     zero, its rounding errors would fill the others.
     """
     x = torch.rand(40_000, 9, generator=seeded())
-    net, likelihood = gilib.models.mlp(9, (100,), 1, posterior=gilib.Conjugate()), noise()
+    net, likelihood = gilib.models.mlp(9, (100,), 1, posterior=gilib.posteriors.Conjugate()), noise()
     history = fit(net, likelihood, x, x.sum(1, keepdim=True), steps=3, batch_size=1000)
     assert bool(history.elbo.isfinite().all())
 
@@ -124,7 +124,7 @@ def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
     path = tmp_path / "checkpoint"
     fit(model(), noise(), checkpoint=path)
     with pytest.raises(
-        gilib.CheckpointError, match="CosineDecay.* over 12 of them, and cannot go on over 20"
+        gilib.persistence.CheckpointError, match="CosineDecay.* over 12 of them, and cannot go on over 20"
     ):
         fit(model(), noise(), checkpoint=path, steps=20)
     path, free = tmp_path / "other", Bali(schedule=ExponentialDecay(0.5, 10))
@@ -171,10 +171,10 @@ def test_a_replica_that_breaks_down_is_left_alone():
 def test_a_residual_block_inside_is_served(recwarn):
     """Its layers are regressions like all others; a full batch of few points is no reason to warn."""
     layers = [
-        gilib.Linear(2, 4, gilib.Conjugate()),
-        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.Conjugate())]),
+        gilib.Linear(2, 4, gilib.posteriors.Conjugate()),
+        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.posteriors.Conjugate())]),
         nn.Tanh(),
-        gilib.Linear(4, 2, gilib.Conjugate()),
+        gilib.Linear(4, 2, gilib.posteriors.Conjugate()),
     ]
     net = gilib.Network(None, layers, dtype=D)
     fit(net, noise(), X[:50], Y[:50], steps=100)

@@ -145,7 +145,9 @@ def test_a_checkpoint_of_other_callbacks_is_refused(tmp_path):
     path = tmp_path / "run"
     fit(model(), steps=5, callbacks=[Plateau(), lambda *_: None], checkpoint=path)
     for others in ([], [FallingStrips(score)], [Plateau(), Plateau()]):
-        with pytest.raises(gilib.CheckpointError, match=r"callbacks \['gilib.training.stopping.Plateau'"):
+        with pytest.raises(
+            gilib.persistence.CheckpointError, match=r"callbacks \['gilib.training.callbacks.Plateau'"
+        ):
             fit(model(), steps=10, callbacks=others, checkpoint=path)
     assert fit(model(), steps=10, callbacks=[lambda *_: None, Plateau()], checkpoint=path).resumed_at == 5
 
@@ -167,7 +169,7 @@ def test_a_state_that_cannot_be_taken_back_is_an_error(tmp_path):
 
 
 def test_a_training_that_ends_while_it_diverges_says_so():
-    with pytest.raises(gilib.DivergenceError, match=r"not finite at step 1 \(seen at 3\)"):
+    with pytest.raises(gilib.training.DivergenceError, match=r"not finite at step 1 \(seen at 3\)"):
         net = small_net(gilib.Factorised())
         fit(net, rule=gilib.Adam(1e4), callbacks=[lambda step, bound, net: step == 3])
 

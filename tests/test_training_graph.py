@@ -11,11 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import gilib
-from gilib.training import LinearDecay, Speed, graph, optimiser
-from gilib.training.graph import WARM_UP, Replay
-from gilib.training.parallel import OneProcess
-from gilib.training.run import Run
-from gilib.training.settings import Settings
+from gilib.training import LinearDecay, Speed
+from gilib.training.engine.run import Run
+from gilib.training.engine.settings import Settings
+from gilib.training.gradients import graph
+from gilib.training.gradients.graph import WARM_UP, Replay
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.rules import optimiser
 from tests.support import PRIORS, normals, seeded, small_net
 
 STEPS, R, SEEDS = 8, 3, [7, 1, 4]
@@ -67,10 +69,10 @@ class Recorder:
 def record(monkeypatch):
     """A tape for the graph, no stream, and the kernels whose step count is a tensor, as on CUDA."""
     recorder = Recorder()
-    monkeypatch.setattr(graph, "record", recorder)
-    monkeypatch.setattr(graph, "aside", nullcontext)
+    monkeypatch.setattr(graph, "capture", recorder)
+    monkeypatch.setattr(graph, "side_stream", nullcontext)
     fused = {"foreach": False, "fused": True, "capturable": False}
-    monkeypatch.setattr(optimiser, "kernels", lambda device: fused)
+    monkeypatch.setattr(optimiser, "adam_options", lambda device: fused)
     return recorder
 
 
@@ -109,7 +111,7 @@ def replicas():
 
 def pointwise():
     net, likelihood = (
-        small_net((gilib.Factorised(), gilib.Dropout(0.2)), PRIORS["scale"]),
+        small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.2)), PRIORS["scale"]),
         gilib.Gaussian(0.1),
     )
     return lambda graphed: train(net, likelihood, X, Y, graphed, batch_size=6, estimator="pointwise")

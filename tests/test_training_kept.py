@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import SGHMC, KeptStates
+from gilib.training import SGHMC, StoredStates
 from tests.chains import FEATURES, KERNEL, NOISE, X, Z, fixed, linear, process, state, train, white
 from tests.support import assert_equal, seeded
 
 
 def test_kept_states_are_functions():
-    net, kept = fixed(linear()), KeptStates(after=2, every=3)
+    net, kept = fixed(linear()), StoredStates(burn_in=2, every=3)
     train(net, SGHMC(2, lr=0.1), 11, callbacks=[kept])
     samples = kept.samples(net)
     weights = samples.states["layers.layers.0.weights.scaled_weights"]
@@ -20,7 +20,7 @@ def test_kept_states_are_functions():
 
 def test_kept_states_of_processes_sample_their_own_points():
     """Given u the mean at a point is aᵀw, and the variance k - |a|² is the likelihood's to integrate."""
-    net, kept = fixed(process((2,))), KeptStates(after=2, every=1)
+    net, kept = fixed(process((2,))), StoredStates(burn_in=2, every=1)
     train(net, SGHMC(2, lr=0.1), 6, callbacks=[kept])
     samples = kept.samples(net)
     draw = samples.draw(generator=seeded())
@@ -35,20 +35,22 @@ def test_kept_states_of_processes_sample_their_own_points():
 
 
 def test_kept_states_of_another_training_are_forgotten():
-    net, kept = fixed(linear()), KeptStates(after=0, every=1)
+    net, kept = fixed(linear()), StoredStates(burn_in=0, every=1)
     train(net, SGHMC(0), 3, callbacks=[kept])
     train(net, SGHMC(0), 2, callbacks=[kept])
     assert kept.samples(net).num_states == 2
 
 
 def test_states_that_are_not_there():
-    kept, net = KeptStates(after=10, every=5), linear()
+    kept, net = StoredStates(burn_in=10, every=5), linear()
     train(net, SGHMC(10), 14, callbacks=[kept])
     with pytest.raises(ValueError, match="the first would be that of step 15"):
         kept.samples(net)
 
 
-@pytest.mark.parametrize(("after", "every", "name"), [(-1, 1, "after"), (0, 0, "every"), (0.5, 1, "after")])
-def test_when_states_are_kept(after, every, name):
+@pytest.mark.parametrize(
+    ("burn_in", "every", "name"), [(-1, 1, "burn_in"), (0, 0, "every"), (0.5, 1, "burn_in")]
+)
+def test_when_states_are_kept(burn_in, every, name):
     with pytest.raises(ValueError, match=f"{name} must be an integer"):
-        KeptStates(after, every)
+        StoredStates(burn_in, every)

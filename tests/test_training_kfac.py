@@ -10,9 +10,9 @@ from torch.distributions import MultivariateNormal
 import gilib
 from gilib.posteriors import MatrixGaussian
 from gilib.training import Batch, Checkpoint, NoisyKFAC, Paused
-from gilib.training.objective import Objective
-from gilib.training.parallel import OneProcess
-from gilib.training.rule import Problem
+from gilib.training.gradients.objective import Objective
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.rules.base import Problem
 from tests.support import D, assert_equal, log_p, normals, ridge, seeded, small_net, with_ones
 
 X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
@@ -90,7 +90,7 @@ def test_three_steps_written_out(kappa):
     own = [module.weights for module in net.modules() if isinstance(module, gilib.Linear)]
     means = [mean for mean, _, _ in posteriors(net)]
     roots = [(part.row_root.detach().tril(), part.column_root.detach().tril()) for part in own]
-    fit(net, kl_weight=gilib.SteppedTempering(0, last=kappa))
+    fit(net, kl_weight=gilib.objectives.SteppedTempering(0, last=kappa))
     moments = [(0.0, 0.0), (0.0, 0.0)]
     for step in range(3):
         noise = torch.randn(2, 9 + 8, generator=stream, dtype=D).split([9, 8], -1)
@@ -140,7 +140,7 @@ def at_rest(targets, steps=400):
     objective = Objective(net, likelihood, POINTS, 6, "draw", "full", device, False)
     problem = Problem(net, likelihood, {}, objective, steps, seeded(), OneProcess(), device)
     root = math.sqrt(3.0) * torch.eye(3, dtype=D)
-    noise = gilib.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
+    noise = gilib.randomness.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
     running = NoisyKFAC(0.5, decay=0.2).begin(problem)
     for step in range(steps):
         running.prepare(step)
@@ -221,7 +221,9 @@ def test_replicas_train_as_they_would_alone(shared):
     def net(prior, **settings):
         return gilib.models.mlp(2, (3,), 2, posterior=MatrixGaussian(), prior=prior, dtype=D, **settings)
 
-    both = net(gilib.PerReplica(priors), replicas=(2,), generator=gilib.ReplicaGenerators([0, 1]))
+    both = net(
+        gilib.priors.PerReplica(priors), replicas=(2,), generator=gilib.randomness.ReplicaGenerators([0, 1])
+    )
     data = (x[0], y[0]) if shared else (x, y)
     history = fit(both, RULE, *data, steps=5, seed=seeds)
     for r in range(2):

@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 import gilib
 from gilib.linalg import FactorisationError
 from gilib.training import NaturalGradient
-from gilib.training.natural import natural_step
+from gilib.training.rules.natural import natural_step
 from tests.support import D, assert_equal, normals, seeded
 
 NOISE = 0.1
@@ -26,7 +26,7 @@ def sparse(**settings):
 def collapsed_bound(net):
     """log N(y; 0, Q + σ²) - tr(K - Q) / 2σ², Q = K_xz K_zz⁻¹ K_zx (Titsias, 2009), summed over outputs."""
     layer = next(iter(net.layers))
-    kernel = layer.kernel.build(2, gilib.BuildContext(dtype=D))()
+    kernel = layer.kernel.build(2, gilib.posteriors.BuildContext(dtype=D))()
     z = layer.inducing_inputs.detach()
     cross = kernel.cross(z, X).detach()
     q = cross.mT @ torch.linalg.solve(kernel.gram(z).detach(), cross)

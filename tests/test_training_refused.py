@@ -128,8 +128,8 @@ def test_a_checkpoint_wants_functions_that_can_be_told_apart(weight, tmp_path):
 def test_another_tempering_is_refused(tmp_path):
     path = tmp_path / "run"
     fit(model(), kl_weight=half, checkpoint=path)
-    for other in (other_half, None, gilib.SteppedTempering(5)):
-        with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+    for other in (other_half, None, gilib.objectives.SteppedTempering(5)):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
             fit(model(), kl_weight=other, checkpoint=path)
     assert fit(model(), kl_weight=half, checkpoint=path).resumed_at == 2
 
@@ -155,15 +155,15 @@ def bad_precision(net):
 @pytest.mark.parametrize("replicas", [(), (R,)])
 def test_where_failures_are_nan_the_layer_is_named_afterwards(replicas, monkeypatch):
     """As on an accelerator: a factorisation that fails is not raised, and Adam is one kernel."""
-    monkeypatch.setattr("gilib.training.objective.nullcontext", gilib.linalg.failures_as_nan)
+    monkeypatch.setattr("gilib.training.gradients.objective.nullcontext", gilib.linalg.failures_as_nan)
     fused = {"foreach": False, "fused": True, "capturable": False}
-    monkeypatch.setattr("gilib.training.optimiser.kernels", lambda device: fused)
-    with pytest.raises(gilib.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
+    monkeypatch.setattr("gilib.training.rules.optimiser.adam_options", lambda device: fused)
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
         fit(bad_precision(model(replicas)))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_the_layer_is_named():
     net = bad_precision(model()).cuda()
-    with pytest.raises(gilib.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
         fit(net, X[0].cuda(), Y[0].cuda(), gilib.Gaussian(0.1).cuda())

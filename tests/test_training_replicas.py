@@ -94,7 +94,7 @@ def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
 
 
 def test_without_freezing_divergence_is_an_error():
-    with pytest.raises(gilib.DivergenceError, match="not finite at step 1 "):
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
         fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
 
 

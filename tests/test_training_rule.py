@@ -82,7 +82,7 @@ def test_a_checkpoint_of_another_rule_is_refused(other, tmp_path):
     net = small_net(gilib.GlobalInducing()) if other == gilib.Adam() else averaged()
     path = tmp_path / "checkpoint"
     fit(averaged(), checkpoint=path)
-    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
         fit(net, rule=other, checkpoint=path)
     assert fit(averaged(), checkpoint=path).resumed_at == STEPS
 

@@ -91,7 +91,7 @@ def test_more_steps_would_be_another_schedule(tmp_path):
     path, rule = tmp_path / "run", gilib.Adam(schedule=LinearDecay())
     fit(model(), rule=rule, checkpoint=path, steps=4)
     with pytest.raises(
-        gilib.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps, and cannot go on"
+        gilib.persistence.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps, and cannot go on"
     ):
         fit(model(), rule=rule, checkpoint=path, steps=8)
     assert fit(model(), rule=rule, checkpoint=path, steps=4).resumed_at == 4
@@ -110,7 +110,7 @@ def test_another_schedule_is_refused(tmp_path):
     path = tmp_path / "run"
     fit(model(), rule=gilib.Adam(schedule=LinearDecay(0.5)), checkpoint=path, steps=4)
     for other in (None, LinearDecay(0.4), ExponentialDecay(0.5, 4)):
-        with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
             fit(model(), rule=gilib.Adam(schedule=other), checkpoint=path, steps=4)
 
 

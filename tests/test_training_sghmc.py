@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import SGHMC, Checkpoint, KeptStates, Paused
-from gilib.training.sghmc import Coordinates, chosen
+from gilib.training import SGHMC, Checkpoint, Paused, StoredStates
+from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.chains import FEATURES, POINT, N, Seen, Y, linear, process, running, state, train
 from tests.support import D, assert_equal, seeded
 
@@ -112,11 +112,11 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     """Momenta, scales, window, Adam and kept states, before and after the end of burn-in."""
     rule = SGHMC(6, window=3)
     settings = {"batch_size": 7, "seed": [3, 8] if replicas else 3}
-    expected, (whole, noise) = KeptStates(6, every=2), learner(replicas)
+    expected, (whole, noise) = StoredStates(6, every=2), learner(replicas)
     history = train(whole, rule, 11, likelihood=noise, callbacks=[expected], **settings)
     pauses, path = 0, tmp_path / "checkpoint"
     while True:
-        kept, (net, own) = KeptStates(6, every=2), learner(replicas)
+        kept, (net, own) = StoredStates(6, every=2), learner(replicas)
         late = Checkpoint(path, deadline=0.0)
         try:
             resumed = train(net, rule, 11, likelihood=own, checkpoint=late, callbacks=[kept], **settings)

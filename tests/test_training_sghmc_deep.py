@@ -10,7 +10,7 @@ import gilib
 from gilib.baselines import HMCSettings
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
 from gilib.baselines.sampling import Sampler, Target
-from gilib.training import SGHMC, KeptStates
+from gilib.training import SGHMC, StoredStates
 from tests.support import D, assert_equal, assert_mean, normals, seeded
 
 M, N, NOISE, CHAINS = 4, 15, 0.05, 48
@@ -85,7 +85,7 @@ def truth():
 def states():
     """Those of SGHMC, the last of many chains with a step that mixes, `[kept, chains, M, 2]`."""
     net, rule = network((CHAINS,)), SGHMC(burn_in=200, lr=0.1, momentum_decay=0.2)
-    kept = KeptStates(after=200, every=10)
+    kept = StoredStates(burn_in=200, every=10)
     gilib.fit(
         net,
         gilib.Gaussian(NOISE),

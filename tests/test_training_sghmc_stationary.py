@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import SGHMC, KeptStates
+from gilib.training import SGHMC, StoredStates
 from tests.chains import FEATURES, NETWORKS, NOISE, N, Seen, Y, fixed, linear, running, train
 from tests.support import D, assert_equal, assert_mean, ridge
 
@@ -45,7 +45,7 @@ def test_the_oracle_in_one_dimension():
 )
 def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in, biased):
     """Every chain by its own V, frozen after burn-in; with short steps that is all but the posterior."""
-    net, kept = fixed(NETWORKS[kind]((chains,))), KeptStates(after=2 * burn_in, every=20)
+    net, kept = fixed(NETWORKS[kind]((chains,))), StoredStates(burn_in=2 * burn_in, every=20)
     train(net, Seen(burn_in, lr, decay), 4 * burn_in, callbacks=[kept])
     states = torch.stack(*kept.states.values())[..., 0].permute(1, 2, 0)  # [R, I, K]
     square = running[-1].coordinates[0].square[..., 0]
@@ -73,7 +73,7 @@ def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, 
 @pytest.mark.parametrize("adaptation", [None, 200])
 def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
     """They would be frozen after burn-in only: 2.9 times the variance; or early: the posterior's."""
-    net, kept = fixed(linear((100,))), KeptStates(after=500, every=50)
+    net, kept = fixed(linear((100,))), StoredStates(burn_in=500, every=50)
     train(net, SGHMC(1000, lr=0.03, adaptation=adaptation), 1000, callbacks=[kept])
     states = torch.stack(*kept.states.values())[..., 0]  # [K, R, I]
     mean, posterior = ridge(FEATURES["linear"](), Y, 1.0, NOISE)

@@ -6,8 +6,9 @@ from torch.nn.functional import one_hot
 
 import gilib
 from gilib.arithmetic import product_precisions, set_product_precisions
-from gilib.training import Speed, speed
-from gilib.training.optimiser import NetworkAdam
+from gilib.training import Speed
+from gilib.training.gradients import speed
+from gilib.training.rules.optimiser import NetworkAdam
 from tests.support import assert_mean, normals, seeded, small_net
 
 X, Y = normals(20, 2, seed=1).float(), normals(20, 2, seed=2).float()
@@ -136,7 +137,7 @@ def test_training_in_bfloat16_comes_as_far():
 def test_a_checkpoint_in_another_arithmetic_is_refused(tmp_path):
     path = tmp_path / "checkpoint.pt"
     fit(model(), checkpoint=path, arithmetic="bfloat16")
-    with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
         fit(model(), checkpoint=path)
     assert fit(model(), checkpoint=path, arithmetic="bfloat16").resumed_at == 5
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import gilib
 from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
-from gilib.training.drawn import DrawnWeights, squared_gradients
+from gilib.training.rules.weight_samples import SampledWeights, squared_gradients
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
 from tests.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
@@ -67,7 +67,7 @@ def test_three_steps_written_out(name, kappa):
     """Two layers, the gradient of every example by itself, the draws from the same normals."""
     net, stream = small_net(gilib.Factorised()), seeded()
     state = posteriors(net)
-    fit(net, RULES[name], kl_weight=gilib.SteppedTempering(0, last=kappa))
+    fit(net, RULES[name], kl_weight=gilib.objectives.SteppedTempering(0, last=kappa))
     moments = [(torch.zeros_like(mu), torch.zeros_like(mu)) for mu, _ in state]
     for step in range(3):
         noise = torch.randn(2, 9 + 8, generator=stream, dtype=D).split([9, 8], -1)
@@ -134,7 +134,9 @@ def test_replicas_train_as_they_would_alone(rule):
     def net(prior, **settings):
         return gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), prior=prior, dtype=D, **settings)
 
-    both = net(gilib.PerReplica(priors), replicas=(2,), generator=gilib.ReplicaGenerators([0, 1]))
+    both = net(
+        gilib.priors.PerReplica(priors), replicas=(2,), generator=gilib.randomness.ReplicaGenerators([0, 1])
+    )
     history = fit(both, rule, x, y, steps=5, batch_size=4, seed=seeds)
     for r in range(2):
         alone = net(priors[r], generator=seeded(r))
@@ -148,8 +150,11 @@ def test_replicas_train_as_they_would_alone(rule):
 @pytest.mark.parametrize("statistic", [squared_gradients, None])
 def test_shares_of_a_minibatch_add_up(statistic):
     """What processes sum is of the whole minibatch."""
-    net, noise = small_net(gilib.Factorised()), gilib.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0))
-    drawn = DrawnWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
+    net, noise = (
+        small_net(gilib.Factorised()),
+        gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0)),
+    )
+    drawn = SampledWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
     whole = drawn(Batch(0, X, Y, noise), [])
     parts = [drawn(Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7), []) for n in (slice(4), slice(4, 7))]
     assert_equal(parts[0][0] + parts[1][0], whole[0])

@@ -29,7 +29,7 @@ def test_networks_that_do_not_fit():
 
 
 def test_tempering_must_be_positive():
-    refused("divides by kl_weight, which is 0.0 at step 0", kl_weight=gilib.SteppedTempering(10))
+    refused("divides by kl_weight, which is 0.0 at step 0", kl_weight=gilib.objectives.SteppedTempering(10))
 
 
 @pytest.mark.parametrize("kind", [VOGN, Vadam, NoisyAdam, IVON])
@@ -52,5 +52,5 @@ def test_other_settings_that_make_no_sense():
 
 
 def test_divergence_is_an_error():
-    with pytest.raises(gilib.DivergenceError, match="not finite"):
+    with pytest.raises(gilib.training.DivergenceError, match="not finite"):
         fit(small_net(gilib.Factorised()), IVON(1e300), steps=4)

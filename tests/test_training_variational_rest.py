@@ -24,7 +24,7 @@ def at_rest(rule, targets=TARGETS, steps=400):
     """
     net = gilib.models.mlp(2, (), 1, posterior=gilib.Factorised(), generator=seeded(), dtype=D)
     root = math.sqrt(3.0) * torch.eye(3, dtype=D)
-    noise = gilib.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
+    noise = gilib.randomness.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
     running = rule.begin(problem(net, POINTS))
     for step in range(steps):
         running.prepare(step)

@@ -35,7 +35,7 @@ def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp
     assert fit(np.int64(3), np.int64(7)).resumed_at == 0
     assert fit(3, 7).resumed_at == 2
     for other in (np.int64(4), np.int64(7)), (np.int64(3), np.int64(8)):
-        with pytest.raises(gilib.CheckpointError, match="another model, data set or setting"):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
             fit(*other)
 
 

@@ -5,9 +5,9 @@ import torch
 
 import gilib
 from gilib.training import IVON, VOGN, NoisyAdam, Vadam
-from gilib.training.objective import Objective
-from gilib.training.parallel import OneProcess
-from gilib.training.rule import Problem
+from gilib.training.gradients.objective import Objective
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.rules.base import Problem
 from tests.support import normals, seeded
 
 RULES = {

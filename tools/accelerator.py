@@ -16,16 +16,16 @@ from pathlib import Path
 
 import torch
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments import RecordError
 from gilib.experiments.ober2021 import cifar10
 from gilib.experiments.ober2021.uci import SCALES
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import results_directory
-from gilib.experiments.running import Place, run_experiment
+from gilib.experiments.running import Placement, run_experiment
 from gilib.training import Speed
-from gilib.training.speed import PRECISIONS
+from gilib.training.gradients.speed import PRECISIONS
 
 PARTS = ("uci", "depth", "images", "dgp", "structured")
 
@@ -46,7 +46,7 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
             yield experiment, only
 
 
-def run(scale: str, place: Place, minutes: float, parts: Sequence[str] = PARTS) -> None:
+def run(scale: str, place: Placement, minutes: float, parts: Sequence[str] = PARTS) -> None:
     """Run the plan until the time is up."""
     end = time.monotonic() + 60.0 * minutes
     for name, only in plan(scale, parts):
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not (options.out / file.name).exists():
             shutil.copy(file, options.out)
     os.environ["GILIB_RESULTS"] = str(options.out.resolve())
-    place = Place(options.device, speed=Speed(options.arithmetic, options.cuda_graph))
+    place = Placement(options.device, speed=Speed(options.arithmetic, options.cuda_graph))
     run(options.scale, place, options.minutes, options.parts)
 
 

@@ -111,7 +111,7 @@ def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool,
 
 def entry(name: str, value: Any, room: str) -> list[str]:
     """The autodoc directive of one public name, with a line that leads back to the book."""
-    back = ["", "   .. rst-class:: derived", "", f"   {derivations.where(room, name).sentence()}", ""]
+    back = ["", "   .. rst-class:: derived", "", f"      {derivations.where(room, name).sentence()}", ""]
     if inspect.isclass(value):
         inherits = value.__bases__ != (object,)
         return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, *back]

@@ -11,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
-from gilib.drawables import OfNetwork, Samples
 from gilib.draws import Draw
 from gilib.likelihoods import Gaussian
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import SymmetricOperator
-from gilib.mixtures import GaussianPrediction
 from gilib.models import mlp
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
 from gilib.posteriors import BuildContext, Posterior, PosteriorModule
 from gilib.prediction import predict
-from gilib.randomness import Source
+from gilib.prediction.drawables import OfNetwork, Samples
+from gilib.randomness import GeneratorLike
 from gilib.sites import Site
-from gilib.validation import choice, count, positive, tensor
+from gilib.validation import check_choice, check_count, check_positive, check_tensor
 
 CHAINS_FORMAT = "gilib chains 1"
 QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
@@ -72,16 +72,16 @@ class HMCSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot run."""
-        count(self.burn_in, "burn_in", 0)
-        count(self.thin, "thin")
-        count(self.samples, "samples", self.thin)
-        count(self.leapfrog_steps, "leapfrog_steps")
-        positive(self.step_size_burn_in, "step_size_burn_in")
-        positive(self.step_size, "step_size")
-        count(self.chains, "chains")
-        count(self.seed, "seed", 0)
-        choice(self.coordinates, ("weights", "scaled"), "coordinates")
-        choice(self.start, ("prior", "normal"), "start")
+        check_count(self.burn_in, "burn_in", 0)
+        check_count(self.thin, "thin")
+        check_count(self.samples, "samples", self.thin)
+        check_count(self.leapfrog_steps, "leapfrog_steps")
+        check_positive(self.step_size_burn_in, "step_size_burn_in")
+        check_positive(self.step_size, "step_size")
+        check_count(self.chains, "chains")
+        check_count(self.seed, "seed", 0)
+        check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
+        check_choice(self.start, ("prior", "normal"), "start")
 
     @property
     def kept(self) -> int:
@@ -152,18 +152,18 @@ class Chains(OfNetwork):
         names = [name for name, _ in net.named_parameters()]
         return Samples(net, dict(zip(names, states, strict=True)))
 
-    def draw(self, num_samples: int | None = None, *, generator: Source | None = None) -> Draw:
+    def draw(self, num_samples: int | None = None, *, generator: GeneratorLike | None = None) -> Draw:
         """Kept states as functions, as `Samples.draw` chooses them: all, or some without repetition."""
         return self.samples.draw(num_samples, generator=generator)
 
     def evaluate(self, x: Tensor) -> Tensor:
         """All functions at `x` `[N, D]`, one chain at a time; `[chains, kept, N, O]`."""
-        tensor(x, "x", self.weights[0])
+        check_tensor(x, "x", self.weights[0])
         return torch.stack([self._samples(one).draw()(x) for one in zip(*self.weights, strict=True)])
 
     def thinned(self, every: int) -> Chains:
         """Keep every `every`-th of the kept states."""
-        count(every, "every")
+        check_count(every, "every")
         if every > self.settings.kept:
             raise ValueError(f"each chain keeps {self.settings.kept} states: thinning by {every} leaves none")
         return replace(
@@ -255,7 +255,7 @@ class Chains(OfNetwork):
 class _GivenWeights(Posterior):
     """Weights that are the state itself."""
 
-    short: ClassVar[str] = "given"
+    short_name: ClassVar[str] = "given"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         return _Given(context.full((site.fan_in, site.outputs), 0.0))

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from gilib.baselines.chains import Chains, HMCSettings
-from gilib.baselines.sampling import Array, LogJoint, Sampler, Stop, Target
+from gilib.baselines.sampling import Array, ChainCheckpoint, LogJoint, Sampler, Target
 from gilib.linalg import ScaledIdentity
 from gilib.optional import require
 from gilib.priors import NealPrior, Prior
 from gilib.sites import DenseWeights
-from gilib.validation import count, instance, positive
+from gilib.validation import check_count, check_instance, check_positive
 
 
 def hmc(
@@ -66,15 +66,15 @@ def hmc(
     >>> chains.draw()(torch.zeros(4, 1)).shape
     torch.Size([20, 4, 1])
     """
-    settings = instance(HMCSettings() if settings is None else settings, HMCSettings, "settings")
+    settings = check_instance(HMCSettings() if settings is None else settings, HMCSettings, "settings")
     scales = prior_scales(widths, NealPrior() if prior is None else prior)
-    positive(noise_variance, "noise_variance")
+    check_positive(noise_variance, "noise_variance")
     _check_data(widths, x, y)
     jax = require("jax", "hmc")
     if deadline is not None and checkpoint is None:
         raise ValueError("a deadline needs a checkpoint to pause at: give checkpoint=PATH")
     path = None if checkpoint is None else Path(checkpoint)
-    stop = Stop(path, _fingerprint(widths, x, y, noise_variance, scales, settings), deadline)
+    stop = ChainCheckpoint(path, _fingerprint(widths, x, y, noise_variance, scales, settings), deadline)
     with jax.enable_x64(True):
         points, targets = (jax.numpy.asarray(data.detach().cpu().double().numpy()) for data in (x, y))
         density = log_joint(points, targets, noise_variance, scales)
@@ -105,11 +105,11 @@ def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
     >>> prior_scales((3, 8, 1), NealPrior())
     [0.5, 0.333...]
     """
-    instance(prior, Prior, "prior")
+    check_instance(prior, Prior, "prior")
     if len(widths) < 2:
         raise ValueError(f"widths must name at least inputs and outputs, got {list(widths)}")
     for width in widths:
-        count(width, "every one of widths")
+        check_count(width, "every one of widths")
     like = torch.zeros((), dtype=torch.float64)
     scales = []
     for width in widths[:-1]:

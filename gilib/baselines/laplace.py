@@ -11,18 +11,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gilib.arithmetic import exact_products
-from gilib.drawables import OfNetwork
 from gilib.draws import Draw, Function, record
 from gilib.layers.linear import LinearFunction
 from gilib.layers.weights import WeightLayer
-from gilib.likelihoods import LOG_2PI, Likelihood
+from gilib.likelihoods import Likelihood
+from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import SymmetricOperator, cholesky
 from gilib.network import Network
 from gilib.posteriors import PointWeights
-from gilib.randomness import Source, standard_normal
-from gilib.regression import prior_log_prob, sample_from_precision
+from gilib.prediction.drawables import OfNetwork
+from gilib.randomness import GeneratorLike, standard_normal
+from gilib.regression.primal import prior_log_prob, sample_from_precision
 from gilib.training import check_data
-from gilib.validation import count, instance
+from gilib.validation import check_count, check_instance
 
 
 @torch.no_grad()
@@ -59,8 +60,8 @@ def laplace(
     >>> gilib.predict(laplace(net, noise, x, x.square()), noise, x, num_samples=7).mean.shape
     torch.Size([20, 1])
     """
-    instance(net, Network, "net")
-    instance(likelihood, Likelihood, "likelihood")
+    check_instance(net, Network, "net")
+    check_instance(likelihood, Likelihood, "likelihood")
     check_data(net, likelihood, x, y)
     last = _last_layer(net, x)
     inputs, outputs = last.weights.shape[-2:]
@@ -69,7 +70,7 @@ def laplace(
     precision = torch.einsum("...ij,op->...iojp", dense, identity)
     log_joint = prior_log_prob(last.weights.double(), last.prior.to(torch.float64), outputs)
     size = x.shape[-1 - len(net.input_shape)] if batch_size is None else batch_size
-    count(size, "batch_size")
+    check_count(size, "batch_size")
     for features, values, targets in _pieces(net, x, y, size):
         log_prob, curvature = _curvature(likelihood, values, targets)
         features = _with_bias(features, last.bias).double().expand(1, *net.replicas, -1, -1)[0]
@@ -111,14 +112,14 @@ class Laplace(OfNetwork):
         half_log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.log_joint + 0.5 * self.precision.shape[-1] * LOG_2PI - half_log_det
 
-    def draw(self, num_samples: int = 1, *, generator: Source | None = None) -> Draw:
+    def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
         """Functions that differ in the last layer.
 
         Args:
             num_samples: S.
             generator: source of the weights; None: torch's default one.
         """
-        count(num_samples, "num_samples")
+        check_count(num_samples, "num_samples")
         like, size = self.weights, self.precision.shape[-1]
         noise = standard_normal((num_samples, *self.replicas, size), generator, like.dtype, like.device)
         shift = self.precision @ like.double().flatten(-2)[..., None]

@@ -55,7 +55,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Stop:
+class ChainCheckpoint:
     """Where chains are kept on the way, and when they pause.
 
     Attributes:
@@ -98,7 +98,7 @@ class Stop:
 
 
 @dataclass
-class Standing:
+class ChainProgress:
     """How far the chains are.
 
     Attributes:
@@ -129,16 +129,16 @@ class Sampler:
     target: Target
     settings: HMCSettings
     progress: bool
-    stop: Stop = Stop()
+    stop: ChainCheckpoint = ChainCheckpoint()
 
     def run(self, widths: Sequence[int]) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, float]:
         """Weights `[chains, kept, I, O]`, log joints `[chains, kept]`, acceptance `[2, chains]`, seconds."""
         settings, saved = self.settings, self.stop.read()
         if saved is None:
             nowhere = torch.full((len(PHASES), settings.chains), torch.nan, dtype=torch.float64)
-            standing = Standing([torch.as_tensor(part) for part in self._start(widths)], nowhere)
+            standing = ChainProgress([torch.as_tensor(part) for part in self._start(widths)], nowhere)
         else:
-            standing = Standing(**saved)
+            standing = ChainProgress(**saved)
         keys = require("jax.random", "hmc").split(
             require("jax.random", "hmc").key(settings.seed), len(PHASES)
         )
@@ -159,7 +159,7 @@ class Sampler:
             return [scale * normal for scale, normal in zip(self.target.scales, position, strict=True)]
         return position
 
-    def _phase(self, key: Array, standing: Standing) -> None:
+    def _phase(self, key: Array, standing: ChainProgress) -> None:
         """The rest of a phase, with its own step size; every chain must move."""
         settings, burn_in = self.settings, standing.phase == 0
         steps, thin = (settings.burn_in, 1) if burn_in else (settings.samples, settings.thin)
@@ -184,7 +184,9 @@ class Sampler:
                 self.stop.save(vars(standing))
                 bar.update(size)
 
-    def _begin(self, key: Array, standing: Standing) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
+    def _begin(
+        self, key: Array, standing: ChainProgress
+    ) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
         """Compiled functions from a state to a later one, and to many; and the state to begin with."""
         jax, infer = require("jax", "hmc"), require("numpyro.infer", "hmc")
         kernel = infer.HMC(
@@ -213,7 +215,7 @@ class Sampler:
 
         return jax.jit(skip), jax.jit(keep, static_argnums=1), state
 
-    def _end(self, state: Any, steps: int, standing: Standing) -> None:
+    def _end(self, state: Any, steps: int, standing: ChainProgress) -> None:
         """The end of a phase, in which all chains must have moved."""
         chains, end = self.settings.chains, [_tensor(part) for part in state.z]
         standing.acceptance[standing.phase] = _tensor(state.mean_accept_prob)

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from gilib.convolution.windows import Windows
 from gilib.linalg import readable
-from gilib.validation import instance_of_tensor
+from gilib.validation import check_is_tensor
 
 
 def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | None) -> None:
     """Raise unless images, outputs and weights fit each other and the windows."""
     for value, name, axes in ((x, "x", "C, H, W"), (y, "y", "O, H', W'")):
-        if instance_of_tensor(value, name).dim() < 4:
+        if check_is_tensor(value, name).dim() < 4:
             raise ValueError(f"{name} must have shape [..., B, {axes}], got {list(value.shape)}")
         if value.numel() == 0:
             raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
@@ -21,7 +21,7 @@ def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | Non
     _same(x, y, "y")
     shapes = [x.shape[:-4], y.shape[:-4]]
     if precision is not None:
-        _same(x, instance_of_tensor(precision, "precision"), "precision")
+        _same(x, check_is_tensor(precision, "precision"), "precision")
         if precision.shape[-1:] != x.shape[-4:-3]:
             raise ValueError(
                 f"precision must have shape [..., {x.shape[-4]}], one weight for every image, "

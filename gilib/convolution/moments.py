@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from gilib.convolution.checks import check_images
 from gilib.convolution.routes import ROUTES, Route, fastest_route
 from gilib.convolution.windows import Pair, Windows
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 
 def autocorrelation(
@@ -65,7 +65,7 @@ def window_moments(
     """`autocorrelation` for given `Windows`."""
     check_images(x, y, windows, precision)
     name = fastest_route(x, y, windows) if route is None else route
-    choice(name, ROUTES, "route")
+    check_choice(name, ROUTES, "route")
     gram, cross = _Moments.apply(x, y, precision, windows, ROUTES[name])
     return gram, cross
 

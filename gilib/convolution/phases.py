@@ -77,7 +77,7 @@ class Phases:
         self._grid(around[..., :rows, :columns]).copy_(values)
         images.copy_(unpadded(around[..., :height, :width], self.windows))
 
-    def wanted(self, channels: int, like: Tensor) -> Tensor:
+    def needed_indices(self, channels: int, like: Tensor) -> Tensor:
         """Which rows of the moments of phases are pixels of windows, `[C K]`."""
         (down, across), pixels = self.windows.stride, prod(self.kernel)
         a, b = (torch.arange(k, device=like.device) for k in self.windows.kernel)
@@ -107,8 +107,8 @@ def moments(
         return lags.moments(kind, x, y, root, windows)
     phases = Phases.of(_size(x), windows)
     gram, cross = lags.moments(kind, phases.split(x), y, root, phases.inside)
-    wanted = phases.wanted(x.shape[1], x)
-    return gram[wanted[:, None], wanted], cross[wanted]
+    needed = phases.needed_indices(x.shape[1], x)
+    return gram[needed[:, None], needed], cross[needed]
 
 
 def write_gradients(
@@ -126,10 +126,10 @@ def write_gradients(
     if windows.at_every_pixel(x.shape[-2:]):
         return lags.write_gradients(kind, x, y, root, windows, d_gram, d_cross, d_x, d_y)
     phases = Phases.of(_size(x), windows)
-    wanted = phases.wanted(x.shape[1], x)
+    needed = phases.needed_indices(x.shape[1], x)
     size = x.shape[1] * prod(phases.count) * phases.inside.pixels
     d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
-    d_pairs[wanted[:, None], wanted], d_lags[wanted] = d_gram, d_cross
+    d_pairs[needed[:, None], needed], d_lags[needed] = d_gram, d_cross
     parts = phases.split(x)  # a copy, in whose place its gradient is written
     lags.write_gradients(kind, parts, y, root, phases.inside, d_pairs, d_lags, parts, d_y)
     return phases.join(parts, d_x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gilib.validation import choice, count
+from gilib.validation import check_choice, check_count
 
 Pair = tuple[int, int]
 BOUNDARIES = ("circular", "zero")
@@ -48,7 +48,7 @@ class Windows:
         Raises:
             ValueError: for numbers that are none, an even kernel without padding, or an unknown boundary.
         """
-        choice(boundary, BOUNDARIES, "boundary")
+        check_choice(boundary, BOUNDARIES, "boundary")
         kernel, steps = as_pair(kernel_size, "kernel_size", 1), as_pair(stride, "stride", 1)
         if padding is None:
             if any(k % 2 == 0 for k in kernel):
@@ -106,5 +106,5 @@ def as_pair(value: int | Pair, name: str, least: int) -> Pair:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"{name} must be an integer or a pair (height, width), got {value!r}")
     for entry in pair:
-        count(entry, name, least)
+        check_count(entry, name, least)
     return pair[0], pair[1]

@@ -1,4 +1,4 @@
-"""A regression data set in original units, and its published splits into training and test data."""
+"""A table in original units, of regression or of classification, and its splits into training and test."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ import torch
 from torch import Tensor
 
 from gilib.data.normalisation import Normalisation
-
-__all__ = ["Dataset", "Split", "sha256_of", "split_indices"]
+from gilib.validation import check_count
 
 
 def sha256_of(x: Tensor, y: Tensor) -> str:
-    r"""Return the SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
+    r"""The SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
 
-    Hashed are, in this order: the ASCII header ``"x <f8 N D\ny <f8 N O\n"`` with the sizes in decimal, then
-    the values of ``x``, then those of ``y``, each as contiguous row-major little-endian float64.
+    Hashed are, in this order: the ASCII header `"x <f8 N D\ny <f8 N O\n"` with the sizes in decimal, then
+    the values of `x`, then those of `y`, each as contiguous row-major little-endian float64.
 
     Args:
-        x: inputs, ``[N, D]``.
-        y: targets, ``[N, O]``.
+        x: inputs, `[N, D]`.
+        y: targets, `[N, O]`.
 
     Raises:
-        ValueError: an array is not two-dimensional, or the row counts differ.
+        ValueError: if an array is not two-dimensional, or the row counts differ.
 
-    Example:
-        >>> import torch
-        >>> sha256_of(torch.zeros(2, 1), torch.ones(2, 1))[:16]
-        '23305c7954c8181f'
+    >>> sha256_of(torch.zeros(2, 1), torch.ones(2, 1))[:16]
+    '23305c7954c8181f'
     """
     _check_pair(x, y)
     digest = hashlib.sha256()
@@ -44,24 +41,23 @@ def sha256_of(x: Tensor, y: Tensor) -> str:
 
 
 def split_indices(num_points: int, k: int) -> tuple[Tensor, Tensor]:
-    """Regenerate the rows of published split ``k`` of a data set of ``num_points`` rows.
+    """The rows of published split `k` of a data set of `num_points` rows.
 
     The publishers seed NumPy's legacy generator with 1 once per data set, draw one permutation per split, and
-    take its first ``round(0.9 N)`` rows for training (Hernández-Lobato & Adams, 2015). Split ``k`` therefore
-    needs the ``k`` permutations before it. NumPy's global generator is neither read nor changed.
+    take its first `round(0.9 N)` rows for training (Hernández-Lobato & Adams, 2015). Split `k` therefore
+    needs the `k` permutations before it. NumPy's global generator is neither read nor changed.
 
     Args:
         num_points: number of rows N of the data set.
         k: number of the split, counted from 0.
 
     Returns:
-        Row numbers for training ``[round(0.9 N)]`` and for testing ``[N - round(0.9 N)]``, int64, in
-        published order.
+        Row numbers for training `[round(0.9 N)]` and for testing `[N - round(0.9 N)]`, int64, in published
+        order.
 
-    Example:
-        >>> train, test = split_indices(10, 0)
-        >>> train.tolist(), test.tolist()
-        ([2, 9, 6, 4, 0, 3, 1, 7, 8], [5])
+    >>> train, test = split_indices(10, 0)
+    >>> train.tolist(), test.tolist()
+    ([2, 9, 6, 4, 0, 3, 1, 7, 8], [5])
     """
     generator = np.random.RandomState(1)
     for _ in range(k + 1):
@@ -75,18 +71,20 @@ def split_indices(num_points: int, k: int) -> tuple[Tensor, Tensor]:
 class Split:
     """Training and test data in normalised units, with what leads back to original units.
 
+    Labels `[N]`, int64, stay as they are; so `test_y_raw` then is `test_y`.
+
     Attributes:
         name: name of the data set.
         k: number of the split, counted from 0.
-        train_x: ``[N, D]``, normalised.
-        train_y: ``[N, O]``, normalised.
-        test_x: ``[N*, D]``, normalised with the training data's statistics.
-        test_y: ``[N*, O]``, normalised with the training data's statistics.
-        test_x_raw: ``[N*, D]``, float64, original units: what `gilib.predict` takes with a normalisation.
-        test_y_raw: ``[N*, O]``, float64, original units, for metrics.
+        train_x: `[N, D]`, normalised.
+        train_y: `[N, O]`, normalised; or labels `[N]`.
+        test_x: `[N*, D]`, normalised with the training data's statistics.
+        test_y: `[N*, O]`, normalised with the training data's statistics; or labels `[N*]`.
+        test_x_raw: `[N*, D]`, float64, original units: what `gilib.predict` takes with a normalisation.
+        test_y_raw: `[N*, O]`, float64, original units, for metrics; or labels `[N*]`.
         normalisation: fitted to the training data of this split; float64.
-        train_index: rows of the data set that are in ``train_x``, ``[N]``.
-        test_index: rows of the data set that are in ``test_x``, ``[N*]``.
+        train_index: rows of the data set that are in `train_x`, `[N]`.
+        test_index: rows of the data set that are in `test_x`, `[N*]`.
     """
 
     name: str
@@ -104,51 +102,71 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A regression data set in original units.
+    """A table in original units: inputs with real targets, or with labels.
 
     Attributes:
         name: short name.
-        x: inputs, ``[N, D]``, float64.
-        y: targets, ``[N, O]``, float64.
-        num_splits: number of published splits.
+        x: inputs, `[N, D]`, float64.
+        y: targets, `[N, O]`, float64; or labels, `[N]`, int64, from 0.
+        num_splits: number of splits, made as `split_indices` makes them.
         description: what the inputs and the target are.
         source: where the data come from.
         licence: under which terms.
         note: what a user should know before using them.
+        class_names: what each label stands for; empty where the targets are real.
 
     Raises:
-        TypeError: ``x`` or ``y`` is not float64.
-        ValueError: shapes do not fit.
+        TypeError: if `x` is not float64, or `y` neither float64 nor int64.
+        ValueError: if shapes do not fit, or a label has no name.
 
-    Example:
-        >>> import gilib.data
-        >>> gilib.data.load_uci("yacht").split(0).train_x.shape
-        torch.Size([277, 6])
+    >>> x, y = torch.arange(20.0).double()[:, None], torch.tensor([0, 1] * 10)
+    >>> Dataset("parity", x, y, class_names=("even", "odd")).split(0).test_x.shape
+    torch.Size([2, 1])
     """
 
     name: str
     x: Tensor  # [N, D]
-    y: Tensor  # [N, O]
-    num_splits: int
+    y: Tensor  # [N, O], or [N]
+    num_splits: int = 20
     description: str = ""
     source: str = ""
     licence: str = ""
     note: str = ""
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other."""
-        _check_pair(self.x, self.y)
-        for name, value in (("x", self.x), ("y", self.y)):
-            if value.dtype != torch.float64:
-                raise TypeError(
-                    f"{name} of a data set must be float64, got {value.dtype}: pass {name}.double(); "
-                    "split() converts to the dtype of training"
-                )
+        check_count(self.num_splits, "num_splits")
+        _check_pair(self.x, self._columns)
+        if self.x.dtype != torch.float64:
+            raise TypeError(
+                f"x of a data set must be float64, got {self.x.dtype}: pass x.double(); split() converts to "
+                "the dtype of training"
+            )
+        if self.y.dtype not in (torch.float64, torch.int64):
+            raise TypeError(
+                f"y of a data set must be float64, or int64 for labels, got {self.y.dtype}: pass y.double() "
+                "or y.long(); split() converts to the dtype of training"
+            )
+        if not self.has_labels and self.class_names:
+            raise ValueError("class_names are for labels: pass y as int64 [N], with y.long()")
+        if self.has_labels and len(self.y):
+            _check_labels(int(self.y.min()), int(self.y.max()), len(self.class_names))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether `y` holds labels."""
+        return self.y.dtype == torch.int64
+
+    @property
+    def _columns(self) -> Tensor:
+        """The targets `[N, O]`; labels as one column of numbers."""
+        return self.y[..., None].double() if self.has_labels else self.y
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the decoded arrays as :func:`sha256_of` defines it."""
-        return sha256_of(self.x, self.y)
+        """SHA-256 of the decoded arrays as `sha256_of` defines it, labels as one column of numbers."""
+        return sha256_of(self.x, self._columns)
 
     def split(
         self,
@@ -156,22 +174,21 @@ class Dataset:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> Split:
-        """Return published split ``k``, normalised by the statistics of its training data only.
+        """Split `k`: nine tenths for training, normalised by the statistics of the training data only.
 
         Args:
-            k: number of the split, from 0 to ``num_splits - 1``.
+            k: number of the split, from 0 to `num_splits - 1`.
             dtype: of the normalised data; statistics are taken in float64 first.
             device: of the data; the CPU if not given.
 
         Raises:
-            TypeError: ``k`` is not an integer, or ``dtype`` is not a floating-point type.
-            ValueError: there is no split ``k``.
+            TypeError: if `k` is not an integer, or `dtype` is not a floating-point type.
+            ValueError: if there is no split `k`.
 
-        Example:
-            >>> import gilib.data
-            >>> split = gilib.data.load_uci("yacht").split(3)
-            >>> bool(split.train_y.mean().abs() < 1e-6)
-            True
+        >>> import gilib.data
+        >>> split = gilib.data.load_uci("yacht").split(3)
+        >>> bool(split.train_y.mean().abs() < 1e-6)
+        True
         """
         if isinstance(k, bool) or not isinstance(k, int):
             raise TypeError(f"the split number must be an integer, got {k!r} ({type(k).__name__})")
@@ -183,9 +200,10 @@ class Dataset:
         if not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")
         train, test = split_indices(len(self.x), k)
-        normalisation = Normalisation.fit(self.x[train], self.y[train])
+        targets = None if self.has_labels else self.y[train]
+        normalisation = Normalisation.fit(self.x[train], targets)
         x = normalisation.x(self.x).to(device=device, dtype=dtype)  # [N, D]
-        y = normalisation.y(self.y).to(device=device, dtype=dtype)  # [N, O]
+        y = normalisation.y(self.y).to(device=device, dtype=None if self.has_labels else dtype)
         return Split(
             name=self.name,
             k=k,
@@ -204,6 +222,14 @@ class Dataset:
 def _check_pair(x: Tensor, y: Tensor) -> None:
     if x.dim() != 2 or y.dim() != 2 or len(x) != len(y):
         raise ValueError(
-            f"x must be [N, D] and y [N, O] with the same N, got {tuple(x.shape)} and {tuple(y.shape)}: "
-            "reshape a vector with [:, None]"
+            f"x must be [N, D] and y [N, O], or labels [N], with the same N, got {tuple(x.shape)} and "
+            f"{tuple(y.shape)}: reshape a vector of numbers with [:, None]"
+        )
+
+
+def _check_labels(least: int, largest: int, classes: int) -> None:
+    if least < 0 or largest >= classes:
+        raise ValueError(
+            f"y must hold labels from 0 to {classes - 1}, one for each class name, got {least} to {largest}: "
+            "pass class_names, one for every label"
         )

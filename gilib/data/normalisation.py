@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.validation import from_numpy, instance_of_tensor
-
-__all__ = ["Normalisation"]
+from gilib.validation import check_is_tensor, from_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,23 +21,21 @@ class Normalisation:
               \log p(y) = \log p(\tilde y) - \sum_o \log s_{y,o}
 
     The statistics come from training data only. Every method returns the dtype and the device of its
-    argument, whatever the dtype of the statistics (float64 as fitted). Leading axes are free: ``[..., D]``
-    and ``[..., O]``.
+    argument, whatever the dtype of the statistics (float64 as fitted). Leading axes are free: `[..., D]`
+    and `[..., O]`.
 
     Attributes:
-        x_mean: mean of each input column, ``[D]``, original units.
-        x_std: standard deviation of each input column, ``[D]``, original units, positive.
-        y_mean: mean of each target, ``[O]``, original units.
-        y_std: standard deviation of each target, ``[O]``, original units, positive.
+        x_mean: mean of each input column, `[D]`, original units.
+        x_std: standard deviation of each input column, `[D]`, original units, positive.
+        y_mean: mean of each target, `[O]`, original units.
+        y_std: standard deviation of each target, `[O]`, original units, positive.
 
     Raises:
-        TypeError: a statistic or an argument is not a floating-point tensor.
-        ValueError: shapes do not fit, or a statistic is not finite or a deviation not positive.
+        TypeError: if a statistic or an argument is not a floating-point tensor.
+        ValueError: if shapes do not fit, or a statistic is not finite or a deviation not positive.
 
-    Example:
-        >>> import torch
-        >>> Normalisation.fit(torch.tensor([[0.0], [2.0]]), torch.tensor([[5.0], [7.0]])).y_mean
-        tensor([6.])
+    >>> Normalisation.fit(torch.tensor([[0.0], [2.0]]), torch.tensor([[5.0], [7.0]])).y_mean
+    tensor([6.])
     """
 
     x_mean: Tensor  # [D]
@@ -63,18 +59,16 @@ class Normalisation:
         """Take means and unbiased deviations from training data; a constant column is divided by 1.
 
         Args:
-            x: training inputs, ``[N, D]``, original units; a tensor or an array of numpy.
-            y: training targets, ``[N, O]``, original units, likewise; None: for inputs alone (classes).
+            x: training inputs, `[N, D]`, original units; a tensor or an array of numpy.
+            y: training targets, `[N, O]`, original units, likewise; None: for inputs alone (classes).
                 Targets and predictions then stay as they are.
 
         Raises:
-            TypeError: an argument is not a floating-point tensor.
-            ValueError: an argument has no rows, is not two-dimensional, is not finite, or row counts differ.
+            TypeError: if an argument is not a floating-point tensor.
+            ValueError: if an argument has no rows, is not two-dimensional or finite, or row counts differ.
 
-        Example:
-            >>> import torch
-            >>> Normalisation.fit(torch.ones(3, 1), torch.tensor([[0.0], [2.0], [4.0]])).x_std
-            tensor([1.])
+        >>> Normalisation.fit(torch.ones(3, 1), torch.tensor([[0.0], [2.0], [4.0]])).x_std
+        tensor([1.])
         """
         inputs = _floating("x", x)
         targets = inputs.new_zeros(len(inputs), 0) if y is None else _floating("y", y)
@@ -94,11 +88,10 @@ class Normalisation:
 
     @classmethod
     def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
-        """Return the normalisation of ``num_inputs`` inputs and ``num_outputs`` targets that changes nothing.
+        """The normalisation of `num_inputs` inputs and `num_outputs` targets that changes nothing.
 
-        Example:
-            >>> Normalisation.identity(3, 1).log_density_shift
-            0.0
+        >>> Normalisation.identity(3, 1).log_density_shift
+        0.0
         """
         return cls(
             torch.zeros(num_inputs, dtype=dtype),
@@ -108,31 +101,31 @@ class Normalisation:
         )
 
     def x(self, x: Tensor) -> Tensor:
-        """Scale inputs ``[..., D]`` from original to normalised units."""
+        """Scale inputs `[..., D]` from original to normalised units."""
         _check_columns("x", x, self.x_mean)
         return (x - self.x_mean.to(x)) / self.x_std.to(x)  # [..., D]
 
     def invert_x(self, x: Tensor) -> Tensor:
-        """Scale inputs ``[..., D]`` from normalised to original units."""
+        """Scale inputs `[..., D]` from normalised to original units."""
         _check_columns("x", x, self.x_mean)
         return x * self.x_std.to(x) + self.x_mean.to(x)  # [..., D]
 
     def y(self, y: Tensor) -> Tensor:
-        """Scale targets ``[..., O]`` from original to normalised units."""
+        """Scale targets `[..., O]` from original to normalised units."""
         if self.inputs_alone:
             return y
         _check_columns("y", y, self.y_mean)
         return (y - self.y_mean.to(y)) / self.y_std.to(y)  # [..., O]
 
     def invert_y(self, y: Tensor) -> Tensor:
-        """Scale targets or predictive means ``[..., O]`` from normalised to original units."""
+        """Scale targets or predictive means `[..., O]` from normalised to original units."""
         if self.inputs_alone:
             return y
         _check_columns("y", y, self.y_mean)
         return y * self.y_std.to(y) + self.y_mean.to(y)  # [..., O]
 
     def scale_y(self, sd: Tensor) -> Tensor:
-        """Scale standard deviations of targets ``[..., O]`` from normalised to original units (no shift)."""
+        """Scale standard deviations of targets `[..., O]` from normalised to original units (no shift)."""
         if self.inputs_alone:
             return sd
         _check_columns("sd", sd, self.y_mean)
@@ -149,33 +142,30 @@ class Normalisation:
 
         .. math:: -\sum_o \log s_{y,o}
 
-        Example:
-            >>> import torch
-            >>> one = torch.ones(1)
-            >>> round(Normalisation(one, one, one, 2 * one).log_density_shift, 4)
-            -0.6931
+        >>> one = torch.ones(1)
+        >>> round(Normalisation(one, one, one, 2 * one).log_density_shift, 4)
+        -0.6931
         """
         return float(self.y_std.double().reciprocal().log().sum())
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Normalisation:
-        """Return the same normalisation with its statistics in another dtype or on another device."""
+        """The same normalisation with its statistics in another dtype or on another device."""
         state = self.state()
         return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
 
     def state(self) -> dict[str, Tensor]:
-        """Return the four statistics as a plain dictionary of tensors, for saving."""
+        """The four statistics as a plain dictionary of tensors, for saving."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
-        """Rebuild a normalisation from what :meth:`state` returned.
+        """Rebuild a normalisation from what `state` returned.
 
         Raises:
-            ValueError: names are missing or unknown.
+            ValueError: if names are missing or unknown.
 
-        Example:
-            >>> Normalisation.from_state(Normalisation.identity(1, 1).state()).x_std
-            tensor([1.], dtype=torch.float64)
+        >>> Normalisation.from_state(Normalisation.identity(1, 1).state()).x_std
+        tensor([1.], dtype=torch.float64)
         """
         wanted = {field.name for field in fields(cls)}
         if set(state) != wanted:
@@ -205,7 +195,7 @@ def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
 def _floating(name: str, value: Any) -> Tensor:
     """A tensor of floating-point numbers, or an array of numbers as one in float64."""
     if isinstance(value, np.ndarray):
-        value = instance_of_tensor(from_numpy(value, _FLOAT64), name).double()
+        value = check_is_tensor(from_numpy(value, _FLOAT64), name).double()
     _check_floating(name, value)
     return value
 

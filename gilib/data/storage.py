@@ -9,27 +9,35 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from gilib.data.errors import DataError, DownloadError
 from gilib.files import replacing
-
-__all__ = ["data_directory", "fetch", "find_file", "user_cache"]
 
 TIMEOUT_SECONDS = 30.0
 CHUNK_BYTES = 1 << 16
 
 
-def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Return this user's cache directory for gilib, by the custom of the platform; it need not exist.
+class DataError(RuntimeError):
+    """A data set could not be found, read or trusted; the message says what to do about it."""
 
-    ``$LOCALAPPDATA/gilib`` on Windows, elsewhere ``$XDG_CACHE_HOME/gilib``, by default ``~/.cache/gilib``.
+
+class ChecksumError(DataError):
+    """A file was read, but the decoded arrays are not the published ones."""
+
+
+class DownloadError(DataError):
+    """A file could not be fetched in full from its official place."""
+
+
+def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
+    """This user's cache directory for gilib, by the custom of the platform; it need not exist.
+
+    `$LOCALAPPDATA/gilib` on Windows, elsewhere `$XDG_CACHE_HOME/gilib`, by default `~/.cache/gilib`.
 
     Args:
-        platform: as ``sys.platform`` names it; this machine's if not given.
+        platform: as `sys.platform` names it; this machine's if not given.
         environ: the environment variables; this process's if not given.
 
-    Example:
-        >>> user_cache("linux", {"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
-        '/var/cache/me/gilib'
+    >>> user_cache("linux", {"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
+    '/var/cache/me/gilib'
     """
     environ = os.environ if environ is None else environ
     if (platform or sys.platform) == "win32":
@@ -40,26 +48,25 @@ def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = 
 
 
 def data_directory() -> Path:
-    """Return the directory that data files are looked up in and fetched to; it need not exist.
+    """The directory that data files are looked up in and fetched to; it need not exist.
 
-    The environment variable ``GILIB_DATA`` where it is set, else this user's cache.
+    The environment variable `GILIB_DATA` where it is set, else this user's cache.
 
-    Example:
-        >>> isinstance(data_directory(), Path)
-        True
+    >>> isinstance(data_directory(), Path)
+    True
     """
     chosen = os.environ.get("GILIB_DATA")
     return Path(chosen).expanduser() if chosen else user_cache()
 
 
 def find_file(folder: str) -> Path | None:
-    """Return the ``data.txt`` of a publisher's folder on this machine, or None.
+    """The `data.txt` of a publisher's folder on this machine, or None.
 
-    Looked up below ``GILIB_DATA`` and then below the user cache, as ``uci/FOLDER/data.txt``,
-    ``FOLDER/data.txt`` or ``FOLDER/data/data.txt`` (the layout of the publishers' repository).
+    Looked up below `GILIB_DATA` and then below the user cache, as `uci/FOLDER/data.txt`,
+    `FOLDER/data.txt` or `FOLDER/data/data.txt` (the layout of the publishers' repository).
 
     Args:
-        folder: the publisher's name of the folder, such as ``"power-plant"``.
+        folder: the publisher's name of the folder, such as `"power-plant"`.
     """
     for directory in dict.fromkeys((data_directory(), user_cache())):
         for place in (("uci", folder), (folder,), (folder, "data")):
@@ -70,7 +77,7 @@ def find_file(folder: str) -> Path | None:
 
 
 def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
-    """Fetch ``url`` to ``target`` with a progress bar; ``target`` appears whole and checked, or not at all.
+    """Fetch `url` to `target` with a progress bar; `target` appears whole and checked, or not at all.
 
     Args:
         url: the official address of the file.
@@ -78,8 +85,8 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
         check: is given the whole content and raises where that is not what it should be.
 
     Raises:
-        DataError: the folder of ``target`` cannot be written to.
-        DownloadError: the address cannot be reached, answers with an error, or ends early.
+        DataError: if the folder of `target` cannot be written to.
+        DownloadError: if the address cannot be reached, answers with an error, or ends early.
     """
     with ExitStack() as stack:
         try:
@@ -95,7 +102,7 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
 
 
 def _download(url: str, sink: IO[bytes], target: Path) -> None:
-    """Copy ``url`` to ``sink``, every failure turned into one that says what to do."""
+    """Copy `url` to `sink`, every failure turned into one that says what to do."""
     from http.client import HTTPException
     from urllib.request import urlopen
 
@@ -109,7 +116,7 @@ def _download(url: str, sink: IO[bytes], target: Path) -> None:
 
 
 def _copy(response: Any, sink: IO[bytes], label: str) -> str:
-    """Copy a response to ``sink`` under a progress bar; return what is wrong with its length, or nothing."""
+    """Copy a response to `sink` under a progress bar; return what is wrong with its length, or nothing."""
     from tqdm import tqdm
 
     length = response.headers.get("Content-Length")

@@ -10,22 +10,20 @@ from torch import Tensor
 from gilib.data.dataset import sha256_of
 from gilib.data.normalisation import Normalisation
 
-__all__ = ["ToyProblem", "toy"]
-
 
 @dataclass(frozen=True, eq=False)
 class ToyProblem:
     """One draw of the toy problem.
 
     Attributes:
-        x: inputs, ``[N, 1]``, normalised where that was asked for.
-        y: targets, ``[N, 1]``, normalised where that was asked for.
-        x_raw: inputs, ``[N, 1]``, float64, original units.
-        y_raw: targets, ``[N, 1]``, float64, original units.
-        normalisation: from original units to those of ``x`` and ``y``; the identity where none was asked for.
-        noise_variance: variance of the true noise in the units of ``y``: ``noise_sd**2 / y_std**2``.
+        x: inputs, `[N, 1]`, normalised where that was asked for.
+        y: targets, `[N, 1]`, normalised where that was asked for.
+        x_raw: inputs, `[N, 1]`, float64, original units.
+        y_raw: targets, `[N, 1]`, float64, original units.
+        normalisation: from original units to those of `x` and `y`; the identity where none was asked for.
+        noise_variance: variance of the true noise in the units of `y`: `noise_sd**2 / y_std**2`.
         seed: with which the data were drawn.
-        sha256: of ``x_raw`` and ``y_raw``, see ``gilib.data.sha256_of``.
+        sha256: of `x_raw` and `y_raw`, see `gilib.data.sha256_of`.
     """
 
     x: Tensor
@@ -58,16 +56,16 @@ def toy(
         normalise: whether inputs and targets are normalised, as in the paper.
         balanced: whether exactly half of the points lie in each interval, the left ones first, in place of an
             independent choice for each point.
-        dtype: of ``x`` and ``y``; they are drawn in float64.
+        dtype: of `x` and `y`; they are drawn in float64.
 
     Raises:
-        TypeError: ``dtype`` is not a floating-point type, or ``num_points`` not an integer.
-        ValueError: too few points, an odd number of them where ``balanced``, or a noise that is not positive.
+        TypeError: if `dtype` is not a floating-point type, or `num_points` not an integer.
+        ValueError: if there are too few points, or an odd number where `balanced`, or `noise_sd` is not
+            positive.
 
-    Example:
-        >>> problem = toy(seed=1)
-        >>> problem.x.shape, bool(problem.x_raw.abs().min() >= 2)
-        (torch.Size([40, 1]), True)
+    >>> problem = toy(seed=1)
+    >>> problem.x.shape, bool(problem.x_raw.abs().min() >= 2)
+    (torch.Size([40, 1]), True)
     """
     _check_toy(num_points, noise_sd, balanced, dtype)
     generator = torch.Generator().manual_seed(seed)

@@ -132,6 +132,9 @@ class MatrixNormal(Distribution):
         """Chol(V) times `values`, the factor shared by all samples."""
         if not self.by_precision:
             return self.row_tril @ values
+        if values.shape[:-2].numel() == self.row_tril.shape[:-2].numel():
+            factor = self.row_tril.expand(*values.shape[:-2], *self.row_tril.shape[-2:])
+            return torch.linalg.solve_triangular(factor.mT, values, upper=True)
         columns = Columns(self.row_tril.shape[:-2], values.shape[:-2])
         factor = self.row_tril.reshape(-1, *self.row_tril.shape[-2:]).mT
         solved = torch.linalg.solve_triangular(factor, columns.merge(values), upper=True)
@@ -154,8 +157,9 @@ class MatrixNormal(Distribution):
         """Log density (nats) of the matrix that `rsample` makes of `noise`, without a solve."""
         rows, outputs = self.event_shape
         sign = 1.0 if self.by_precision else -1.0
-        log_det = sign * outputs * _log_diagonal(self.row_tril) - rows * _log_diagonal(self.column_scale_tril)
-        return log_det - 0.5 * noise.square().sum((-2, -1)) - 0.5 * rows * outputs * LOG_2PI
+        of_rows = sign * outputs * _log_diagonal(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
+        log_det = of_rows.sub(_log_diagonal(self.column_scale_tril), alpha=rows)
+        return log_det.sub(noise.square().sum((-2, -1)), alpha=0.5)
 
 
 def _rows(scale: Tensor | None, precision: Tensor | None) -> tuple[Tensor, bool]:

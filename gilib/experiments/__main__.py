@@ -7,14 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments.merging import merge
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import SCALES, RecordError
-from gilib.experiments.running import DEVICES, PLACES, Place, run_experiment, status
+from gilib.experiments.running import DEVICES, PLACES, Placement, run_experiment, status
 from gilib.training import Speed
-from gilib.training.speed import PRECISIONS
+from gilib.training.gradients.speed import PRECISIONS
 
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
@@ -76,7 +76,7 @@ def _status(options: argparse.Namespace) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     speed = Speed(options.arithmetic, options.cuda_graph)
-    place = Place(options.device, options.where, options.jobs, options.gpus, speed)
+    place = Placement(options.device, options.where, options.jobs, options.gpus, speed)
     ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
     broken = f" ({ran.diverged} diverged)" if ran.diverged else ""
     print(f"{ran.added} records added to {options.name}{broken}")

@@ -10,7 +10,7 @@ from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.identity import record_identity
 from gilib.experiments.runner.records import Record, read_records, recorded
 from gilib.experiments.runner.writing import append
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def merge(files: Iterable[Path]) -> Merged:
     """
     incoming = [(path, record) for path in files for record in read_records(path)]
     for path, record in incoming:
-        choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
+        check_choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
     names = dict.fromkeys(record["experiment"] for _, record in incoming)
     kept = {_key(record): record for name in names for record in recorded(name)}
     new: dict[str, list[Record]] = {name: [] for name in names}

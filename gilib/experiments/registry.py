@@ -17,9 +17,9 @@ from gilib.experiments.ober2021 import (
     mnist_500,
     toy,
     toy_hmc,
+    uci_hmc,
     uci_run,
     uci_scale_prior,
-    uci_truth,
 )
 from gilib.experiments.runner.experiment import Experiment
 
@@ -28,7 +28,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **toy_hmc.EXPERIMENTS,
     **uci_run.EXPERIMENTS,
     **uci_scale_prior.EXPERIMENTS,
-    **uci_truth.EXPERIMENTS,
+    **uci_hmc.EXPERIMENTS,
     **mnist_500.EXPERIMENTS,
     **cifar10.EXPERIMENTS,
     **depth.EXPERIMENTS,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import cluster, local
 from gilib.experiments.runner.groups import chosen, cut
@@ -21,14 +21,14 @@ from gilib.experiments.runner.records import Record, RecordError, diverged, reco
 from gilib.experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.runner.writing import append, check_writable
 from gilib.training import Speed
-from gilib.validation import choice, count, positive
+from gilib.validation import check_choice, check_count, check_positive
 
 DEVICES = ("auto", "cpu", "cuda")
 PLACES = ("local", "ray")
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """Where to run.
 
     Attributes:
@@ -47,14 +47,14 @@ class Place:
 
     def __post_init__(self) -> None:
         """Raise for what does not exist."""
-        choice(self.device, DEVICES, "device")
-        choice(self.where, PLACES, "place")
-        count(self.jobs, "jobs")
-        positive(self.gpus, "gpus")
+        check_choice(self.device, DEVICES, "device")
+        check_choice(self.where, PLACES, "place")
+        check_count(self.jobs, "jobs")
+        check_positive(self.gpus, "gpus")
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunSummary:
     """What a run did: records added, how many of them diverged, and configurations left to run."""
 
     added: int
@@ -87,11 +87,11 @@ def _by_identity(name: str) -> dict[str, Record]:
 def run_experiment(
     name: str,
     scale: str = "reduced",
-    place: Place | None = None,
+    place: Placement | None = None,
     *,
     only: Sequence[str] = (),
     time_limit: float | None = None,
-) -> Ran:
+) -> RunSummary:
     """Run what is missing, and append the records of every group of configurations when it is done.
 
     Args:
@@ -105,16 +105,16 @@ def run_experiment(
         ValueError: for arguments that do not fit, before any work starts.
         RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
     """
-    choice(name, EXPERIMENTS, "experiment")
-    place = place or Place()
+    check_choice(name, EXPERIMENTS, "experiment")
+    place = place or Placement()
     if time_limit is not None:
-        positive(time_limit, "time_limit")
+        check_positive(time_limit, "time_limit")
     deadline = None if time_limit is None else time.time() + 60.0 * time_limit
     if place.where == "local":
         device_of(place)
     todo, total = pending(name, scale, only)
     if not todo:
-        return Ran(0, 0, 0)
+        return RunSummary(0, 0, 0)
     check_writable(name, checkpoints(name))
     experiment = EXPERIMENTS[name]
     if experiment.check is not None:
@@ -125,7 +125,7 @@ def run_experiment(
             return _record(name, outcomes, len(todo), total)
 
 
-def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ran:
+def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> RunSummary:
     """Append what arrives, then remove its checkpoints."""
     added = broken = left = 0
     with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
@@ -138,10 +138,10 @@ def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> Ra
             added += len(new)
             broken += sum(map(diverged, new))
             bar.update(len(outcome.group))
-    return Ran(added, broken, left)
+    return RunSummary(added, broken, left)
 
 
-def device_of(place: Place) -> str:
+def device_of(place: Placement) -> str:
     """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
     available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
     if place.device == "cuda" and not available:
@@ -152,7 +152,7 @@ def device_of(place: Place) -> str:
     return device
 
 
-def _outcomes(work: Work, groups: Sequence[Group], place: Place) -> Generator[Outcome, None, None]:
+def _outcomes(work: Work, groups: Sequence[Group], place: Placement) -> Generator[Outcome, None, None]:
     """The generator of what becomes of the groups."""
     if place.where == "ray":
         return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import records
 from gilib.experiments.runner.groups import chosen

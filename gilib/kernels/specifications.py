@@ -10,7 +10,7 @@ from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import choice, instance, positive
+from gilib.validation import check_choice, check_instance, check_positive
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -57,8 +57,8 @@ class RBF(Kernel):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        _positive(self.lengthscale, "lengthscale")
-        positive(self.variance, "variance")
+        _check_positive(self.lengthscale, "lengthscale")
+        check_positive(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
@@ -124,10 +124,10 @@ class ArcCosine(Kernel):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        choice(str(self.order), ("0", "1"), "order")
-        _positive(self.weight_variance, "weight_variance")
-        positive(self.bias_variance, "bias_variance")
-        positive(self.variance, "variance")
+        check_choice(str(self.order), ("0", "1"), "order")
+        _check_positive(self.weight_variance, "weight_variance")
+        check_positive(self.bias_variance, "bias_variance")
+        check_positive(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -162,9 +162,9 @@ class DotProduct(Kernel):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        _positive(self.weight_variance, "weight_variance")
+        _check_positive(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
-            positive(self.bias_variance, "bias_variance")
+            check_positive(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -185,7 +185,7 @@ class _Combination(Kernel):
         if not self.parts:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
         for part in self.parts:
-            instance(part, Kernel, "every part")
+            check_instance(part, Kernel, "every part")
 
 
 @dataclass(frozen=True)
@@ -218,10 +218,10 @@ class KernelProduct(_Combination):
 
 
 def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
-    instance(kernel, Kernel, "a term of a kernel")
+    check_instance(kernel, Kernel, "a term of a kernel")
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def _positive(value: Setting, name: str) -> None:
+def _check_positive(value: Setting, name: str) -> None:
     for number in value if isinstance(value, tuple) else (value,):
-        positive(number, name)
+        check_positive(number, name)

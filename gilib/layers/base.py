@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config, Part
+from gilib.config import ConfigDict, Part
 from gilib.draws import Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, NoiseSize, Source, standard_normal
+from gilib.randomness import GeneratorLike, Noise, NoiseSize, standard_normal
 from gilib.sites import Shape
-from gilib.validation import check_precision, count, same_kind
+from gilib.validation import check_count, check_precision, check_same_kind
 
 
 class Layer(nn.Module, Part, ABC):
@@ -104,7 +104,7 @@ class Layer(nn.Module, Part, ABC):
         return self.draw_from_noise(inducing, noise.draw)
 
     @abstractmethod
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The arguments with which the constructor makes this layer again, parts of it included."""
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
@@ -135,7 +135,7 @@ class Layer(nn.Module, Part, ABC):
         inducing: Tensor | None = None,
         num_samples: int = 1,
         *,
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         noise: Tensor | None = None,
     ) -> Draw:
         """Draw `num_samples` functions.
@@ -163,10 +163,10 @@ class Layer(nn.Module, Part, ABC):
         num_samples: int = 1,
         num_points: int = 1,
         *,
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> Estimate:
-        """The other face: a function that samples `num_points` points independently.
+        """For training: a function that samples `num_points` points independently.
 
         Args:
             inducing: as for `draw`.
@@ -191,7 +191,7 @@ class Layer(nn.Module, Part, ABC):
         num_samples: int = 1,
         num_points: int = 1,
         *,
-        generator: Source | None = None,
+        generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> JointDraw:
         """Functions that are known at `num_points` points only, and exact there: what `iwbo` takes.
@@ -211,41 +211,43 @@ class Layer(nn.Module, Part, ABC):
         drawn = self.located("", self.joint_from_noise, inducing, noise)
         return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
 
-    def located(self, place: str, face: Callable[..., Any], *arguments: Any) -> Any:
-        """What one of the layer's faces gives; if a matrix is to blame, the error says of which layer."""
+    def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
+        """What a draw gives; if a matrix is to blame, the error says of which layer."""
         try:
-            return face(*arguments)
+            return draw(*arguments)
         except FactorisationError as error:
             raise error.within(f"{place}{self.describe()}") from None
 
-    def estimate_noise(self, num_samples: int, num_points: int, generator: Source | None = None) -> Noise:
+    def estimate_noise(
+        self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
+    ) -> Noise:
         """Standard normals for an estimate of S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
         return self._point_noise(num_samples, num_points, self.estimate_size, generator)
 
     def _point_noise(
-        self, num_samples: int, num_points: int, size: NoiseSize, generator: Source | None
+        self, num_samples: int, num_points: int, size: NoiseSize, generator: GeneratorLike | None
     ) -> Noise:
-        count(num_points, "num_points")
+        check_count(num_points, "num_points")
         return Noise(
             self.base_noise(num_samples, generator, size.draw),
             self._normal((num_samples, *self.replicas, num_points, size.points), generator),
         )
 
     def base_noise(
-        self, num_samples: int, generator: Source | None = None, size: int | None = None
+        self, num_samples: int, generator: GeneratorLike | None = None, size: int | None = None
     ) -> Tensor:
         """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
-        count(num_samples, "num_samples")
+        check_count(num_samples, "num_samples")
         shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
         return self._normal(shape, generator)
 
-    def _normal(self, shape: Shape, generator: Source | None) -> Tensor:
-        like = self.like()
+    def _normal(self, shape: Shape, generator: GeneratorLike | None) -> Tensor:
+        like = self.reference_tensor()
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
         check_precision(dtype, "a layer that is drawn")
         return standard_normal(shape, generator, dtype, device)
 
-    def like(self) -> Tensor | None:
+    def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
         held = itertools.chain(self.parameters(), self.buffers())
         return next((value for value in held if value.is_floating_point()), None)
@@ -272,14 +274,14 @@ class Layer(nn.Module, Part, ABC):
                 f"noise must have shape [{shape}], got {list(noise.shape)}: make it with {maker}"
             )
         check_precision(noise.dtype, "noise")
-        like = self.like()
+        like = self.reference_tensor()
         if like is not None:
-            same_kind(noise, "noise", like)
+            check_same_kind(noise, "noise", like)
 
 
 @dataclass(frozen=True)
-class Face:
-    """One of the faces that take noise at every point.
+class SamplingMode:
+    """A way to draw that takes noise at every point.
 
     Attributes:
         size: how much noise a layer's takes.
@@ -290,9 +292,9 @@ class Face:
     make: Callable[[Layer, Noise], Callable[[Tensor | None], Drawn]]
 
 
-ESTIMATE = Face(
+ESTIMATE = SamplingMode(
     lambda layer: layer.estimate_size, lambda layer, noise: partial(layer.estimate_from_noise, noise=noise)
 )
-JOINT = Face(
+JOINT = SamplingMode(
     lambda layer: layer.joint_size, lambda layer, noise: partial(layer.joint_from_noise, noise=noise)
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
-from gilib.validation import positive
+from gilib.validation import check_positive
 
 
 class InducingBatchNorm(Layer):
@@ -36,7 +36,7 @@ class InducingBatchNorm(Layer):
     def __init__(self, eps: float = 1e-5):
         """Describe the layer."""
         super().__init__()
-        positive(eps, "eps")
+        check_positive(eps, "eps")
         self.eps = eps
         self._point_dim = 0
 
@@ -65,7 +65,7 @@ class InducingBatchNorm(Layer):
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
         return Normalise(mean, (variance + self.eps).rsqrt())
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The constant."""
         return {"eps": self.eps}
 

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Composition, Draw, Drawn, Estimate, ResidualFunction, total_log_pq
-from gilib.layers.base import ESTIMATE, JOINT, Face, Layer
+from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, NoiseSize, together
+from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
 
 AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
@@ -86,24 +86,24 @@ class Sequential(Layer):
     @property
     def estimate_size(self) -> NoiseSize:
         """That of the layers that estimate, and of the draws of the others."""
-        return together(self._sizes(ESTIMATE))
+        return total_size(self._sizes(ESTIMATE))
 
     @property
     def joint_size(self) -> NoiseSize:
         """As `estimate_size`, of joint draws."""
-        return together(self._sizes(JOINT))
+        return total_size(self._sizes(JOINT))
 
-    def _sizes(self, face: Face) -> list[NoiseSize]:
+    def _sizes(self, mode: SamplingMode) -> list[NoiseSize]:
         pairs = zip(self, self._estimates(), strict=True)
-        return [face.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+        return [mode.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw layer by layer."""
         pieces = noise.split([layer.noise_size for layer in self], dim=-1)
-        faces = [
+        draws = [
             partial(layer.draw_from_noise, noise=piece) for layer, piece in zip(self, pieces, strict=True)
         ]
-        parts, inducing = self._walk(faces, inducing)
+        parts, inducing = self._walk(draws, inducing)
         function = Composition(tuple(part.function for part in parts))
         return Draw(function, total_log_pq(parts, noise), self._finish(parts, inducing))
 
@@ -116,28 +116,28 @@ class Sequential(Layer):
         return Draw(*self._at_points(JOINT, inducing, noise))
 
     def _at_points(
-        self, face: Face, inducing: Tensor | None, noise: Noise
+        self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
     ) -> tuple[Composition, Tensor | None, Tensor | None]:
-        pieces = noise.split(self._sizes(face))
-        faces = [
-            face.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
+        pieces = noise.split(self._sizes(mode))
+        draws = [
+            mode.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
             for layer, own, piece in zip(self, self._estimates(), pieces, strict=True)
         ]
-        parts, inducing = self._walk(faces, inducing)
+        parts, inducing = self._walk(draws, inducing)
         function = Composition(tuple(part.function for part in parts))
         outputs = self._finish(parts, inducing) if self.carries else None
         return function, total_log_pq(parts, noise.draw), outputs
 
     def _walk(
-        self, faces: Sequence[Callable[..., Drawn]], inducing: Tensor | None
+        self, draws: Sequence[Callable[..., Drawn]], inducing: Tensor | None
     ) -> tuple[list[Drawn], Tensor | None]:
         """One part for each layer, and the inducing points where they enter the last that needs them."""
         parts: list[Drawn] = []
-        for k, (layer, face) in enumerate(zip(self, faces, strict=True)):
+        for k, (layer, draw) in enumerate(zip(self, draws, strict=True)):
             if inducing is not None and 0 < k <= self._last_inducing:
                 inducing = parts[-1].carry(inducing)
             needed = inducing if k <= self._last_inducing else None
-            parts.append(layer.located(f"layer {k}, ", face, needed))
+            parts.append(layer.located(f"layer {k}, ", draw, needed))
         return parts, inducing
 
     def _finish(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
@@ -155,7 +155,7 @@ class Sequential(Layer):
         """That of the first layer."""
         return next(iter(self)).input_axes()
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The layers."""
         return {"layers": list(self)}
 
@@ -231,6 +231,6 @@ class Residual(Layer):
         """That of the branch."""
         return self.branch.input_axes()
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The layers of the branch."""
         return {"layers": list(self)}

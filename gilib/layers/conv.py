@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.convolution import Windows
 from gilib.convolution.windows import Pair
 from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import ConvolutionWeights, Shape
-from gilib.validation import choice, count
+from gilib.validation import check_choice, check_count
 
 BOUNDARIES = {"circular": "circular", "exact": "zero"}
 
@@ -61,9 +61,9 @@ class Conv2d(WeightLayer):
         boundary: str = "circular",
     ):
         """Describe the layer; its parameters are created by `build`."""
-        count(in_channels, "in_channels")
-        count(out_channels, "out_channels")
-        choice(boundary, BOUNDARIES, "boundary")
+        check_count(in_channels, "in_channels")
+        check_count(out_channels, "out_channels")
+        check_choice(boundary, BOUNDARIES, "boundary")
         windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary="zero")
         super().__init__(in_channels * windows.pixels, out_channels, posterior, prior)
         self.in_channels, self.windows, self.boundary = in_channels, windows, boundary
@@ -105,7 +105,7 @@ class Conv2d(WeightLayer):
         height, width = self.windows.kernel
         return f"Conv2d({self.in_channels} → {self.outputs}, {height} × {width})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Channels, kernel and specifications."""
         return {
             "in_channels": self.in_channels,

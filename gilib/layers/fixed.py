@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
-from gilib.validation import count, tensor
+from gilib.validation import check_count, check_tensor
 
 
 class FixedLinear(Layer):
@@ -39,12 +39,12 @@ class FixedLinear(Layer):
     def __init__(self, in_features: int, out_features: int, matrix: Tensor | None = None):
         """Hold the map."""
         super().__init__()
-        count(in_features, "in_features")
-        count(out_features, "out_features")
+        check_count(in_features, "in_features")
+        check_count(out_features, "out_features")
         self.in_features, self.out_features = in_features, out_features
         if matrix is None:
             matrix = torch.eye(in_features, out_features)
-        if tuple(tensor(matrix, "matrix").shape) != (in_features, out_features):
+        if tuple(check_tensor(matrix, "matrix").shape) != (in_features, out_features):
             raise ValueError(
                 f"matrix must have shape {[in_features, out_features]} (in_features, out_features), got "
                 f"{list(matrix.shape)}"
@@ -73,7 +73,7 @@ class FixedLinear(Layer):
         """FixedLinear(in → out)."""
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Widths; the matrix belongs to the state."""
         return {"in_features": self.in_features, "out_features": self.out_features}
 

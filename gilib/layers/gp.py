@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Draw, Estimate
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers.base import Layer
@@ -14,7 +14,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Po
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import count, fraction, instance, tensor
+from gilib.validation import check_count, check_fraction, check_instance, check_tensor
 
 
 class GP(Layer):
@@ -71,13 +71,13 @@ class GP(Layer):
     ):
         """Describe the layer; its parameters are created by `build`."""
         super().__init__()
-        count(in_features, "in_features")
-        count(out_features, "out_features")
-        count(num_features, "num_features")
+        check_count(in_features, "in_features")
+        check_count(out_features, "out_features")
+        check_count(num_features, "num_features")
         self.in_features, self.out_features = in_features, out_features
-        self.jitter, self.num_features = fraction(jitter, "jitter"), num_features
-        self.kernel = instance(RBF() if kernel is None else kernel, Kernel, "kernel")
-        self.posterior = instance(
+        self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
+        self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.posterior = check_instance(
             GlobalInducing() if posterior is None else posterior, InducingPosterior, "posterior"
         )
         self.weights = self.hyperparameters = self.inducing_inputs = None
@@ -165,7 +165,7 @@ class GP(Layer):
 
     @property
     def _prior(self) -> ScaledIdentity:
-        like = self.like()
+        like = self.reference_tensor()
         one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
         return ScaledIdentity(one, self.num_inducing)
 
@@ -181,7 +181,7 @@ class GP(Layer):
         """GP(in → out)."""
         return f"GP({self.in_features} → {self.out_features})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Widths, specifications and numbers; inducing inputs belong to the state."""
         return {
             "in_features": self.in_features,
@@ -201,7 +201,7 @@ def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -
     """
     if start is None:
         return context.normal(*shape)
-    tensor(start, "inducing_inputs")
+    check_tensor(start, "inducing_inputs")
     if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):
         raise ValueError(
             f"inducing_inputs must have shape {[*context.replicas, *shape]} (replicas, inducing inputs "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 class Linear(WeightLayer):
@@ -44,8 +44,8 @@ class Linear(WeightLayer):
         bias: bool = True,
     ):
         """Describe the layer; its parameters are created by `build`."""
-        count(in_features, "in_features")
-        count(out_features, "out_features")
+        check_count(in_features, "in_features")
+        check_count(out_features, "out_features")
         super().__init__(in_features + bool(bias), out_features, posterior, prior)
         self.in_features, self.out_features, self.bias = in_features, out_features, bool(bias)
 
@@ -78,7 +78,7 @@ class Linear(WeightLayer):
         """Linear(in → out)."""
         return f"Linear({self.in_features} → {self.out_features})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Widths and specifications."""
         return {
             "in_features": self.in_features,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gilib.config import Config, module_config, module_from_config
+from gilib.config import ConfigDict, module_config, module_from_config
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
@@ -92,12 +92,12 @@ class Pointwise(Layer):
         """The module's name."""
         return type(self.module).__name__
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Name and arguments of the module."""
         return {"module": module_config(self.module)}
 
     @classmethod
-    def from_config(cls, config: Config) -> Pointwise:
+    def from_config(cls, config: ConfigDict) -> Pointwise:
         """Build the module, then the layer."""
         return cls(module_from_config(config["module"]))
 
@@ -121,5 +121,5 @@ def _refuse_unsuitable(module: nn.Module) -> None:
     if any(True for _ in module.parameters()):
         raise ValueError(
             f"{type(module).__name__} has parameters without a prior, so that ELBOs would not be comparable: "
-            "use gilib.Linear, or write a gilib.Layer"
+            "use gilib.Linear, or write a gilib.layers.Layer"
         )

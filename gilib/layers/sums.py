@@ -7,12 +7,12 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Draw, Drawn, Estimate, SumFunction, total, total_log_pq
-from gilib.layers.base import ESTIMATE, JOINT, Face, Layer
+from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise, NoiseSize, together
+from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
 
 
@@ -59,12 +59,12 @@ class Sum(Layer):
     @property
     def estimate_size(self) -> NoiseSize:
         """That of the branches together."""
-        return together(branch.estimate_size for branch in self)
+        return total_size(branch.estimate_size for branch in self)
 
     @property
     def joint_size(self) -> NoiseSize:
         """That of the branches together."""
-        return together(branch.joint_size for branch in self)
+        return total_size(branch.joint_size for branch in self)
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw every branch from the same inducing points."""
@@ -85,11 +85,11 @@ class Sum(Layer):
         return Draw(*self._at_points(JOINT, inducing, noise))
 
     def _at_points(
-        self, face: Face, inducing: Tensor | None, noise: Noise
+        self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
     ) -> tuple[SumFunction, Tensor | None, Tensor | None]:
-        pieces = noise.split([face.size(branch) for branch in self])
+        pieces = noise.split([mode.size(branch) for branch in self])
         parts = [
-            branch.located(f"branch {k}, ", face.make(branch, piece), inducing)
+            branch.located(f"branch {k}, ", mode.make(branch, piece), inducing)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
         function = SumFunction(tuple(part.function for part in parts))
@@ -108,6 +108,6 @@ class Sum(Layer):
         """That of the first branch that knows it."""
         return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The branches."""
         return {"branches": list(self)}

@@ -12,7 +12,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, Posterior, PosteriorM
 from gilib.priors import NealPrior, Prior, PriorModule
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import Site
-from gilib.validation import instance
+from gilib.validation import check_instance
 
 
 class WeightLayer(Layer):
@@ -36,10 +36,10 @@ class WeightLayer(Layer):
         """Describe the layer; its parameters are created by `build`."""
         super().__init__()
         self.fan_in, self.outputs = fan_in, outputs
-        self.posterior = instance(
+        self.posterior = check_instance(
             GlobalInducing() if posterior is None else posterior, Posterior, "posterior"
         )
-        self.prior = instance(NealPrior() if prior is None else prior, Prior, "prior")
+        self.prior = check_instance(NealPrior() if prior is None else prior, Prior, "prior")
         self.weights = self.hyperparameters = None
 
     @abstractmethod

@@ -13,8 +13,8 @@ from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Residual, Seq
 from gilib.network import Network
 from gilib.posteriors import GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
-from gilib.randomness import Source
-from gilib.validation import from_numpy, instance, instance_of_tensor
+from gilib.randomness import GeneratorLike
+from gilib.validation import check_instance, check_is_tensor, from_numpy
 
 
 def mlp(
@@ -29,7 +29,7 @@ def mlp(
     activation: type[nn.Module] | nn.Module | None = nn.ReLU,
     bias: bool = True,
     replicas: tuple[int, ...] = (),
-    generator: Source | None = None,
+    generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
 ) -> Network:
     """A fully connected network.
@@ -197,7 +197,7 @@ def resnet18(
 
 def _points(given: object) -> Tensor | None:
     """Inducing points, of which those of numpy become tensors."""
-    return None if given is None else instance_of_tensor(from_numpy(given), "inducing_points")
+    return None if given is None else check_is_tensor(from_numpy(given), "inducing_points")
 
 
 def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
@@ -272,7 +272,7 @@ def one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int
     if posterior is None:
         return [GlobalInducing()] * layers
     if not isinstance(posterior, Sequence):
-        return [instance(posterior, Posterior, "posterior")] * layers
+        return [check_instance(posterior, Posterior, "posterior")] * layers
     if len(posterior) == layers:
         return list(posterior)
     if len(posterior) == 2 and layers > 2:

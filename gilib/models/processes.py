@@ -14,8 +14,15 @@ from gilib.models.networks import one_per_layer
 from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
-from gilib.randomness import Source
-from gilib.validation import choice, count, from_numpy, instance, instance_of_tensor, tensor
+from gilib.randomness import GeneratorLike
+from gilib.validation import (
+    check_choice,
+    check_count,
+    check_instance,
+    check_is_tensor,
+    check_tensor,
+    from_numpy,
+)
 
 
 def deep_gp(
@@ -29,7 +36,7 @@ def deep_gp(
     inducing_points: Tensor | None = None,
     pseudo_outputs: Tensor | None = None,
     replicas: tuple[int, ...] = (),
-    generator: Source | None = None,
+    generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
     jitter: float = 1e-5,
     num_features: int = 1024,
@@ -63,17 +70,20 @@ def deep_gp(
     >>> net.draw(10)(torch.zeros(4, 3)).shape
     torch.Size([10, 4, 1])
     """
-    count(depth, "depth")
+    check_count(depth, "depth")
     width = min(in_features, 30) if width is None else width
-    count(width, "width")
+    check_count(width, "width")
     if width > in_features and depth > 1:
         raise ValueError(
             f"hidden layers may be as wide as the inputs, {in_features}, and not wider, got width={width}: "
             "their mean function is linear; build wider ones from gilib.GP and gilib.Sum"
         )
     if inducing_points is not None:
-        inducing_points = instance_of_tensor(from_numpy(inducing_points), "inducing_points")
-    if inducing_points is not None and tensor(inducing_points, "inducing_points").shape[-1] != in_features:
+        inducing_points = check_is_tensor(from_numpy(inducing_points), "inducing_points")
+    if (
+        inducing_points is not None
+        and check_tensor(inducing_points, "inducing_points").shape[-1] != in_features
+    ):
         raise ValueError(
             f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
         )
@@ -101,7 +111,7 @@ def _with_mean_functions(
     """Layers of processes, all but the last around the identity or principal directions."""
     layers: list[Layer | nn.Module] = []
     for inputs, outputs, posterior in zip(widths, widths[1:], posteriors, strict=False):
-        instance(posterior, InducingPosterior, "posterior")
+        check_instance(posterior, InducingPosterior, "posterior")
         assert isinstance(posterior, InducingPosterior)
         own: dict[str, Any] = {} if posterior.is_global else {"inducing_inputs": start}
         process = GP(inputs, outputs, kernel, posterior, **settings, **own)
@@ -162,9 +172,9 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     >>> inducing_start(torch.arange(6.0)[:, None], 6, "subset").sort(0).values.flatten()
     tensor([0., 1., 2., 3., 4., 5.])
     """
-    choice(method, ("kmeans", "subset"), "method")
-    count(num_inducing, "num_inducing")
-    if tensor(x, "x").dim() != 2 or num_inducing > len(x):
+    check_choice(method, ("kmeans", "subset"), "method")
+    check_count(num_inducing, "num_inducing")
+    if check_tensor(x, "x").dim() != 2 or num_inducing > len(x):
         raise ValueError(f"x must be [N, D] with N of at least {num_inducing}, got {list(x.shape)}")
     generator = torch.Generator().manual_seed(seed)
     subset = x[torch.randperm(len(x), generator=generator)[:num_inducing]].clone()

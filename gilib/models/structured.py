@@ -11,9 +11,9 @@ from gilib.kernels import Kernel
 from gilib.layers import FixedLinear
 from gilib.models.processes import principal_directions
 from gilib.network import Network
-from gilib.randomness import Source
+from gilib.randomness import GeneratorLike
 from gilib.structured import Family, Process, StructuredGP
-from gilib.validation import count, tensor
+from gilib.validation import check_count, check_tensor
 
 
 def structured_gp(
@@ -27,7 +27,7 @@ def structured_gp(
     kernel: Kernel | None = None,
     mean_points: Tensor | None = None,
     replicas: tuple[int, ...] = (),
-    generator: Source | None = None,
+    generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
     jitter: float = 1e-5,
     num_features: int = 1024,
@@ -60,10 +60,10 @@ def structured_gp(
     >>> net.estimate(10, 4)(torch.zeros(4, 8)).shape
     torch.Size([10, 4, 1])
     """
-    count(depth, "depth")
-    count(width, "width")
+    check_count(depth, "depth")
+    check_count(width, "width")
     for name, points in {"inducing_points": inducing_points, "mean_points": mean_points}.items():
-        if points is not None and tensor(points, name).shape[-1] != in_features:
+        if points is not None and check_tensor(points, name).shape[-1] != in_features:
             raise ValueError(f"{name} must have {in_features} features, got shape {list(points.shape)}")
     widths = [in_features, *[width] * (depth - 1), out_features]
     processes: list[Process] = []

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gilib.config import Specification
 from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
-from gilib.randomness import Noise, NoiseSize, ReplicaGenerators, Source
+from gilib.randomness import GeneratorLike, Noise, NoiseSize, ReplicaGenerators
 from gilib.sites import Site
 
 
@@ -35,7 +35,7 @@ class BuildContext:
     replicas: tuple[int, ...] = ()
     pseudo_outputs: Tensor | None = None
     last: bool = False
-    generator: Source | None = None
+    generator: GeneratorLike | None = None
     dtype: torch.dtype | None = None
     device: torch.device | None = None
 
@@ -152,7 +152,7 @@ class Posterior(Specification, ABC):
         short: the name in tables and figures, as the papers have it.
     """
 
-    short: ClassVar[str]
+    short_name: ClassVar[str]
 
     @abstractmethod
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:

@@ -12,14 +12,15 @@ from torch import Tensor
 
 from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
 from gilib.draws import Function
-from gilib.joint_regression import JointState
+from gilib.joint_regression import DrawnAt, JointState
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression import prior_log_prob
+from gilib.regression.joint import JointState
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
-from gilib.validation import positive
+from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,21 @@ class Conjugate(Posterior):
         df: ν_0 > O - 1, of the prior over Σ; None: O + 1.
         scale: of Ψ_0 = scale · Id.
 
-    >>> Conjugate().short
+    >>> Conjugate().short_name
     'bali'
     """
 
-    short: ClassVar[str] = "bali"
+    short_name: ClassVar[str] = "bali"
     initial_sd: float = 1.0
     df: float | None = None
     scale: float = 2e-3
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.initial_sd, "initial_sd")
-        positive(self.scale, "scale")
+        check_positive(self.initial_sd, "initial_sd")
+        check_positive(self.scale, "scale")
         if self.df is not None:
-            positive(self.df, "df")
+            check_positive(self.df, "df")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """The state, in buffers.
@@ -144,12 +145,18 @@ class ConjugateWeights(PosteriorModule):
     @property
     def noise_tril(self) -> Tensor:
         """The Cholesky factor of the mode of Σ, `[R, O, O]`."""
-        return self.scale_tril * (self.df + self.outputs + 1).rsqrt()[..., None, None]
+        return self.scale_tril * (self.df + (self.outputs + 1)).rsqrt()[..., None, None]
+
+    @property
+    def mean_noise(self) -> Tensor:
+        """The mean of the noise variances, `[R]`: tr Σ / O at the mode."""
+        return self.scale_tril.square().sum((-2, -1)) / (self.outputs * (self.df + (self.outputs + 1)))
 
     @property
     def noise_covariance(self) -> Tensor:
         """The mode of Σ, `[R, O, O]`."""
-        return self.noise_tril @ self.noise_tril.mT
+        root = self.noise_tril
+        return root @ root.mT
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
@@ -159,6 +166,11 @@ class ConjugateWeights(PosteriorModule):
         weights = given.rsample(noise=noise) / self.root_fan_in
         log_q = given.log_prob_noise(noise) + self.noise_size * math.log(self.root_fan_in)
         return weights, prior_log_prob(weights, prior_precision, self.outputs) - log_q
+
+    def drawn_at(self, weights: Tensor, noise: Tensor) -> DrawnAt:
+        """Where one draw `[1, R, I, O]` stands, which was made of `noise` `[1, R, I O]`."""
+        white = noise[0].unflatten(-1, self.mean.shape[-2:]) @ self.noise_tril.mT
+        return DrawnAt(self.root_fan_in * weights[0], white)
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -204,9 +216,12 @@ class ConjugateWeights(PosteriorModule):
             df: ν.
             active: `[R]`.
         """
-        everyone = readable(active) and bool(active.all())
-        for old, new in zip(self.state, state, strict=True):
-            old.copy_(new if everyone else new.where(active[..., None, None], old))
+        if readable(active) and bool(active.all()):
+            for old, new in zip(self.state, state, strict=True):
+                old.copy_(new)
+        else:
+            for old, new in zip(self.state, state, strict=True):
+                old.copy_(new.where(active[..., None, None], old))
         self.df.masked_fill_(active, df)
         self.steps += active
 

@@ -14,7 +14,7 @@ from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression import prior_log_prob
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import Site
 
 
@@ -30,11 +30,11 @@ class Dropout(Posterior):
     Args:
         rate: the probability of a zero.
 
-    >>> Dropout(0.1).short
+    >>> Dropout(0.1).short_name
     'dropout'
     """
 
-    short: ClassVar[str] = "dropout"
+    short_name: ClassVar[str] = "dropout"
     rate: float = 0.5
 
     def __post_init__(self) -> None:

@@ -14,9 +14,9 @@ from gilib.draws import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression import LOG_2PI, prior_log_prob
+from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import Site
-from gilib.validation import choice, positive
+from gilib.validation import check_choice, check_positive
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Factorised(Posterior):
     0.001
     """
 
-    short: ClassVar[str] = "fac"
+    short_name: ClassVar[str] = "fac"
     initial_variance: float = 1e-3
     variance_start: str = "paper"
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.initial_variance, "initial_variance")
-        choice(self.variance_start, ("paper", "reference"), "variance_start")
+        check_positive(self.initial_variance, "initial_variance")
+        check_choice(self.variance_start, ("paper", "reference"), "variance_start")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Means and log-variances `[R, I, O]`."""
@@ -84,7 +84,7 @@ class FactorisedWeights(PosteriorModule):
         return self.log_variance.exp()
 
     @torch.no_grad()
-    def become(self, mean: Tensor, precision: Tensor) -> None:
+    def assign(self, mean: Tensor, precision: Tensor) -> None:
         """Take μ and 1/σ² `[R, I, O]` from a rule of training that computes them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)
         self.log_variance.copy_(-precision.log())

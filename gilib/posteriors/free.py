@@ -15,7 +15,7 @@ from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterio
 from gilib.posteriors.inducing import network_points, own_points
 from gilib.posteriors.pseudo import fitted
 from gilib.sites import InducingOutputs, Site
-from gilib.validation import count, positive
+from gilib.validation import check_count, check_positive
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class FreeGaussian(InducingPosterior):
         initial_scale: L starts as this times the identity; None: 1e-5 below the last layer, so that layers
             begin as their mean functions, and 1 there.
 
-    >>> FreeGaussian(num_inducing=100).short
+    >>> FreeGaussian(num_inducing=100).short_name
     'dsvi'
     """
 
-    short: ClassVar[str] = "dsvi"
+    short_name: ClassVar[str] = "dsvi"
     num_inducing: int | None = None
     initial_scale: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         if self.num_inducing is not None:
-            count(self.num_inducing, "num_inducing")
+            check_count(self.num_inducing, "num_inducing")
         if self.initial_scale is not None:
-            positive(self.initial_scale, "initial_scale")
+            check_positive(self.initial_scale, "initial_scale")
 
     def points(self, context: BuildContext) -> int:
         """Its own, or as many as the network has."""
@@ -152,17 +152,17 @@ class PropagatedGaussian(InducingPosterior):
         initial_scale: L starts as this times the identity: small, since white noise is improbable under a
             smooth kernel. The means start at the targets in the last layer, at zero below.
 
-    >>> PropagatedGaussian().short
+    >>> PropagatedGaussian().short_name
     'prop'
     """
 
-    short: ClassVar[str] = "prop"
+    short_name: ClassVar[str] = "prop"
     is_global: ClassVar[bool] = True
     initial_scale: float = 1e-2
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.initial_scale, "initial_scale")
+        check_positive(self.initial_scale, "initial_scale")
 
     def points(self, context: BuildContext) -> int:
         """Those of the network."""

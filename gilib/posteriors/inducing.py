@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from gilib.dual_regression import DualWeightPosterior, regress_dual
 from gilib.linalg import SymmetricOperator, readable
 from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule
 from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
+from gilib.regression.dual import DualWeightPosterior, regress_dual
 from gilib.sites import PRECISIONS, Site
 from gilib.statistics import Statistics
-from gilib.validation import choice, count, positive
+from gilib.validation import check_choice, check_count, check_positive
 
 FEW = 3  # FEW · M ≤ I: solve the M × M system; measured, 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
 HARD = 1e5  # condition numbers above which "auto" factorises in float64
@@ -44,11 +44,11 @@ class GlobalInducing(InducingPosterior):
             parameters), "float32", "float64", or "auto": float64 under priors that let features grow and,
             on the CPU, wherever the condition number may exceed 1e5; else as "parameters".
 
-    >>> GlobalInducing(precision="per_output").short
+    >>> GlobalInducing(precision="per_output").short_name
     'gi'
     """
 
-    short: ClassVar[str] = "gi"
+    short_name: ClassVar[str] = "gi"
     is_global: ClassVar[bool] = True
     precision: str = "shared"
     log_precision: float | None = None
@@ -57,9 +57,9 @@ class GlobalInducing(InducingPosterior):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        choice(self.precision, PRECISIONS, "precision")
-        choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        positive(self.log_precision_scale, "log_precision_scale")
+        check_choice(self.precision, PRECISIONS, "precision")
+        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
+        check_positive(self.log_precision_scale, "log_precision_scale")
 
     def points(self, context: BuildContext) -> int:
         """Those of the network."""
@@ -87,7 +87,7 @@ class LocalInducing(InducingPosterior):
     100
     """
 
-    short: ClassVar[str] = "li"
+    short_name: ClassVar[str] = "li"
     num_inducing: int | None = None
     precision: str = "shared"
     log_precision: float | None = None
@@ -96,11 +96,11 @@ class LocalInducing(InducingPosterior):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        choice(self.precision, PRECISIONS, "precision")
-        choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        positive(self.log_precision_scale, "log_precision_scale")
+        check_choice(self.precision, PRECISIONS, "precision")
+        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
+        check_positive(self.log_precision_scale, "log_precision_scale")
         if self.num_inducing is not None:
-            count(self.num_inducing, "num_inducing")
+            check_count(self.num_inducing, "num_inducing")
 
     def points(self, context: BuildContext) -> int:
         """Its own, or as many as the network has."""

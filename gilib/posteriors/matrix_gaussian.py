@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.free import half_log_det
-from gilib.regression import LOG_2PI, prior_log_prob
+from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import Site
-from gilib.validation import positive
+from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class MatrixGaussian(Posterior):
     0.001
     """
 
-    short: ClassVar[str] = "mvg"
+    short_name: ClassVar[str] = "mvg"
     initial_variance: float = 1e-3
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.initial_variance, "initial_variance")
+        check_positive(self.initial_variance, "initial_variance")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Mean and factors."""
@@ -70,7 +70,7 @@ class MatrixGaussianWeights(PosteriorModule):
         return self.scaled_mean / self.root_fan_in
 
     @torch.no_grad()
-    def become(self, mean: Tensor, row_root: Tensor, column_root: Tensor) -> None:
+    def assign(self, mean: Tensor, row_root: Tensor, column_root: Tensor) -> None:
         """Take M, L and K from a rule of training that computes them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)
         self.row_root.copy_(row_root)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule
 from gilib.posteriors.inducing import own_points
-from gilib.regression import prior_log_prob
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import InducingOutputs, Site
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class PointEstimate(InducingPosterior):
     Args:
         num_inducing: M of a layer of Gaussian processes; None: as many as the network's inducing points.
 
-    >>> PointEstimate().short
+    >>> PointEstimate().short_name
     'map'
     """
 
-    short: ClassVar[str] = "map"
+    short_name: ClassVar[str] = "map"
     num_inducing: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         if self.num_inducing is not None:
-            count(self.num_inducing, "num_inducing")
+            check_count(self.num_inducing, "num_inducing")
 
     def points(self, context: BuildContext) -> int:
         """Its own, or as many as the network has."""

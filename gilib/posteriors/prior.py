@@ -18,11 +18,11 @@ class FromPrior(Posterior):
 
     A prior with learned hyper-parameters (`ScalePrior`, `SpatialIWPrior`) still learns their posterior.
 
-    >>> FromPrior().short
+    >>> FromPrior().short_name
     'rand'
     """
 
-    short: ClassVar[str] = "rand"
+    short_name: ClassVar[str] = "rand"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """A module without parameters."""

@@ -14,7 +14,7 @@ from gilib.distributions import gamma_from_normal
 from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import choice, instance, positive
+from gilib.validation import check_choice, check_instance, check_positive
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,8 +39,8 @@ class NealPrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.scale, "scale")
-        instance(self.learn, bool, "learn")
+        check_positive(self.scale, "scale")
+        check_instance(self.learn, bool, "learn")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         """The precision I / scale², fixed or with a parameter."""
@@ -90,9 +90,9 @@ class ScalePrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        positive(self.shape, "shape")
-        positive(self.rate, "rate")
-        choice(self.parameterisation, ("paper", "reference"), "parameterisation")
+        check_positive(self.shape, "shape")
+        check_positive(self.rate, "rate")
+        check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         """A learned posterior over s."""

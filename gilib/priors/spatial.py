@@ -11,7 +11,7 @@ from gilib.distributions import InverseWishart
 from gilib.linalg import KroneckerIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SpatialIWPrior(Prior):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        choice(self.scaling, ("paper", "reference"), "scaling")
+        check_choice(self.scaling, ("paper", "reference"), "scaling")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         """A learned posterior over Ω."""

@@ -11,9 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
-from gilib.mixtures import CategoricalPrediction
+from gilib.likelihoods.mixtures import CategoricalPrediction
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
@@ -23,13 +23,13 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     Args:
         model: as for `BayesianRegressor`, and so are all other settings.
-        hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most.
+        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.
         lr: learning rate of Adam.
         batch_size: points a step.
         num_samples: functions drawn for a prediction.
-        recipe: a `gilib.Recipe` in place of all that defines the model and its training.
+        recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
 
@@ -81,7 +81,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             n_samples: how many.
             random_state: of the draws.
         """
-        count(n_samples, "n_samples")
+        check_count(n_samples, "n_samples")
         prediction = self._categorical(X, n_samples, seed := seed_of(random_state))
         shape, generator = prediction.log_probabilities.shape, torch.Generator().manual_seed(seed + 1)
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)

@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gilib.data import Normalisation
-from gilib.mixtures import Prediction
+from gilib.likelihoods.mixtures import Prediction
 from gilib.prediction import predict
 from gilib.recipes import RECIPES, Recipe, Trained, bound, recommended
-from gilib.validation import choice, count, instance, positive
+from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
@@ -37,7 +37,7 @@ class BayesianEstimator(BaseEstimator):
         self,
         model: str = "network",
         *,
-        hidden: Sequence[int] = (50,),
+        hidden: Sequence[int] | None = None,
         num_inducing: int | None = None,
         steps: int | None = None,
         lr: float | None = None,
@@ -66,29 +66,31 @@ class BayesianEstimator(BaseEstimator):
             ValueError, TypeError: for settings that make no sense.
         """
         if self.recipe is not None:
-            return {type(self.recipe).__name__: instance(self.recipe, Recipe, "recipe")}
-        choice(self.model, MODELS, "model")
+            return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
+        check_choice(self.model, MODELS, "model")
         given: dict[str, Any] = {}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
-                count(getattr(self, name), name)
+                check_count(getattr(self, name), name)
                 given[name] = getattr(self, name)
         if self.lr is not None:
-            positive(self.lr, "lr")
+            check_positive(self.lr, "lr")
             given["lr"] = self.lr
         if isinstance(self.hidden, int | np.integer):
             raise TypeError(
                 f"hidden must be a sequence of widths, got {self.hidden!r}: write ({self.hidden},)"
             )
-        for k, width in enumerate(self.hidden):
+        for k, width in enumerate(self.hidden or ()):
             count(width, f"hidden[{k}]")
         names = list(RECIPES) if self.model == "auto" else [self.model]
-        own = {"network": {"hidden": tuple(self.hidden)}}
+        own: dict[str, Any] = {"network": {"hidden": None if self.hidden is None else tuple(self.hidden)}}
+        if self.num_inducing is not None:
+            own["gp"] = {"num_exact": self.num_inducing}
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
 
     def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
         """Train every candidate, and keep the one with the best bound."""
-        count(self.num_samples, "num_samples")
+        check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
@@ -104,6 +106,7 @@ class BayesianEstimator(BaseEstimator):
         self.elbo_ = self.elbos_[self.model_]
         self.net_, self.likelihood_, self.history_ = candidates[self.model_]
         self.net_.double()
+        self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
 
@@ -115,7 +118,7 @@ class BayesianEstimator(BaseEstimator):
             self.net_,
             self.likelihood_,
             x,
-            self.num_samples if num_samples is None else num_samples,
+            num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
             batch_size=POINTS_AT_ONCE,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),

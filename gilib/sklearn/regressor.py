@@ -10,9 +10,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
-from gilib.validation import count
+from gilib.validation import check_count
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -22,11 +22,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     those of `gilib.recommended(model)`.
 
     Args:
-        model: "network" (factorised below a global last layer), "gp" (a sparse Gaussian process), "deep_gp"
-            (two layers), or "auto": all of them are trained, and the one with the best ELBO on the training
-            data is kept.
-        hidden: widths of the network's hidden layers.
-        num_inducing: inducing points, at most. More where `elbo_` rises with them.
+        model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
+            1500 data), "deep_gp" (two layers), or "auto": all of them are trained, and the one with the best
+            ELBO on the training data is kept.
+        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
+            with them.
         steps: of training. More where `converged_` is false.
         lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
         batch_size: points a step. Give it for more than a few thousand rows.
@@ -110,7 +111,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: how many.
             random_state: of the draws.
         """
-        count(n_samples, "n_samples")
+        check_count(n_samples, "n_samples")
         seed = seed_of(random_state)
         prediction = self._gaussian(X, n_samples, seed)
         generator = torch.Generator().manual_seed(seed + 1)

@@ -1,6 +1,6 @@
 """Deep Gaussian processes with one joint Gaussian over the inducing outputs of all layers."""
 
-from gilib.structured.families import Family, FullyCoupled, MeanField, Place, StripesAndArrow
+from gilib.structured.families import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
 from gilib.structured.gaussian import JointGaussian, JointLaw
 from gilib.structured.layer import StructuredGP
 from gilib.structured.pattern import Pattern
@@ -13,7 +13,7 @@ __all__ = [
     "JointLaw",
     "MeanField",
     "Pattern",
-    "Place",
+    "ProcessIndex",
     "Process",
     "StripesAndArrow",
     "StructuredGP",

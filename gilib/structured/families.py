@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gilib.config import Specification
-from gilib.validation import positive
+from gilib.validation import check_positive
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class ProcessIndex:
     """Where a process is.
 
     Attributes:
@@ -40,16 +40,16 @@ class Family(Specification, ABC):
             so that they begin as their mean functions, and 1 in the last.
     """
 
-    short: ClassVar[str]
+    short_name: ClassVar[str]
     initial_scale: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         if self.initial_scale is not None:
-            positive(self.initial_scale, "initial_scale")
+            check_positive(self.initial_scale, "initial_scale")
 
     @abstractmethod
-    def couples(self, row: Place, column: Place, depth: int) -> bool:
+    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Whether the factor has the block of these two processes, `row` after `column`; L layers deep."""
 
     def check(self, widths: Sequence[int]) -> None:  # noqa: B027 (optional)
@@ -60,13 +60,13 @@ class Family(Specification, ABC):
 class MeanField(Family):
     """Every process by itself: the doubly stochastic deep GP (Salimbeni & Deisenroth, 2017).
 
-    >>> MeanField().short
+    >>> MeanField().short_name
     'mf'
     """
 
-    short: ClassVar[str] = "mf"
+    short_name: ClassVar[str] = "mf"
 
-    def couples(self, row: Place, column: Place, depth: int) -> bool:
+    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Never."""
         return False
 
@@ -75,13 +75,13 @@ class MeanField(Family):
 class FullyCoupled(Family):
     """Every process depends on every other one (Lindinger et al., 2020, Sec. 3.1).
 
-    >>> FullyCoupled().short
+    >>> FullyCoupled().short_name
     'fc'
     """
 
-    short: ClassVar[str] = "fc"
+    short_name: ClassVar[str] = "fc"
 
-    def couples(self, row: Place, column: Place, depth: int) -> bool:
+    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Always."""
         return True
 
@@ -94,15 +94,14 @@ class StripesAndArrow(Family):
     and every process below. The covariance has the pattern of its factor. For hidden layers of one width and
     a single output.
 
-    >>> StripesAndArrow().couples(Place(1, 3), Place(0, 3), 3), StripesAndArrow().couples(
-    ...     Place(1, 3), Place(0, 2), 3
-    ... )
+    >>> above, below, other = ProcessIndex(1, 3), ProcessIndex(0, 3), ProcessIndex(0, 2)
+    >>> StripesAndArrow().couples(above, below, 3), StripesAndArrow().couples(above, other, 3)
     (True, False)
     """
 
-    short: ClassVar[str] = "star"
+    short_name: ClassVar[str] = "star"
 
-    def couples(self, row: Place, column: Place, depth: int) -> bool:
+    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """The same place of another hidden layer, or the last layer."""
         return row.layer == depth - 1 or (row.index == column.index and row.layer != column.layer)
 

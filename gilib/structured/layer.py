@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 
-from gilib.config import Config
+from gilib.config import ConfigDict
 from gilib.draws import Composition, Draw, Estimate, Function, SumFunction
 from gilib.layers import Layer
 from gilib.linalg import FactorisationError
@@ -19,7 +19,7 @@ from gilib.structured.gaussian import JointGaussian
 from gilib.structured.pattern import Pattern
 from gilib.structured.process import Process
 from gilib.structured.theorem import Recursion
-from gilib.validation import count, fraction, instance
+from gilib.validation import check_count, check_fraction, check_instance
 
 
 class StructuredGP(Layer):
@@ -66,11 +66,11 @@ class StructuredGP(Layer):
         super().__init__()
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
-        count(num_features, "num_features")
-        self.processes = nn.ModuleList(instance(process, Process, "processes") for process in processes)
-        self.family = instance(StripesAndArrow() if family is None else family, Family, "family")
-        self.jitter, self.num_features = fraction(jitter, "jitter"), num_features
-        self.marginalise = instance(marginalise, bool, "marginalise")
+        check_count(num_features, "num_features")
+        self.processes = nn.ModuleList(check_instance(process, Process, "processes") for process in processes)
+        self.family = check_instance(StripesAndArrow() if family is None else family, Family, "family")
+        self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
+        self.marginalise = check_instance(marginalise, bool, "marginalise")
         widths = tuple(process.out_features for process in self)
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:
@@ -182,7 +182,7 @@ class StructuredGP(Layer):
         widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
         return f"StructuredGP({' → '.join(map(str, widths))})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """The layers, the family and numbers."""
         return {
             "processes": list(self),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from gilib.structured.families import Family, Place
+from gilib.structured.families import Family, ProcessIndex
 
 Block = tuple[int, int]
 
@@ -35,7 +35,9 @@ class Pattern:
     def __init__(self, family: Family, widths: tuple[int, ...], sizes: tuple[int, ...]):
         """Work everything out, once."""
         self.family, self.widths, self.sizes = family, widths, sizes
-        self.places = tuple(Place(layer, t) for layer, width in enumerate(widths) for t in range(width))
+        self.places = tuple(
+            ProcessIndex(layer, t) for layer, width in enumerate(widths) for t in range(width)
+        )
         self.points = tuple(sizes[place.layer] for place in self.places)
         ends = list(accumulate(widths))
         self.layers = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from gilib.config import Config, Part
+from gilib.config import ConfigDict, Part
 from gilib.draws import Function
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers import Layer, as_layer
@@ -13,7 +13,7 @@ from gilib.posteriors import BuildContext
 from gilib.posteriors.inducing import own_points
 from gilib.processes import Inducing, Path
 from gilib.sites import Shape
-from gilib.validation import count, instance, tensor
+from gilib.validation import check_count, check_instance, check_tensor
 
 
 class Process(nn.Module, Part):
@@ -24,7 +24,7 @@ class Process(nn.Module, Part):
         out_features: T.
         kernel: default `RBF()`, with one lengthscale for each input.
         mean: μ, a layer or module that draws nothing, for example `torch.nn.Identity()` or
-            `gilib.FixedLinear(D, T, matrix)`; None: zero.
+            `gilib.layers.FixedLinear(D, T, matrix)`; None: zero.
         num_inducing: M; None: as many as `inducing_inputs`, or as the network has inducing points.
         inducing_inputs: where they start, `[M, D]` or `[R, M, D]`; None: standard normals.
 
@@ -50,14 +50,14 @@ class Process(nn.Module, Part):
     ):
         """Describe the processes; their parameters are created by `build`."""
         super().__init__()
-        count(in_features, "in_features")
-        count(out_features, "out_features")
+        check_count(in_features, "in_features")
+        check_count(out_features, "out_features")
         if num_inducing is not None:
-            count(num_inducing, "num_inducing")
+            check_count(num_inducing, "num_inducing")
         elif inducing_inputs is not None:
-            num_inducing = tensor(inducing_inputs, "inducing_inputs").shape[-2]
+            num_inducing = check_tensor(inducing_inputs, "inducing_inputs").shape[-2]
         self.in_features, self.out_features, self.num_inducing = in_features, out_features, num_inducing
-        self.kernel = instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")
         self.mean = None if mean is None else as_layer(mean)
         self.hyperparameters = self.inducing_inputs = None
         self.points = 0
@@ -79,7 +79,7 @@ class Process(nn.Module, Part):
                 raise ValueError(
                     f"the mean function of {self.describe()} must give {self.out_features} numbers and draw "
                     f"nothing, got {self.mean.describe()}, which gives {list(given)}: use "
-                    "gilib.FixedLinear(in_features, out_features, matrix)"
+                    "gilib.layers.FixedLinear(in_features, out_features, matrix)"
                 )
         self.points = own_points(self.num_inducing, context, "Process")
         self.hyperparameters = self.kernel.build(self.in_features, context)
@@ -109,7 +109,7 @@ class Process(nn.Module, Part):
         """Process(in → out)."""
         return f"Process({self.in_features} → {self.out_features})"
 
-    def config(self) -> Config:
+    def config(self) -> ConfigDict:
         """Widths, kernel and mean function; inducing inputs belong to the state."""
         return {
             "in_features": self.in_features,

@@ -3,22 +3,17 @@
 from gilib.training.adam import Adam
 from gilib.training.bali import Bali
 from gilib.training.checks import check_data
+from gilib.training.collapsed import Collapsed, settle
 from gilib.training.history import History, Trend
-from gilib.training.kept import KeptStates
-from gilib.training.kfac import NoisyKFAC
-from gilib.training.loop import fit
-from gilib.training.natural import NaturalGradient
-from gilib.training.objective import Batch, Objective
-from gilib.training.optimiser import ReplicaAdam
-from gilib.training.parallel import DataParallel
-from gilib.training.rule import Problem, Rule, RunningRule
-from gilib.training.run import DivergenceError, Paused
+from gilib.training.rules.adam import Adam
+from gilib.training.rules.bali import Bali
+from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.kfac import NoisyKFAC
+from gilib.training.rules.natural import NaturalGradient
+from gilib.training.rules.optimiser import ReplicaAdam
+from gilib.training.rules.sghmc import SGHMC
+from gilib.training.rules.variational import IVON, VOGN, NoisyAdam, Vadam
 from gilib.training.schedules import CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant, Schedule
-from gilib.training.settings import Checkpoint
-from gilib.training.sghmc import SGHMC
-from gilib.training.speed import Speed
-from gilib.training.stopping import Callback, FallingStrips, Plateau
-from gilib.training.variational import IVON, VOGN, NoisyAdam, Vadam
 
 __all__ = [
     "IVON",
@@ -29,13 +24,14 @@ __all__ = [
     "Batch",
     "Callback",
     "Checkpoint",
+    "Collapsed",
     "CosineDecay",
     "DataParallel",
     "DivergenceError",
     "ExponentialDecay",
     "FallingStrips",
     "History",
-    "KeptStates",
+    "StoredStates",
     "LinearDecay",
     "NaturalGradient",
     "NoisyAdam",
@@ -54,4 +50,5 @@ __all__ = [
     "Vadam",
     "check_data",
     "fit",
+    "settle",
 ]

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from gilib.validation import count, fraction, positive
+from gilib.validation import check_count, check_fraction, check_positive
 
 
 class Schedule(ABC):
@@ -66,8 +66,8 @@ class CosineDecay(Schedule):
 
     def __post_init__(self) -> None:
         """Refuse what is no part."""
-        fraction(self.start, "start")
-        fraction(self.last, "last")
+        check_fraction(self.start, "start")
+        check_fraction(self.last, "last")
 
     def __call__(self, step: int, steps: int) -> float:
         """Between 1 and `last`."""
@@ -98,9 +98,9 @@ class PiecewiseConstant(Schedule):
         object.__setattr__(self, "boundaries", tuple(self.boundaries))
         object.__setattr__(self, "factors", tuple(self.factors))
         for k, boundary in enumerate(self.boundaries):
-            count(boundary, f"boundaries[{k}]")
+            check_count(boundary, f"boundaries[{k}]")
         for k, factor in enumerate(self.factors):
-            positive(factor, f"factors[{k}]")
+            check_positive(factor, f"factors[{k}]")
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise, got {self.boundaries}")
         if len(self.factors) != len(self.boundaries) + 1:
@@ -133,8 +133,8 @@ class ExponentialDecay(Schedule):
 
     def __post_init__(self) -> None:
         """Refuse what is no decay."""
-        positive(self.rate, "rate")
-        count(self.every, "every")
+        check_positive(self.rate, "rate")
+        check_count(self.every, "every")
 
     def __call__(self, step: int, steps: int) -> float:
         """The factor."""

@@ -108,7 +108,9 @@ def test_a_hundred_states_predict_unless_others_are_wanted(chains):
 
 def test_chains_are_samples_of_a_network(chains):
     net = chains.network()
-    assert isinstance(chains, gilib.Drawable) and isinstance(chains.samples, gilib.Samples)
+    assert isinstance(chains, gilib.prediction.Drawable) and isinstance(
+        chains.samples, gilib.prediction.Samples
+    )
     assert (chains.input_shape, chains.output_shape, chains.replicas) == ((1,), (2,), ())
     assert chains.samples.num_states == chains.num_draws == 24
     assert [p.shape for p in net.parameters()] == [layer.shape[2:] for layer in chains.weights]
@@ -150,11 +152,13 @@ def test_a_thinned_file_is_small(chains, tmp_path):
 
 def test_other_files_are_refused(chains, tmp_path):
     gilib.persistence.write(tmp_path / "other.pt", {"format": "something else"})
-    with pytest.raises(gilib.CheckpointError, match="holds 'something else', wanted 'gilib chains 1'"):
+    with pytest.raises(
+        gilib.persistence.CheckpointError, match="holds 'something else', wanted 'gilib chains 1'"
+    ):
         Chains.load(tmp_path / "other.pt")
     settings = asdict(chains.settings) | {"kernel": "unknown"}
     gilib.persistence.write(tmp_path / "newer.pt", {"format": "gilib chains 1", "settings": settings})
-    with pytest.raises(gilib.CheckpointError, match="does not describe chains .*kernel"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="does not describe chains .*kernel"):
         Chains.load(tmp_path / "newer.pt")
 
 

@@ -112,7 +112,7 @@ def test_replicas_are_as_they_would_be_alone():
     net = small_net(gilib.PointEstimate(), replicas=(2,))
     x, y = normals(2, N, 2, seed=5), normals(2, N, 2, seed=6)
     found = laplace(net, gilib.Gaussian(NOISE), x, y)
-    values = found.draw(3, generator=gilib.ReplicaGenerators([4, 9]))(x)
+    values = found.draw(3, generator=gilib.randomness.ReplicaGenerators([4, 9]))(x)
     for r in range(2):
         alone = small_net(gilib.PointEstimate())
         with torch.no_grad():

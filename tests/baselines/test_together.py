@@ -17,13 +17,13 @@ BASELINES = {
     "map": (POINT, ADAM),
     "ensemble": (POINT, ADAM),
     "laplace": (POINT, ADAM),
-    "dropout": (gilib.Dropout(0.05), ADAM),
+    "dropout": (gilib.posteriors.Dropout(0.05), ADAM),
     "bayes by backprop": (FACTORISED, ADAM),
     "vogn": (FACTORISED, VOGN(0.2, betas=(0.9, 0.98))),
     "vadam": (FACTORISED, Vadam(0.03, betas=(0.9, 0.98))),
     "noisy adam": (FACTORISED, NoisyAdam(0.03, betas=(0.9, 0.98), damping=0.1)),
     "ivon": (FACTORISED, IVON(0.2, betas=(0.9, 0.98))),
-    "noisy k-fac": (gilib.MatrixGaussian(), NoisyKFAC(0.1)),
+    "noisy k-fac": (gilib.posteriors.MatrixGaussian(), NoisyKFAC(0.1)),
 }
 
 

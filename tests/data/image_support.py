@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gilib.data.image_files import File
+from gilib.data.images.files import File
 
 REMEDY = "fetch it again"
 

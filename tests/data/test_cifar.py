@@ -9,7 +9,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from gilib.data import DataError, cifar
+from gilib.data import DataError
+from gilib.data.images import cifar
 from tests.data.image_support import file, random_bytes
 
 

@@ -10,14 +10,14 @@ import torch
 from gilib.data import (
     ChecksumError,
     DataError,
-    LabelledDataset,
+    Dataset,
     classification_names,
     load_classification,
     sha256_of,
     split_indices,
 )
-from gilib.data.classification_catalogue import CLASSIFICATION_SETS
 from gilib.data.storage import data_directory
+from gilib.data.tables.classification_sets import CLASSIFICATION_SETS
 
 TABLE = "1.5,2,g\n3,4,h\n\n5,6,g\n"
 HEADED = "ID,Diabetes_binary,a,b\n7,0,1.5,2\n8,1,3,4\n9,0,5,6\n"
@@ -97,7 +97,7 @@ def test_published_files(name):
 
 def test_splits_are_normalised_by_training_data():
     x = torch.arange(40.0).double().reshape(20, 2) ** 2
-    data = LabelledDataset("squares", x, torch.arange(20) % 2, ("even", "odd"), num_splits=3)
+    data = Dataset("squares", x, torch.arange(20) % 2, 3, class_names=("even", "odd"))
     split, (train, test) = data.split(2, torch.float64), split_indices(20, 2)
     assert torch.equal(split.train_index, train) and torch.equal(split.test_index, test)
     expected = (x[test] - x[train].mean(0)) / x[train].std(0)
@@ -110,14 +110,15 @@ def test_splits_are_normalised_by_training_data():
 @pytest.mark.parametrize(
     ("x", "y", "error", "message"),
     [
-        (X.float(), [0, 1, 0], TypeError, "x must be float64"),
+        (X.float(), [0, 1, 0], TypeError, "x of a data set must be float64"),
         (X, [0, 1], ValueError, "with the same N"),
         (X, [0, 1, 2], ValueError, "labels from 0 to 1"),
+        (X, [[0.0], [1.0], [0.0]], TypeError, "float64, or int64 for labels, got torch.float32"),
     ],
 )
 def test_arrays_must_fit(x, y, error, message):
     with pytest.raises(error, match=message):
-        LabelledDataset("wrong", x, torch.tensor(y), ("a", "b"))
+        Dataset("wrong", x, torch.tensor(y), class_names=("a", "b"))
 
 
 def test_every_set_says_where_it_is_from():

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from gilib.data import DataError, idx
-from gilib.data.image_files import File
+from gilib.data import DataError
+from gilib.data.images import idx
+from gilib.data.images.files import File
 from tests.data.image_support import file, random_bytes
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, image_catalogue, images, load_images
-from gilib.data.image_files import Arrays, File, md5
-from gilib.data.image_layout import Layout, Variant
+from gilib.data import ChecksumError, DataError, DownloadError, load_images
+from gilib.data.images import catalogue, idx, loading
+from gilib.data.images.files import Arrays, File, md5
+from gilib.data.images.layouts import Layout, Variant
 from gilib.data.storage import user_cache
 
-SAMPLE = image_catalogue.IMAGE_SETS["mnist-500"]
-NAMES = image_catalogue.IDX_FILES
+SAMPLE = catalogue.IMAGE_SETS["mnist-500"]
+NAMES = catalogue.IDX_FILES
 TRUNCATED = 1000
 
 
@@ -25,8 +26,8 @@ def sample_bytes() -> dict[str, bytes]:
 
 
 def install(monkeypatch, name, *layouts: Layout) -> None:
-    entry = dataclasses.replace(image_catalogue.IMAGE_SETS[name], layouts=layouts)
-    monkeypatch.setitem(image_catalogue.IMAGE_SETS, name, entry)
+    entry = dataclasses.replace(catalogue.IMAGE_SETS[name], layouts=layouts)
+    monkeypatch.setitem(catalogue.IMAGE_SETS, name, entry)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def remote(empty_directory, monkeypatch, tmp_path) -> Path:
     folder.mkdir()
     for name, content in sample_bytes().items():
         (folder / name).write_bytes(content)
-    (layout,) = image_catalogue.IMAGE_SETS["mnist"].layouts
+    (layout,) = catalogue.IMAGE_SETS["mnist"].layouts
     variant = dataclasses.replace(SAMPLE.layouts[0].variants[0], label="MNIST")
     install(monkeypatch, "mnist", dataclasses.replace(layout, variants=(variant,), url=folder.as_uri()))
     return folder
@@ -137,7 +138,7 @@ def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote, empty_directory
 
 def two_variants(monkeypatch) -> None:
     """Fashion-MNIST as if the sample and the sample with one test image altered were its variants."""
-    (layout,) = image_catalogue.IMAGE_SETS["fashion-mnist"].layouts
+    (layout,) = catalogue.IMAGE_SETS["fashion-mnist"].layouts
     first = SAMPLE.layouts[0].variants[0].fingerprints
     changed = md5(File("", gzip.decompress(altered(sample_bytes()[NAMES[2]])), ""))
     other = (*first[:2], changed, *first[3:])
@@ -159,7 +160,7 @@ def test_the_content_decides_the_label(empty_directory, monkeypatch):
 def test_files_of_two_variants_are_not_mixed(empty_directory, monkeypatch):
     two_variants(monkeypatch)
     name = "fashion-mnist"
-    (layout,) = image_catalogue.IMAGE_SETS[name].layouts
+    (layout,) = catalogue.IMAGE_SETS[name].layouts
     labels = bytearray(gzip.decompress(sample_bytes()[NAMES[3]]))
     labels[-1] ^= 1
     exact, copy = layout.variants
@@ -180,10 +181,10 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
     """As a decoder of JPEG that rounds in another way would give them."""
 
     def darker(files_):
-        arrays = images.idx.decode(files_)
+        arrays = idx.decode(files_)
         return Arrays(arrays.train_x // 2, *arrays[1:])
 
-    monkeypatch.setitem(images.FORMATS, "idx", dataclasses.replace(images.FORMATS["idx"], decode=darker))
+    monkeypatch.setitem(loading.FORMATS, "idx", dataclasses.replace(loading.FORMATS["idx"], decode=darker))
     with pytest.raises(
         ChecksumError, match="files of MNIST are the known ones, but decode to .*libjpeg-turbo"
     ):
@@ -193,7 +194,7 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
 @pytest.fixture
 def cifar(empty_directory, monkeypatch) -> Path:
     """CIFAR-10 in both layouts, one byte a file, decoded to the sample; returns the directory."""
-    official, copy = image_catalogue.IMAGE_SETS["cifar10"].layouts
+    official, copy = catalogue.IMAGE_SETS["cifar10"].layouts
     one = md5(File("", b"1", ""))
     install(
         monkeypatch,
@@ -208,7 +209,7 @@ def cifar(empty_directory, monkeypatch) -> Path:
     sample = load_images("mnist-500")
     arrays = Arrays(sample.train_x, sample.train_y, sample.test_x, sample.test_y)
     for name in ("cifar", "jpeg"):
-        monkeypatch.setitem(images.FORMATS, name, images.Format(decode=lambda _: arrays))
+        monkeypatch.setitem(loading.FORMATS, name, loading.Format(decode=lambda _: arrays))
     return empty_directory
 
 
@@ -239,12 +240,12 @@ def test_a_damaged_copy_that_cannot_be_fetched(cifar):
 
 @pytest.mark.parametrize("name", ["cifar10", "svhn"])
 def test_an_unknown_file_is_refused_before_it_is_parsed(empty_directory, monkeypatch, name):
-    layout = image_catalogue.IMAGE_SETS[name].layouts[0]
+    layout = catalogue.IMAGE_SETS[name].layouts[0]
 
     def parse(_):
         raise AssertionError("an unknown file was parsed")
 
-    monkeypatch.setitem(images.FORMATS, layout.format, images.Format(decode=parse))
+    monkeypatch.setitem(loading.FORMATS, layout.format, loading.Format(decode=parse))
     write(empty_directory / layout.folders[0], {layout.files[0]: b"anything"})
     with pytest.raises(ChecksumError, match=f"published content of {name}, it may be truncated or altered"):
         load_images(name, download=False)
@@ -254,7 +255,7 @@ def test_published_checksums_that_no_file_here_confirms():
     """Typed a second time: a slip in the catalogue would refuse the official files."""
     fingerprints = {
         variant.label: variant.fingerprints
-        for entry in image_catalogue.IMAGE_SETS.values()
+        for entry in catalogue.IMAGE_SETS.values()
         for layout in entry.layouts
         for variant in layout.variants
     }

@@ -11,7 +11,7 @@ import torch
 
 import gilib.data
 from gilib.data import ImageDataset, ImageNormalisation, image_names, load_images
-from gilib.data.image_catalogue import IMAGE_SETS
+from gilib.data.images.catalogue import IMAGE_SETS
 
 SHIPPED = "mnist-500"
 BYTES_ALLOWED = 400_000

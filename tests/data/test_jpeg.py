@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from gilib.data import DataError, jpeg
+from gilib.data import DataError
+from gilib.data.images import jpeg
 from tests.data.image_support import file
 
 COLOURS = {"airplane": (250, 10, 10), "cat": (10, 250, 10), "truck": (10, 10, 250)}

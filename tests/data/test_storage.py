@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, catalogue, data_directory, load_uci, uci
+from gilib.data import ChecksumError, DataError, DownloadError, data_directory, load_uci
 from gilib.data.storage import fetch, find_file, user_cache
+from gilib.data.tables import regression_sets, uci
 
-YACHT = uci._read_shipped(catalogue.UCI_SETS["yacht"])
+YACHT = uci._read_shipped(regression_sets.UCI_SETS["yacht"])
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -55,9 +56,9 @@ def remote(server, empty_directory, monkeypatch):
     """Yacht as if it did not ship, at an address of the given kind; returns where the file should end."""
 
     def use(kind: str, address: str = server) -> Path:
-        entry = dataclasses.replace(catalogue.UCI_SETS["yacht"], ships=False)
-        monkeypatch.setitem(catalogue.UCI_SETS, "yacht", entry)
-        monkeypatch.setattr(catalogue, "BASE_URL", f"{address}/{kind}")
+        entry = dataclasses.replace(regression_sets.UCI_SETS["yacht"], ships=False)
+        monkeypatch.setitem(regression_sets.UCI_SETS, "yacht", entry)
+        monkeypatch.setattr(regression_sets, "BASE_URL", f"{address}/{kind}")
         return empty_directory / "uci" / "yacht" / "data.txt"
 
     return use
@@ -70,10 +71,10 @@ def leftovers(directory: Path) -> list[Path]:
 def test_fetched_once_checked_and_kept(remote, empty_directory, monkeypatch, capsys):
     target = remote("good")
     dataset = load_uci("yacht")
-    assert dataset.sha256 == catalogue.UCI_SETS["yacht"].sha256
+    assert dataset.sha256 == regression_sets.UCI_SETS["yacht"].sha256
     assert leftovers(empty_directory) == [target] and target.read_bytes() == YACHT
     assert "fetching yacht" in capsys.readouterr().err
-    monkeypatch.setattr(catalogue, "BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr(regression_sets, "BASE_URL", "http://127.0.0.1:1")
     assert load_uci("yacht").sha256 == dataset.sha256
 
 

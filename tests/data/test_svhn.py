@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.io
 
-from gilib.data import DataError, svhn
+from gilib.data import DataError
+from gilib.data.images import svhn
 from tests.data.image_support import file, random_bytes
 
 

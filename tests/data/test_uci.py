@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from gilib.data import Dataset, load_uci, uci_names
-from gilib.data.catalogue import UCI_SETS
+from gilib.data.tables.regression_sets import UCI_SETS
 
 # Rows and inputs as published; mean test RMSE of least squares over the published splits, original units.
 SETS = {

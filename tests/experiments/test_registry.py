@@ -6,14 +6,14 @@ import torch
 from gilib.experiments import load_records
 from gilib.experiments.ober2021 import toy_hmc
 from gilib.experiments.ober2021.toy import GRID, METHODS, reproduction, table_2
-from gilib.experiments.ober2021.toy_hmc import TruthConfig
+from gilib.experiments.ober2021.toy_hmc import HMCConfig
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import chosen
 from gilib.experiments.runner.identity import identity, record_identity
 from gilib.experiments.runner.legacy import FIELDS, legacy_identity
 from gilib.experiments.runner.records import recorded
-from gilib.experiments.running import Place, run_experiment, status
+from gilib.experiments.running import Placement, run_experiment, status
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 
@@ -41,7 +41,7 @@ def test_no_committed_record_is_lost(committed):
 
 
 def test_chains_are_recorded_like_trainings(tmp_path):
-    config = TruthConfig(burn_in=20, samples=40)
+    config = HMCConfig(burn_in=20, samples=40)
     found = toy_hmc.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))
     assert (tmp_path / "checkpoint").exists()
     assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)
@@ -58,13 +58,13 @@ def test_paper_grids_cover_what_the_chapters_show():
 
 
 def test_depth_runs_at_smoke_scale():
-    assert run_experiment("depth", "smoke", Place("cpu")).added == len(load_records("depth")) > 0
+    assert run_experiment("depth", "smoke", Placement("cpu")).added == len(load_records("depth")) > 0
     assert all(record["metrics"]["elbo"] < record["metrics"]["evidence"] for record in load_records("depth"))
 
 
 def test_the_toy_experiment_runs_at_smoke_scale():
     wanted = ["method=gi", "normalise=True"]
-    assert run_experiment("toy", "smoke", Place("cpu"), only=wanted).added == 1
+    assert run_experiment("toy", "smoke", Placement("cpu"), only=wanted).added == 1
     (record,) = load_records("toy")
     assert record["config"]["num_points"] == 40 and len(record["data"]["sha256"]) == 64
     assert record["metrics"]["elbo"] > -1e6 and len(record["curve"]) == 50

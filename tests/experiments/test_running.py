@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.work import checkpoints
-from gilib.experiments.running import Place, Ran, pending, run_experiment, status
+from gilib.experiments.running import Placement, RunSummary, pending, run_experiment, status
 from gilib.training import DivergenceError, Speed
 from tests.experiments import tiny
 from tests.experiments.runner.test_writing import disk_that_fills_up
@@ -25,12 +25,12 @@ def never(*arguments):
 
 
 def test_a_smoke_run_records_every_configuration_once_and_is_not_repeated():
-    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=0, left=0)
+    assert run_experiment("tiny", "smoke") == RunSummary(added=6, diverged=0, left=0)
     records = load_records("tiny")
     assert {record["id"] for record in records} == {identity("tiny", c) for c in TINY.configurations("smoke")}
     assert all(record["scale"] == "smoke" and record["group"] == 2 for record in records)
     assert list(checkpoints("tiny").iterdir()) == []
-    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("tiny", "smoke") == RunSummary(0, 0, 0)
     assert pending("tiny", "smoke") == ([], 6)
 
 
@@ -47,23 +47,23 @@ def test_a_training_that_diverges_is_recorded_and_the_others_go_on(monkeypatch):
         return run(configs, job)
 
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=cubes_diverge))
-    assert run_experiment("tiny", "smoke") == Ran(added=6, diverged=2, left=0)
-    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("tiny", "smoke") == RunSummary(added=6, diverged=2, left=0)
+    assert run_experiment("tiny", "smoke") == RunSummary(0, 0, 0)
     (row,) = [row for row in status() if (row.name, row.scale) == ("tiny", "smoke")]
     assert (row.recorded, row.diverged, row.total, row.note) == (6, 2, 6, "")
 
 
 def test_a_time_limit_keeps_everything_and_says_what_is_left(monkeypatch):
-    assert run_experiment("tiny", "smoke", time_limit=1e-9) == Ran(added=0, diverged=0, left=6)
+    assert run_experiment("tiny", "smoke", time_limit=1e-9) == RunSummary(added=0, diverged=0, left=6)
 
     def pause_at_cubes(configs, job):
         late = dataclasses.replace(job, deadline=time.monotonic()) if configs[0].task == "cube" else job
         return run(configs, late)
 
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=pause_at_cubes))
-    assert run_experiment("tiny", "smoke", time_limit=10.0) == Ran(added=4, diverged=0, left=2)
+    assert run_experiment("tiny", "smoke", time_limit=10.0) == RunSummary(added=4, diverged=0, left=2)
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
-    assert run_experiment("tiny", "smoke") == Ran(added=2, diverged=0, left=0)
+    assert run_experiment("tiny", "smoke") == RunSummary(added=2, diverged=0, left=0)
     resumed = [record["config"]["task"] for record in load_records("tiny") if record.get("resumed")]
     assert resumed == ["cube", "cube"]
 
@@ -95,14 +95,14 @@ def test_bad_arguments_are_found_before_work_starts(results, monkeypatch, argume
 )
 def test_places_that_do_not_exist_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
-        Place(**settings)
+        Placement(**settings)
 
 
 def test_a_device_that_is_not_there_is_refused(results, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
     with pytest.raises(ValueError, match="no CUDA device was found: ask for --device cpu"):
-        run_experiment("tiny", "smoke", Place("cuda"))
+        run_experiment("tiny", "smoke", Placement("cuda"))
     assert list(results.iterdir()) == []
 
 
@@ -111,13 +111,13 @@ def test_ways_of_a_gpu_are_refused_without_one(results, monkeypatch, speed):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
     with pytest.raises(ValueError, match="CUDA graphs and TF32 need a CUDA device"):
-        run_experiment("tiny", "smoke", Place(speed=speed))
+        run_experiment("tiny", "smoke", Placement(speed=speed))
     assert list(results.iterdir()) == []
 
 
 def test_the_way_of_running_reaches_trainings_and_provenance(results, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
-    run_experiment("tiny", "smoke", Place(speed=Speed("bfloat16")))
+    run_experiment("tiny", "smoke", Placement(speed=Speed("bfloat16")))
     assert {record["provenance"]["arithmetic"] for record in load_records("tiny")} == {"bfloat16"}
     options = Job(torch.device("cpu"), Path("checkpoint"), speed=Speed(cuda_graph=True)).fit_options
     assert options()["speed"].cuda_graph
@@ -132,11 +132,11 @@ def test_a_missing_device_is_named_before_missing_data_and_when_all_is_recorded(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
     with pytest.raises(ValueError, match="no CUDA device"):
-        run_experiment("tiny", "smoke", Place("cuda"))
+        run_experiment("tiny", "smoke", Placement("cuda"))
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     run_experiment("tiny", "smoke")
     with pytest.raises(ValueError, match="no CUDA device"):
-        run_experiment("tiny", "smoke", Place("cuda"))
+        run_experiment("tiny", "smoke", Placement("cuda"))
 
 
 def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import gilib
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.records import Record
 

@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 import gilib
-from gilib import BuildContext, Draw, Linear, Residual, Sequential
+from gilib import Draw, Linear, Residual, Sequential
 from gilib.layers import Sum
 from gilib.layers.linear import LinearFunction
+from gilib.posteriors import BuildContext
 from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
 
 

@@ -8,7 +8,8 @@ from torch.nn.functional import conv2d, pad, unfold
 import gilib
 from gilib.layers import Conv2d
 from gilib.posteriors import BuildContext
-from gilib.regression import prior_log_prob, regress
+from gilib.regression import regress
+from gilib.regression.primal import prior_log_prob
 from gilib.statistics import shared_statistics
 from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
 
@@ -93,7 +94,7 @@ def test_few_windows_give_the_same_posterior_from_a_system_of_their_number(prior
     x = images(3, 2, POINTS, shape=shape).requires_grad_()
     precision, _ = layer.hyperparameters.draw(normals(3, 2, layer.hyperparameters.noise_size))
     few = layer.weights.condition(x, precision)
-    assert isinstance(few, gilib.DualWeightPosterior)
+    assert isinstance(few, gilib.regression.DualWeightPosterior)
     whole = regress(layer.weights.statistics(x, D), precision)
     assert_equal(few.mean.detach(), whole.mean.detach(), 1e-9)
     weights, log_pq = few.draw(normals(3, 2, layer.fan_in, OUTPUTS))

@@ -105,7 +105,7 @@ def test_resnet18(batch_norm):
         **SMALL,
     )
     layers = weight_layers(net)
-    assert len(layers) == 21 and len({layer.posterior.short for layer in layers}) == 1 + batch_norm
+    assert len(layers) == 21 and len({layer.posterior.short_name for layer in layers}) == 1 + batch_norm
     assert [layer.windows.stride[0] for layer in layers[:-1]].count(2) == 6
     norms = [part for part in net.modules() if isinstance(part, InducingBatchNorm)]
     assert len(norms) == (20 if batch_norm else 0)

@@ -140,7 +140,7 @@ def test_what_integrates_nothing_out_estimates_by_drawing(posterior):
     assert (ours is None and theirs is None) or torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("below", [gilib.Factorised(), gilib.Dropout(0.3)])
+@pytest.mark.parametrize("below", [gilib.Factorised(), gilib.posteriors.Dropout(0.3)])
 def test_below_a_layer_that_needs_inducing_points_one_that_could_not_carry_them_draws(below):
     """A function there, points anew above: the noise is exactly that of the parts."""
     layers = [gilib.Linear(2, 4, below), nn.ReLU(), gilib.Linear(4, 3), gilib.Linear(3, 2, below)]
@@ -153,7 +153,7 @@ def test_below_a_layer_that_needs_inducing_points_one_that_could_not_carry_them_
     lower, upper = noise.draw.split([first.noise_size, middle.noise_size], -1)
     f = first.draw(noise=lower)
     g = middle.draw(f(net.inducing_points).relu(), noise=upper)
-    h = last.estimate(noise=gilib.Noise(noise.draw[:, :0], noise.points))
+    h = last.estimate(noise=gilib.randomness.Noise(noise.draw[:, :0], noise.points))
     assert_equal(estimate(X).detach(), h(g(f(X).relu())).detach())
     assert_equal(estimate.log_pq.detach(), (f.log_pq + g.log_pq + h.log_pq).detach())
     assert estimate.inducing_outputs is None
@@ -161,7 +161,7 @@ def test_below_a_layer_that_needs_inducing_points_one_that_could_not_carry_them_
 
 def test_an_estimate_is_a_value_and_a_pure_function_of_its_noise():
     """Evaluated twice, pickled, or made again from the same noise: the same outputs."""
-    net = small_net((gilib.Factorised(), gilib.Dropout(0.4)))
+    net = small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.4)))
     noise = net.estimate_noise(4, 3, seeded(1))
     estimate = net.estimate(noise=noise)
     with torch.no_grad():
@@ -181,7 +181,7 @@ def test_some_points_are_their_part_of_all():
     net = small_net(gilib.Factorised(), replicas=(2,))
     noise = net.estimate_noise(4, 3, seeded(1))
     whole = net.estimate(noise=noise)(X)
-    part = net.estimate(noise=gilib.Noise(noise.draw, noise.points[..., 1:, :]))(X[1:])
+    part = net.estimate(noise=gilib.randomness.Noise(noise.draw, noise.points[..., 1:, :]))(X[1:])
     assert_equal(part.detach(), whole[..., 1:, :].detach())
 
 
@@ -191,7 +191,7 @@ def test_other_points_than_it_was_made_for():
         estimate(X)
     net = one_layer()
     with pytest.raises(ValueError, match=r"noise must have shape \[S, 4, 2\], got \[2, 4, 3\]"):
-        net.estimate(noise=gilib.Noise(normals(2, 0), normals(2, 4, 3)))
+        net.estimate(noise=gilib.randomness.Noise(normals(2, 0), normals(2, 4, 3)))
 
 
 def test_it_is_no_draw():

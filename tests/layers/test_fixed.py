@@ -12,7 +12,9 @@ P = normals(3, 2, seed=1)
 
 
 def test_data_and_inducing_points_are_mapped_alike():
-    net = gilib.Network(normals(4, 3), [gilib.FixedLinear(3, 2, P), gilib.Linear(2, 1)], generator=seeded())
+    net = gilib.Network(
+        normals(4, 3), [gilib.layers.FixedLinear(3, 2, P), gilib.Linear(2, 1)], generator=seeded()
+    )
     draw = net.draw(5, generator=seeded(1))
     layer = next(iter(net.layers))
     own = layer.draw(normals(4, 3), noise=normals(5, 0))
@@ -29,13 +31,13 @@ def test_data_and_inducing_points_are_mapped_alike():
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 2), (2, 3), (2, 2)])
 def test_it_starts_as_the_identity(inputs, outputs):
-    layer = gilib.FixedLinear(inputs, outputs)
+    layer = gilib.layers.FixedLinear(inputs, outputs)
     assert torch.equal(layer.matrix, torch.eye(inputs, outputs))
 
 
 def test_nothing_is_trained_and_the_matrix_belongs_to_the_state():
     given = P.clone()
-    layer = gilib.FixedLinear(3, 2, given)
+    layer = gilib.layers.FixedLinear(3, 2, given)
     given += 1.0
     assert torch.equal(layer.matrix, P) and not list(layer.parameters())
     assert list(layer.state_dict()) == ["matrix"] and "matrix" not in layer.config()
@@ -47,15 +49,15 @@ def test_nothing_is_trained_and_the_matrix_belongs_to_the_state():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gilib.FixedLinear(0, 2), "in_features must be an integer of at least 1, got 0"),
-        (lambda: gilib.FixedLinear(2, 1.5), "out_features must be an integer of at least 1, got 1.5"),
+        (lambda: gilib.layers.FixedLinear(0, 2), "in_features must be an integer of at least 1, got 0"),
+        (lambda: gilib.layers.FixedLinear(2, 1.5), "out_features must be an integer of at least 1, got 1.5"),
         (
-            lambda: gilib.FixedLinear(2, 3, P),
+            lambda: gilib.layers.FixedLinear(2, 3, P),
             r"matrix must have shape \[2, 3\] \(in_features, out_features\), got \[3, 2\]",
         ),
-        (lambda: gilib.FixedLinear(3, 2, math.nan * P), "matrix holds 6 NaN or infinite entries"),
+        (lambda: gilib.layers.FixedLinear(3, 2, math.nan * P), "matrix holds 6 NaN or infinite entries"),
         (
-            lambda: gilib.Network(normals(4, 2), [gilib.FixedLinear(3, 2, P), gilib.Linear(2, 1)]),
+            lambda: gilib.Network(normals(4, 2), [gilib.layers.FixedLinear(3, 2, P), gilib.Linear(2, 1)]),
             r"FixedLinear\(3 → 2\) takes points of shape \[3\], got \[2\]",
         ),
     ],
@@ -67,4 +69,4 @@ def test_refusals(call, message):
 
 def test_a_list_is_no_matrix():
     with pytest.raises(TypeError, match="matrix must be a torch.Tensor, got list"):
-        gilib.FixedLinear(1, 1, [[1.0]])
+        gilib.layers.FixedLinear(1, 1, [[1.0]])

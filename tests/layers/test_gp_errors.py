@@ -42,7 +42,7 @@ VALUES = {
         r"a residual branch must keep the shape of a point: \[2\] became \[3\]",
     ),
     "unequal widths in a sum": (
-        lambda: network(gilib.Sum([gilib.GP(2, 3), gilib.FixedLinear(2, 2)])),
+        lambda: network(gilib.Sum([gilib.GP(2, 3), gilib.layers.FixedLinear(2, 2)])),
         r"the branches of a sum must give one shape, got \[\[3\], \[2\]\]",
     ),
     "images": (

@@ -6,7 +6,7 @@ import torch
 import gilib
 from gilib.draws import GaussianFunction, moments
 from gilib.randomness import Noise, ReplicaGenerators
-from gilib.training.objective import preferred_estimator
+from gilib.training.gradients.objective import preferred_estimator
 from tests.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
 from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
 
@@ -96,7 +96,7 @@ def test_inducing_points_and_data_pass_through_one_mean_function(branch):
     if branch == "residual":
         layers = [gilib.Residual([process(2, 2, jitter=1e-12)]), process(2, 2, jitter=1e-12)]
     else:
-        mean = gilib.FixedLinear(2, 3, matrix)
+        mean = gilib.layers.FixedLinear(2, 3, matrix)
         layers = [gilib.Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
     net = gilib.Network(X0, layers, pseudo_outputs=V0, generator=seeded())
     draw = net.draw(4, generator=seeded(1))
@@ -123,7 +123,7 @@ def test_a_layer_that_integrates_its_inducing_outputs_out_draws_below_one_that_n
 
 def test_moments_add_up_in_blocks():
     """The last Gaussian of a residual block or a sum; nothing after a nonlinearity."""
-    fixed = gilib.FixedLinear(2, 2, normals(2, 2, seed=3))
+    fixed = gilib.layers.FixedLinear(2, 2, normals(2, 2, seed=3))
     for last, shift in ((gilib.Residual([process(2, 2)]), X), (gilib.Sum([process(2, 2), fixed]), None)):
         net = gilib.Network(X0, [last], generator=seeded())
         estimate = net.estimate(3, 12, generator=seeded(1))
@@ -229,9 +229,9 @@ def test_a_joint_draw_is_a_function_of_its_noise():
     x = normals(6, 1, seed=1)
     net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())
     size = net.layers.joint_size
-    noise = gilib.Noise(normals(3, size.draw, seed=2), normals(3, 5, size.points, seed=3))
+    noise = gilib.randomness.Noise(normals(3, size.draw, seed=2), normals(3, 5, size.points, seed=3))
     one, other = (net.joint_draw(noise=noise) for _ in range(2))
     points = normals(5, 1, seed=4)
     assert torch.equal(one(points), other(points)) and torch.equal(one.log_pq, other.log_pq)
     with pytest.raises(ValueError, match="normals of joint_size"):
-        net.joint_draw(noise=gilib.Noise(noise.draw[:, 1:], noise.points))
+        net.joint_draw(noise=gilib.randomness.Noise(noise.draw[:, 1:], noise.points))

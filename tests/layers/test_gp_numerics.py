@@ -81,7 +81,9 @@ def test_gradients_of_a_float32_layer_are_those_of_float64(name, kernel, lengths
     net, exact = pair(POSTERIORS[name], kernel(lengthscale))
     noise = net.estimate_noise(3, 30, seeded(4))
     bound, gradients = bound_and_gradients(net, noise, x)
-    truth, wanted = bound_and_gradients(exact, gilib.Noise(noise.draw.double(), noise.points.double()), x)
+    truth, wanted = bound_and_gradients(
+        exact, gilib.randomness.Noise(noise.draw.double(), noise.points.double()), x
+    )
     root = torch.linalg.cholesky(textbook(kernel(lengthscale), Z, Z) + 1e-5 * torch.eye(10))
     once = 16 * UNIT * float(torch.linalg.svdvals(torch.linalg.inv(root)).max())
     twice = once**2 / (16 * UNIT)
@@ -100,7 +102,7 @@ def test_duplicated_inducing_points_survive(name):
     net, exact = pair(POSTERIORS[name], RBF(), inducing=repeated)
     noise = net.estimate_noise(3, 30, seeded(4))
     bound, gradients = bound_and_gradients(net, noise)
-    truth, _ = bound_and_gradients(exact, gilib.Noise(noise.draw.double(), noise.points.double()))
+    truth, _ = bound_and_gradients(exact, gilib.randomness.Noise(noise.draw.double(), noise.points.double()))
     assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients.values())
     assert float((bound - truth).abs()) < 0.01 * float(truth.abs())
 
@@ -126,15 +128,18 @@ def test_without_jitter_a_singular_kernel_says_which_layer_and_what():
         r"\(eigenvalues .* condition .* in torch.float64"
     )
     for face in (lambda: net.draw(2), lambda: net.estimate(2, 30), lambda: net.joint_draw(2, 30)):
-        with pytest.raises(gilib.FactorisationError, match=message):
+        with pytest.raises(gilib.linalg.FactorisationError, match=message):
             face()
 
 
 def test_the_place_is_named_inside_blocks():
-    layers = [gilib.FixedLinear(2, 2), gilib.Sum([gilib.FixedLinear(2, 2), gilib.GP(2, 2, jitter=0.0)])]
+    layers = [
+        gilib.layers.FixedLinear(2, 2),
+        gilib.Sum([gilib.layers.FixedLinear(2, 2), gilib.GP(2, 2, jitter=0.0)]),
+    ]
     net = gilib.Network(X[:3].repeat(2, 1), layers, generator=seeded())
     with pytest.raises(
-        gilib.FactorisationError, match=r"layer 1, Sum: branch 1, GP\(2 → 2\): the kernel matrix"
+        gilib.linalg.FactorisationError, match=r"layer 1, Sum: branch 1, GP\(2 → 2\): the kernel matrix"
     ):
         net.draw(2)
 
@@ -143,5 +148,5 @@ def test_diverged_hyper_parameters_are_reported():
     net, _ = pair(gilib.FreeGaussian(10), RBF())
     with torch.no_grad():
         layer_of(net).hyperparameters.log["lengthscale"].fill_(math.nan)
-    with pytest.raises(gilib.FactorisationError, match="layer 0, GP.*hold NaN or infinite entries"):
+    with pytest.raises(gilib.linalg.FactorisationError, match="layer 0, GP.*hold NaN or infinite entries"):
         net.estimate(2, 30)

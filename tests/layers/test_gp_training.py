@@ -80,7 +80,7 @@ def test_other_settings_are_saved_too(tmp_path):
     inner = gilib.GP(2, 3, kernel, posterior, jitter=1e-3, num_features=5)
     net = gilib.Network(
         None,
-        [gilib.Sum([inner, gilib.FixedLinear(2, 3, normals(2, 3).float())]), process(3, 2, posterior)],
+        [gilib.Sum([inner, gilib.layers.FixedLinear(2, 3, normals(2, 3).float())]), process(3, 2, posterior)],
         replicas=(2,),
         generator=seeded(),
         dtype=torch.float32,

@@ -5,7 +5,8 @@ import torch
 from torch.distributions import Gamma, InverseGamma, Normal
 
 import gilib
-from gilib import BuildContext, Linear
+from gilib import Linear
+from gilib.posteriors import BuildContext
 from tests.support import POSTERIORS, PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken, with_ones
 
 

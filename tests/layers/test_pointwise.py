@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import gilib
-from gilib import BuildContext, Pointwise
+from gilib.layers import Pointwise
+from gilib.posteriors import BuildContext
 from tests.support import D, assert_equal, normals, seeded
 
 MODULES = {

@@ -30,7 +30,7 @@ ALL = [*LEARNED, FromPrior()]
 
 
 def name(spec):
-    return f"{spec.short}-{getattr(spec, 'precision', '')}"
+    return f"{spec.short_name}-{getattr(spec, 'precision', '')}"
 
 
 EVERY = pytest.mark.parametrize("spec", ALL, ids=name)

@@ -5,10 +5,10 @@ import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
-from gilib.joint_regression import JointState
 from gilib.layers.linear import LinearFunction
 from gilib.posteriors import BuildContext, Conjugate
 from gilib.randomness import Noise
+from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
 from tests.helpers import assert_mean_within, draw_weights, normal, positive_definite
 
@@ -183,6 +183,6 @@ def test_the_estimate_of_a_convolution_is_its_draw(make_prior, generator):
 @pytest.mark.parametrize("posterior", [Conjugate(), gilib.FromPrior()])
 def test_a_prior_for_each_replica(posterior, generator):
     """A layer without parameters tells its dtype by what is no integer."""
-    prior = gilib.PerReplica((gilib.NealPrior(), gilib.StandardPrior()))
+    prior = gilib.priors.PerReplica((gilib.NealPrior(), gilib.StandardPrior()))
     net = gilib.models.mlp(2, (3,), 1, posterior=posterior, prior=prior, replicas=(2,), dtype=torch.float64)
     assert net.draw(3, generator=generator)(torch.zeros(5, 2)).shape == (3, 2, 5, 1)

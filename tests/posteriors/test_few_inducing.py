@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import gilib
-from gilib.dual_regression import DualWeightPosterior
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, inducing
+from gilib.regression.dual import DualWeightPosterior
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import DenseWeights
 from tests.helpers import Operations, assert_gradients, draw_weights, normal
 from tests.support import PRIORS, log_evidence, normals, seeded, small_net, with_ones
@@ -20,7 +21,7 @@ SPECS = [
     for family in (GlobalInducing, LocalInducing)
     for kind in ("shared", "per_output", "full")
 ]
-EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short}-{spec.precision}")
+EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short_name}-{spec.precision}")
 
 
 def build(spec, generator=None, replicas=(), points=POINTS, dtype=torch.float64):
@@ -51,7 +52,7 @@ def test_both_systems_have_the_same_solution(spec, make_prior, perturbed, genera
     torch.testing.assert_close(few.mean, many.mean, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(few.covariance, many.covariance, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(few.log_prob(weights), many.log_prob(weights), rtol=0, atol=1e-9)
-    log_p = gilib.regression.prior_log_prob(weights, prior, OUTPUTS)
+    log_p = prior_log_prob(weights, prior, OUTPUTS)
     torch.testing.assert_close(log_pq, log_p - many.log_prob(weights), rtol=0, atol=1e-9)
 
 

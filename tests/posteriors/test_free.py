@@ -14,7 +14,7 @@ M, OUTPUTS = 4, 2
 
 def built(replicas=(), shake=0.4, **settings):
     """A module over four inducing outputs of two functions; diagonals of both signs are factors too."""
-    context = gilib.BuildContext(replicas=replicas, dtype=D)
+    context = gilib.posteriors.BuildContext(replicas=replicas, dtype=D)
     module = shaken(gilib.FreeGaussian(**settings).build(InducingOutputs(M, OUTPUTS), context), shake)
     with torch.no_grad():
         module.root.diagonal(dim1=-2, dim2=-1)[..., 0] *= -1.0
@@ -68,7 +68,9 @@ def test_what_stands_above_the_diagonal_has_no_effect():
 )
 def test_where_it_starts(last, scale, start):
     spec = gilib.FreeGaussian(M, scale)
-    module = spec.build(InducingOutputs(M, OUTPUTS), gilib.BuildContext(dtype=D, last=last, replicas=(3,)))
+    module = spec.build(
+        InducingOutputs(M, OUTPUTS), gilib.posteriors.BuildContext(dtype=D, last=last, replicas=(3,))
+    )
     assert torch.equal(module.mean, torch.zeros(3, M, OUTPUTS, dtype=D))
     assert_equal(module.root.detach(), (start * torch.eye(M, dtype=D)).expand(3, OUTPUTS, M, M))
 

@@ -14,8 +14,8 @@ M, OUTPUTS, SAMPLES = 4, 2, 3
 
 def built(**context):
     """A module with parameters away from their start."""
-    settings = gilib.BuildContext(num_inducing=M, dtype=D, **context)
-    return shaken(gilib.PropagatedGaussian(0.5).build(InducingOutputs(M, OUTPUTS), settings), 0.3)
+    settings = gilib.posteriors.BuildContext(num_inducing=M, dtype=D, **context)
+    return shaken(gilib.posteriors.PropagatedGaussian(0.5).build(InducingOutputs(M, OUTPUTS), settings), 0.3)
 
 
 def roots(samples=SAMPLES):
@@ -56,7 +56,7 @@ def test_log_pq_is_that_of_two_normals():
 def test_the_last_layer_starts_at_the_targets():
     x, y = normals(6, 1, seed=1), normals(6, 1, seed=2)
     net = gilib.models.deep_gp(
-        1, 1, 2, posterior=gilib.PropagatedGaussian(), inducing_points=x, pseudo_outputs=y, dtype=D
+        1, 1, 2, posterior=gilib.posteriors.PropagatedGaussian(), inducing_points=x, pseudo_outputs=y, dtype=D
     )
     hidden, last = (module for module in net.modules() if type(module).__name__ == "PropagatedInducing")
     assert torch.equal(last.mean, y)
@@ -66,7 +66,12 @@ def test_the_last_layer_starts_at_the_targets():
 def test_it_trains_and_carries_inducing_points():
     x = torch.linspace(-2, 2, 12, dtype=D)[:, None]
     net = gilib.models.deep_gp(
-        1, 1, 2, posterior=gilib.PropagatedGaussian(), inducing_points=x[::2], pseudo_outputs=x[::2].sin()
+        1,
+        1,
+        2,
+        posterior=gilib.posteriors.PropagatedGaussian(),
+        inducing_points=x[::2],
+        pseudo_outputs=x[::2].sin(),
     )
     drawn = net.estimate(3, 12, generator=seeded())
     assert drawn.inducing_outputs.shape == (3, 6, 1)
@@ -79,11 +84,13 @@ def test_it_trains_and_carries_inducing_points():
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf")])
 def test_scales_that_make_no_sense(scale):
     with pytest.raises(ValueError, match="initial_scale"):
-        gilib.PropagatedGaussian(scale)
+        gilib.posteriors.PropagatedGaussian(scale)
 
 
 def test_where_it_does_not_belong():
     with pytest.raises(ValueError, match=r"use it in gilib\.GP"):
-        gilib.PropagatedGaussian().build(DenseWeights(3, 2), gilib.BuildContext(num_inducing=M))
+        gilib.posteriors.PropagatedGaussian().build(
+            DenseWeights(3, 2), gilib.posteriors.BuildContext(num_inducing=M)
+        )
     with pytest.raises(ValueError, match="needs inducing points"):
-        gilib.models.deep_gp(1, 1, 1, posterior=gilib.PropagatedGaussian())
+        gilib.models.deep_gp(1, 1, 1, posterior=gilib.posteriors.PropagatedGaussian())

@@ -8,7 +8,7 @@ from torch.linalg import solve_triangular
 
 import gilib
 from gilib.linalg import ScaledIdentity, SymmetricOperator
-from gilib.regression import prior_log_prob
+from gilib.regression.primal import prior_log_prob
 from gilib.sites import InducingOutputs
 from tests.kernels.cases import textbook
 from tests.processes import KERNEL
@@ -54,11 +54,11 @@ def test_whitened_and_unwhitened_posteriors_agree(precision, local):
     z, noise = normals(6, 2, seed=3), normals(50, 6, 2, seed=5)
     root = torch.linalg.cholesky(textbook(KERNEL, z, z))
     spec = gilib.LocalInducing(6, precision) if local else gilib.GlobalInducing(precision)
-    module = shaken(spec.build(InducingOutputs(6, 2), gilib.BuildContext(6, dtype=D)), 0.3)
+    module = shaken(spec.build(InducingOutputs(6, 2), gilib.posteriors.BuildContext(6, dtype=D)), 0.3)
     assert module.needs_inducing and module.inducing_inputs is None  # the layer has the features
     white = module.condition(root, ScaledIdentity(torch.ones((), dtype=D), 6))
     observed = module.pseudo.observed(D)
-    plain = gilib.regress_dual(*observed.whitened(torch.eye(6, dtype=D)), Covariance(root))
+    plain = gilib.regression.regress_dual(*observed.whitened(torch.eye(6, dtype=D)), Covariance(root))
     assert_equal((root @ white.mean).detach(), plain.mean.detach(), 1e-10)
     assert_equal((root @ white.covariance @ root.mT).detach(), plain.covariance.detach(), 1e-10)
     weights, log_pq = white.draw(noise)

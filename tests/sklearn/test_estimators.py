@@ -154,7 +154,7 @@ def test_auto_keeps_the_best_bound():
 
 
 def test_a_recipe_of_ones_own():
-    recipe = gilib.NetworkRecipe(steps=3, hidden=(4, 4), prior=gilib.ScalePrior())
+    recipe = gilib.recipes.NetworkRecipe(steps=3, hidden=(4, 4), prior=gilib.ScalePrior())
     model = BayesianRegressor(recipe=recipe, random_state=0).fit(X, Y)
     assert model.n_iter_ == 3 and model.model_ == "NetworkRecipe" and not model.converged_
 
@@ -177,7 +177,9 @@ def test_a_recipe_of_ones_own():
     ],
 )
 def test_settings_are_checked_before_work_starts(settings, error, message, monkeypatch):
-    monkeypatch.setattr(gilib.Recipe, "train", lambda *args, **kwargs: pytest.fail("work has started"))
+    monkeypatch.setattr(
+        gilib.recipes.Recipe, "train", lambda *args, **kwargs: pytest.fail("work has started")
+    )
     with pytest.raises(error, match=message):
         BayesianRegressor(**settings).fit(X, Y)
 

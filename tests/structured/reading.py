@@ -9,7 +9,7 @@ counts.
 import torch
 
 import gilib
-from gilib.structured import FullyCoupled, MeanField, Place, Process, StripesAndArrow, StructuredGP
+from gilib.structured import FullyCoupled, MeanField, Process, ProcessIndex, StripesAndArrow, StructuredGP
 from tests.structured import oracle
 from tests.support import D, normals, seeded
 
@@ -51,7 +51,7 @@ def processes(widths, sizes, inputs=2, seed=0):
     for k, (width, size, kernel) in enumerate(zip(widths, sizes, kernels(widths, inputs), strict=True)):
         mean = torch.nn.Identity()
         if entering != width:
-            mean = gilib.FixedLinear(entering, width, matrix(entering, width))
+            mean = gilib.layers.FixedLinear(entering, width, matrix(entering, width))
         start = normals(size, entering, seed=seed + 10 * k)
         last = k == len(widths) - 1
         found.append(Process(entering, width, kernel, mean=None if last else mean, inducing_inputs=start))
@@ -89,7 +89,7 @@ def strips(net):
     layer, places, start = layer_of(net), [], 0
     for k, mean in enumerate(layer.weights.means):
         for t in range(mean.shape[-1]):
-            places.append((Place(k, t), slice(start, start + mean.shape[-2])))
+            places.append((ProcessIndex(k, t), slice(start, start + mean.shape[-2])))
             start += mean.shape[-2]
     depth = len(layer.weights.means)
     for i, (strip, (row, rows)) in enumerate(zip(layer.weights.rows, places, strict=True)):

@@ -77,14 +77,14 @@ ERRORS = {
     "a mean function of another width": (
         lambda: network(Process(2, 3, mean=torch.nn.Identity(), num_inducing=4), family=FullyCoupled()),
         r"the mean function of Process\(2 → 3\) must give 3 numbers and draw nothing, got Identity, which "
-        r"gives \[2\]: use gilib.FixedLinear",
+        r"gives \[2\]: use gilib.layers.FixedLinear",
     ),
     "a mean function that draws": (
         lambda: network(Process(2, 1, mean=gilib.Linear(2, 1, posterior=gilib.Factorised()), num_inducing=4)),
         "must give 1 numbers and draw nothing, got Linear",
     ),
     "a mean function for other inputs": (
-        lambda: network(Process(2, 1, mean=gilib.FixedLinear(3, 1), num_inducing=4)),
+        lambda: network(Process(2, 1, mean=gilib.layers.FixedLinear(3, 1), num_inducing=4)),
         r"FixedLinear\(3 → 1\) takes points of shape \[3\], got \[2\]",
     ),
     "lengthscales": (
@@ -133,7 +133,7 @@ def test_what_does_not_fit(name):
 
 def test_what_the_entries_break_is_sound_to_begin_with():
     model().estimate(2, 3)(normals(3, 2))
-    network(Process(2, 3, mean=gilib.FixedLinear(2, 3), num_inducing=4), family=FullyCoupled()).draw(2)
+    network(Process(2, 3, mean=gilib.layers.FixedLinear(2, 3), num_inducing=4), family=FullyCoupled()).draw(2)
 
 
 def test_a_layer_is_used_once():

@@ -18,7 +18,7 @@ each = pytest.mark.parametrize("family", FAMILIES)
 
 def joint(family, replicas=()):
     pattern = Pattern(FAMILIES[family], WIDTHS, SIZES)
-    module = JointGaussian(pattern, gilib.BuildContext(replicas=replicas, dtype=D))
+    module = JointGaussian(pattern, gilib.posteriors.BuildContext(replicas=replicas, dtype=D))
     return shaken(module, 0.5)
 
 
@@ -45,12 +45,12 @@ def gaussian(mean, factor):
 
 
 def test_it_starts_at_a_small_multiple_of_the_prior():
-    module = JointGaussian(Pattern(FullyCoupled(), WIDTHS, SIZES), gilib.BuildContext(dtype=D))
+    module = JointGaussian(Pattern(FullyCoupled(), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
     mean, factor = dense(module)
     scales = torch.tensor([1e-5] * 14 + [1.0] * 2, dtype=D)
     assert_equal(mean, torch.zeros(16, dtype=D))
     assert_equal(factor, scales.diag())
-    one = JointGaussian(Pattern(FullyCoupled(0.3), WIDTHS, SIZES), gilib.BuildContext(dtype=D))
+    one = JointGaussian(Pattern(FullyCoupled(0.3), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
     assert_equal(dense(one)[1], 0.3 * torch.eye(16, dtype=D))
 
 
@@ -133,7 +133,7 @@ def test_no_natural_gradient_for_a_sparse_covariance(family):
 def test_the_last_layer_given_those_below(family, widths):
     """By conditioning the dense Gaussian on what was drawn below; outputs that depend remain drawn."""
     module = shaken(
-        JointGaussian(Pattern(FAMILIES[family], widths, (3, 2)), gilib.BuildContext(dtype=D)), 0.5
+        JointGaussian(Pattern(FAMILIES[family], widths, (3, 2)), gilib.posteriors.BuildContext(dtype=D)), 0.5
     )
     mean, factor = dense(module)
     noise = normals(3, len(mean), seed=4)

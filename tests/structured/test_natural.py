@@ -7,7 +7,7 @@ import gilib
 from gilib.models import sparse_gp, structured_gp
 from gilib.structured import FullyCoupled, MeanField, StripesAndArrow
 from gilib.training import NaturalGradient
-from gilib.training.natural import natural_step
+from gilib.training.rules.natural import natural_step
 from tests.support import assert_equal, normals, seeded, shaken
 
 X = normals(20, 2, seed=1)

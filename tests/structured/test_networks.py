@@ -63,7 +63,7 @@ def test_replicas_are_networks_of_their_own(family):
     noise = together.estimate_noise(3, 12, seeded(5))
     values, log_pq = together.estimate(noise=noise)
     for r, single in enumerate(singles):
-        alone = single.estimate(noise=gilib.Noise(noise.draw[:, r], noise.points[:, r]))
+        alone = single.estimate(noise=gilib.randomness.Noise(noise.draw[:, r], noise.points[:, r]))
         assert_equal(values(X)[:, r], alone(X), 1e-12)
         assert_equal(log_pq[:, r], alone.log_pq, 1e-10)
 
@@ -147,7 +147,10 @@ def test_outputs_of_all_layers():
 def test_beside_other_layers_and_with_labels():
     """Below a linear layer with its own posterior; classes as targets; several outputs that depend."""
     layer = StructuredGP(
-        [Process(3, 2, mean=gilib.FixedLinear(3, 2), inducing_inputs=Z), Process(2, 4, num_inducing=6)],
+        [
+            Process(3, 2, mean=gilib.layers.FixedLinear(3, 2), inducing_inputs=Z),
+            Process(2, 4, num_inducing=6),
+        ],
         FullyCoupled(),
     )
     net = gilib.Network(Z, [layer, torch.nn.Tanh(), gilib.Linear(4, 3)], generator=seeded(), dtype=D)
@@ -163,7 +166,7 @@ def test_it_compiles_as_one_graph(family):
     noise = net.estimate_noise(2, 12, seeded(1))
 
     def bound_of(draw, points):
-        drawn = net.estimate(noise=gilib.Noise(draw, points))
+        drawn = net.estimate(noise=gilib.randomness.Noise(draw, points))
         return drawn(X).sum() + drawn.log_pq.sum()
 
     compiled = torch.compile(bound_of, fullgraph=True, backend="eager")

@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.structured import Family, FullyCoupled, MeanField, Pattern, Place, StripesAndArrow
+from gilib.structured import Family, FullyCoupled, MeanField, Pattern, ProcessIndex, StripesAndArrow
 
 
 @dataclass(frozen=True)
 class Chain(Family):
     """A family of the reader's own: each process and the one before it."""
 
-    short: ClassVar[str] = "chain"
+    short_name: ClassVar[str] = "chain"
 
     def couples(self, row, column, depth):
         """Neighbours in layers."""
@@ -79,7 +79,7 @@ def test_stripes_and_arrow_are_those_of_the_paper():
     pattern = Pattern(StripesAndArrow(), (2, 2, 1), (3, 3, 3))
     assert pattern.factor == ((0,), (1,), (0, 2), (1, 3), (0, 1, 2, 3, 4))
     assert set(pattern.covariance) == {(r, c) for r, row in enumerate(pattern.factor) for c in row}
-    assert pattern.places[3] == Place(1, 1)
+    assert pattern.places[3] == ProcessIndex(1, 1)
 
 
 @pytest.mark.parametrize("depth", [2, 3, 5])

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 
 import gilib
 from gilib.randomness import Noise, NoiseSize
-from gilib.structured import Family, FullyCoupled, MeanField, Place, StripesAndArrow
+from gilib.structured import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
 from tests.structured import oracle
 from tests.structured.reading import (
     CASES,
@@ -89,7 +89,10 @@ def test_patterns_of_the_factor(family):
     """Which blocks there are: those of the oracle's mask, below the diagonal blocks."""
     net = network(family)
     assert torch.equal((dense_root(net) != 0).to(D), oracle.mask(*DEEP, family))
-    depth, places = 3, [Place(0, 0), Place(0, 1), Place(1, 0), Place(1, 1), Place(2, 0)]
+    depth, places = (
+        3,
+        [ProcessIndex(0, 0), ProcessIndex(0, 1), ProcessIndex(1, 0), ProcessIndex(1, 1), ProcessIndex(2, 0)],
+    )
     for i, row in enumerate(places):
         for column in places[:i]:
             pair = ((place.layer, place.index) for place in (row, column))
@@ -131,7 +134,7 @@ def stacked(net):
         elif entering == width:
             layers.append(gilib.Residual([own]))
         else:
-            fixed = gilib.FixedLinear(entering, width, oracle_of(net).layers[k].mean)
+            fixed = gilib.layers.FixedLinear(entering, width, oracle_of(net).layers[k].mean)
             layers.append(gilib.Sum([own, fixed]))
     other = gilib.Network(None, layers, input_shape=(2,), generator=seeded(), dtype=D)
     copy_mean_field(net, [module for module in other.modules() if isinstance(module, gilib.GP)])
@@ -206,9 +209,9 @@ def test_the_model_of_a_mean_field_is_the_deep_gp_of_free_gaussians(width):
 class Neighbours(Family):
     """A reader's own family: GPs of layers next to each other are coupled."""
 
-    short = "chain"
+    short_name = "chain"
 
-    def couples(self, row: Place, column: Place, depth: int) -> bool:
+    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Across one step, never within a layer."""
         return row.layer - column.layer == 1
 

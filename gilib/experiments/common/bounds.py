@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import gilib
-from gilib.randomness import Source
+from gilib.randomness import GeneratorLike
 
 
 @torch.no_grad()
@@ -17,7 +17,7 @@ def sampled_bounds(
     y: Tensor,
     samples: int,
     batch: int,
-    source: Source,
+    source: GeneratorLike,
 ) -> Tensor:
     """Draws of the ELBO per training point, `[S, R]` in float64.
 

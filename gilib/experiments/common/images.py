@@ -24,7 +24,7 @@ from gilib.experiments.runner.records import Record
 from gilib.files import replace_file
 from gilib.objectives import SteppedTempering
 from gilib.persistence import CheckpointError
-from gilib.training.augment import Augmentation
+from gilib.training.engine.minibatches import Augmentation
 
 CURVE = 60  # points that are kept of a training curve
 EVALUATED_AT_ONCE = 2000  # draws × images: bounds the memory of a hidden layer
@@ -144,14 +144,14 @@ def train(
     notes = job.checkpoint.with_suffix(".looks")
     looks = _read(notes)
     elbo, seconds, steps = torch.empty(0), 0.0, 0
-    for look in range(len(looks["step"]), config.looks + 1):  # the last takes no steps: it reads the trace
-        end = min(config.steps, math.ceil(config.steps * (look + 1) / config.looks))
+    for k in range(len(looks["step"]), config.looks + 1):  # the last takes no steps: it reads the trace
+        end = min(config.steps, math.ceil(config.steps * (k + 1) / config.looks))
         began = time.perf_counter()
         history = _fit(net, config, data, job, end, kl_weight, augment)
         elbo, seconds = history.elbo, seconds + time.perf_counter() - began
         steps += end - history.resumed_at
-        if look < config.looks:
-            looks = _look(net, config, data, looks, end)
+        if k < config.looks:
+            looks = _evaluate_test_images(net, config, data, looks, end)
             replace_file(notes, json.dumps(looks).encode())
     return Trained(elbo, looks, seconds / steps if steps else None)
 
@@ -164,7 +164,7 @@ def _fit(
     steps: int,
     kl_weight: float,
     augment: Augmentation | None,
-) -> gilib.History:
+) -> gilib.training.History:
     """Train, or go on, up to so many steps."""
     estimator = "pointwise" if config.method == "fac" else "draw"
     return gilib.fit(
@@ -184,14 +184,14 @@ def _fit(
     )
 
 
-def _look(
+def _evaluate_test_images(
     net: gilib.Network, config: ImageConfig, data: ImageTensors, looks: dict[str, list[float]], step: int
 ) -> dict[str, list[float]]:
     """Looks with one more, at the first test images."""
     draw = drawn(net, config.test_samples, 3000 + config.seed)
     labels = data.test_y[: config.look_images]
     log_probs = log_probabilities(draw, data.test_x[: config.look_images])
-    prediction = gilib.CategoricalPrediction(log_probs)
+    prediction = gilib.prediction.CategoricalPrediction(log_probs)
     seen = {
         "step": float(step),
         "test_log_likelihood": significant(float(prediction.log_prob(labels).mean())),
@@ -239,7 +239,7 @@ def measure_bounds(net: gilib.Network, config: ImageConfig, data: ImageTensors) 
     }
 
 
-def measure_test(prediction: gilib.CategoricalPrediction, labels: Tensor) -> dict[str, Any]:
+def measure_test(prediction: gilib.prediction.CategoricalPrediction, labels: Tensor) -> dict[str, Any]:
     """Log-likelihood, accuracy, calibration (20 bins) and mean entropy of predictions of labelled images."""
     mean = prediction.mean
     curve = gilib.metrics.calibration_curve(mean, labels)

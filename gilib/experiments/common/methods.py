@@ -9,7 +9,7 @@ from gilib.posteriors import FromPrior
 from gilib.priors import Prior
 
 METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")  # of the tables
-Posteriors = gilib.Posterior | tuple[gilib.Posterior, gilib.Posterior]
+Posteriors = gilib.posteriors.Posterior | tuple[gilib.posteriors.Posterior, gilib.posteriors.Posterior]
 
 PRIORS: dict[str, Prior] = {
     "StandardPrior": gilib.StandardPrior(),
@@ -22,7 +22,7 @@ PRIORS: dict[str, Prior] = {
 
 def posterior_of(
     method: str,
-    last: Callable[[], gilib.Posterior] = gilib.GlobalInducing,
+    last: Callable[[], gilib.posteriors.Posterior] = gilib.GlobalInducing,
     local: Callable[[], Posteriors] = gilib.LocalInducing,
 ) -> Posteriors:
     """The posterior of a method; a pair is that of the hidden layers and that of the last one.

@@ -130,14 +130,14 @@ def _evaluate(at: Functions, likelihood: gilib.Gaussian, x: Tensor, y: Tensor) -
     return torch.cat(log_probs, -1), torch.cat(means, -2)
 
 
-def records(data: Data, history: gilib.History, results: dict[str, Tensor]) -> list[Record]:
+def records(data: Data, history: gilib.training.History, results: dict[str, Tensor]) -> list[Record]:
     """One record for each replica: results `[R]` by name, and the thinned training curve."""
     assert history.diverged_at is not None
     return [_record(data, history, results, r, int(at)) for r, at in enumerate(history.diverged_at)]
 
 
 def _record(
-    data: Data, history: gilib.History, results: dict[str, Tensor], replica: int, diverged_at: int
+    data: Data, history: gilib.training.History, results: dict[str, Tensor], replica: int, diverged_at: int
 ) -> Record:
     steps = len(history.elbo)
     curve = history.elbo[:, replica]

@@ -53,7 +53,9 @@ def _measured(config: DefaultsConfig, own: Task, trained: Trained) -> dict[str, 
     """The bound, and how well test data are predicted."""
     net, likelihood, history = trained
     source = torch.Generator().manual_seed(2000 + config.split)
-    elbo = gilib.bound(net, likelihood, own.x, own.y, num_samples=config.test_samples, generator=source)
+    elbo = gilib.recipes.bound(
+        net, likelihood, own.x, own.y, num_samples=config.test_samples, generator=source
+    )
     found = gilib.predict(
         net, likelihood, own.test_x, config.test_samples, batch_size=AT_ONCE, generator=source
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import gilib
 from gilib.experiments.runner.records import Record, diverged
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 
 LEVELS = tuple(k / 20 for k in range(1, 20))  # probabilities at which quantiles are looked at
 DIGITS = 4  # of what is recorded of each test point
@@ -66,28 +66,28 @@ def moments(found: GaussianPrediction, noise_variance: Tensor) -> dict[str, list
     return {name: [_digits(value) for value in values[..., 0].tolist()] for name, values in rows.items()}
 
 
-def distance(own: Mapping[str, Sequence[float]], truth: Mapping[str, Sequence[float]], of: str) -> float:
-    """How far predictions are from the truth's: the mean over test points of W₂ in units of the truth's σ.
+def distance(own: Mapping[str, Sequence[float]], reference: Mapping[str, Sequence[float]], of: str) -> float:
+    """How far predictions are from the reference's: the mean over test points of W₂, in its σ.
 
         (1/N) Σ_n √((m_n - μ_n)² + (s_n - σ_n)²) / σ_n
 
     The root is the 2-Wasserstein distance of two Gaussians with these moments, and at most that of any two
-    distributions with them (Gelbrich, 1990). 1 is as far as a point at the truth's mean is, whose s is 0.
+    distributions with them (Gelbrich, 1990). 1 is as far as a point at the reference's mean is, whose s is 0.
 
     Args:
         own: as `moments` gives them.
-        truth: likewise, at the same points.
+        reference: likewise, at the same points.
         of: "function_sd", functions alone; or "sd", predictions with their noise.
 
     Raises:
         ValueError: if they are of other points.
     """
-    if len(own["mean"]) != len(truth["mean"]):
+    if len(own["mean"]) != len(reference["mean"]):
         raise ValueError(
             f"a distance is between predictions of the same test points, got {len(own['mean'])} and "
-            f"{len(truth['mean'])}: take records of the same set and split"
+            f"{len(reference['mean'])}: take records of the same set and split"
         )
-    columns = (own["mean"], own[of], truth["mean"], truth[of])
+    columns = (own["mean"], own[of], reference["mean"], reference[of])
     m, s, mu, sigma = (torch.tensor(values, dtype=torch.float64) for values in columns)
     return float((torch.hypot(m - mu, s - sigma) / sigma).mean())
 

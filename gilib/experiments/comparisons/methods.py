@@ -13,14 +13,14 @@ from torch import Tensor
 import gilib
 from gilib import training
 from gilib.baselines import laplace
-from gilib.drawables import Drawable
 from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, PosteriorConfig
 from gilib.experiments.lindinger2020.networks import begin_at
 from gilib.models import inducing_start
 from gilib.posteriors import Posterior
+from gilib.prediction.drawables import Drawable
 from gilib.randomness import ReplicaGenerators
-from gilib.training import KeptStates, Rule
-from gilib.training.drawn_rule import DrawnRule
+from gilib.training import Rule, StoredStates
+from gilib.training.rules.sampled_weight_rule import SampledWeightRule
 
 NOISE_VARIANCE = math.exp(-3.0)  # at the start, as in Ober & Aitchison (2021), App. K.1
 PROCESS_NOISE = 1e-2  # likewise of Gaussian processes, as in Salimbeni & Deisenroth (2017)
@@ -44,7 +44,7 @@ class Points(NamedTuple):
 
 
 Networks = Callable[[PosteriorConfig, Points], gilib.Network]
-Layers = gilib.Posterior | Sequence[gilib.Posterior]
+Layers = gilib.posteriors.Posterior | Sequence[gilib.posteriors.Posterior]
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,20 @@ class Method:
         """Of draws and minibatches: the split, of members numbers of their own."""
         return member_seeds(config, self.members) if self.members else config.split
 
-    def kept(self, config: PosteriorConfig) -> list[KeptStates]:
+    def stored(self, config: PosteriorConfig) -> list[StoredStates]:
         """What collects states, if they predict."""
-        after = burn_in(config)
-        return [KeptStates(after, max(1, (config.steps - after) // STATES))] if self.chain else []
+        start = burn_in(config)
+        return [StoredStates(start, max(1, (config.steps - start) // STATES))] if self.chain else []
 
     def drawable(
-        self, net: gilib.Network, noise: gilib.Gaussian, points: Points, kept: Sequence[KeptStates]
+        self, net: gilib.Network, noise: gilib.Gaussian, points: Points, stored: Sequence[StoredStates]
     ) -> Drawable:
         """What predicts after training."""
         if self.members:
             return gilib.Ensemble(net)
         if self.laplace:
             return laplace(net, noise, points.x, points.y)
-        return kept[0].samples(net) if kept else net
+        return stored[0].samples(net) if stored else net
 
 
 def member_seeds(config: PosteriorConfig, members: int) -> list[int]:
@@ -225,7 +225,7 @@ def sghmc(config: PosteriorConfig) -> Rule:
     return training.SGHMC(burn_in(config), config.setting, adaptation=burn_in(config) // 2)
 
 
-def decaying(kind: type[DrawnRule]) -> Callable[[PosteriorConfig], Rule]:
+def decaying(kind: type[SampledWeightRule]) -> Callable[[PosteriorConfig], Rule]:
     """A rule that moves means and precisions of drawn weights; its rate falls, Adam's for the noise stays."""
     return lambda config: kind(lr=config.setting, schedule=DECAY)
 
@@ -241,7 +241,7 @@ def factorised(config: PosteriorConfig) -> Layers:
 
 POINT = perceptron(lambda config: gilib.PointEstimate(), own_prior=True)
 FACTORISED = perceptron(factorised)
-CONJUGATE = perceptron(lambda config: gilib.Conjugate())
+CONJUGATE = perceptron(lambda config: gilib.posteriors.Conjugate())
 LAST = gilib.GlobalInducing(precision="per_output")
 
 
@@ -259,7 +259,10 @@ METHODS: dict[str, Method] = {
         members=MEMBERS,
     ),
     "dropout": Method(
-        perceptron(lambda config: gilib.Dropout(config.setting)), adam_as_ever, "pointwise", bound=False
+        perceptron(lambda config: gilib.posteriors.Dropout(config.setting)),
+        adam_as_ever,
+        "pointwise",
+        bound=False,
     ),
     "laplace": Method(POINT, adam_as_ever, bound=False, laplace=True),
     "bbb": Method(FACTORISED, adam, "pointwise"),
@@ -268,7 +271,9 @@ METHODS: dict[str, Method] = {
     "vadam": Method(FACTORISED, decaying(training.Vadam)),
     "vogn": Method(FACTORISED, decaying(training.VOGN)),
     "noisy_adam": Method(FACTORISED, decaying(training.NoisyAdam)),
-    "noisy_kfac": Method(perceptron(lambda config: gilib.MatrixGaussian()), decaying(training.NoisyKFAC)),
+    "noisy_kfac": Method(
+        perceptron(lambda config: gilib.posteriors.MatrixGaussian()), decaying(training.NoisyKFAC)
+    ),
     "ivon": Method(FACTORISED, decaying(training.IVON)),
     "sghmc": Method(perceptron(lambda config: gilib.PointEstimate()), sghmc, bound=False, chain=True),
     "li": Method(perceptron(local), adam),

@@ -12,7 +12,6 @@ from torch import Tensor
 
 import gilib
 from gilib.baselines import Chains, HMCSettings, hmc
-from gilib.drawables import Drawable
 from gilib.experiments.common.bounds import sampled_bounds
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import CURVE, Data, load, load_validation
@@ -21,9 +20,10 @@ from gilib.experiments.comparisons.methods import METHODS, WIDTHS, Method, Point
 from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, SCALES, PosteriorConfig
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import FactorisationError
-from gilib.mixtures import GaussianPrediction
 from gilib.objectives import SteppedTempering
+from gilib.prediction.drawables import Drawable
 from gilib.training import DivergenceError
 
 BURN_IN_STEPS = 4  # of HMC go into one of later steps: from the prior, the way is steep
@@ -57,7 +57,7 @@ def _trained(config: PosteriorConfig, data: Data, job: Job) -> Record:
     method, points = METHODS[config.method], Points(data.x[0], data.y[0])
     net = method.network(config, points).to(job.device)
     likelihood = gilib.Gaussian(method.noise, learn=True, replicas=method.replicas).to(job.device)
-    kept = method.kept(config)
+    stored = method.stored(config)
     clock = (time.perf_counter(), time.process_time())
     try:
         history = gilib.fit(
@@ -72,10 +72,10 @@ def _trained(config: PosteriorConfig, data: Data, job: Job) -> Record:
             estimator=method.estimator,
             kl_weight=None if method.kl_weight == 1.0 else SteppedTempering(0, last=method.kl_weight),
             seed=method.seeds(config),
-            callbacks=kept,
+            callbacks=stored,
             **job.fit_options(),
         )
-        drawable = method.drawable(net, likelihood, points, kept)
+        drawable = method.drawable(net, likelihood, points, stored)
         seconds = _seconds(clock, history)
         metrics = seconds | _measured(config, drawable, likelihood, data)
         metrics |= _bound(config, method, net, likelihood, points)
@@ -84,7 +84,7 @@ def _trained(config: PosteriorConfig, data: Data, job: Job) -> Record:
     return _body(config, data, metrics, history.elbo)
 
 
-def _seconds(begin: tuple[float, float], history: gilib.History) -> dict[str, float]:
+def _seconds(begin: tuple[float, float], history: gilib.training.History) -> dict[str, float]:
     """Of the whole training; of this process alone, whatever else the machine does."""
     whole = len(history.elbo) / max(1, len(history.elbo) - history.resumed_at)
     return {

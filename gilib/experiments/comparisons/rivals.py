@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 import gilib
 from gilib.data import Normalisation
 from gilib.experiments.comparisons.tasks import Task
-from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 from gilib.optional import require
 from gilib.randomness import ReplicaGenerators
 
@@ -22,6 +24,7 @@ NOISE_VARIANCE = 0.05  # at the start, learned
 DROPOUT = 0.05
 PROCESS_POINTS = 2000  # that the exact Gaussian process sees at most
 FOLDS = 5
+APART = ("ngboost",)  # no extra of this package brings them
 DRAWS = 100
 
 
@@ -41,8 +44,14 @@ class Found(NamedTuple):
 Method = Callable[[Task, int, int], Found]  # of a task, a seed and steps (0: the method's)
 
 
-def prepare() -> None:
-    """Import what the methods need, so that no method's seconds hold it."""
+def prepare(method: str) -> None:
+    """Import what a method needs, so that its seconds do not hold it.
+
+    Raises:
+        ImportError: if it is not installed.
+    """
+    if method in APART:
+        _apart(method)
     for name in ("gaussian_process", "ensemble", "model_selection", "linear_model"):
         require(f"sklearn.{name}", "sklearn")
     require("gilib.sklearn", "sklearn")
@@ -103,9 +112,32 @@ def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
         for level in (0.05, 0.95)
     )
     mean = kind(random_state=seed).fit(x, y).predict(test_x)
-    truth = of.test_y.double().numpy()[:, 0]
-    covered = float(((lower <= truth) & (truth <= upper)).mean())
+    targets = of.test_y.double().numpy()[:, 0]
+    covered = float(((lower <= targets) & (targets <= upper)).mean())
     return Found(_gaussian(mean, residuals.std()), {"coverage_90": covered})
+
+
+def natural_gradient_boosting(of: Task, seed: int, steps: int) -> Found:
+    """NGBoost (Duan et al., 2020): trees for mean and log deviation, or for the logits of classes."""
+    ngboost = _apart("ngboost")
+    x, y, test_x = _arrays(of)
+    if of.classes is not None:
+        kind = ngboost.distns.k_categorical(of.classes)
+        model = ngboost.NGBClassifier(Dist=kind, verbose=False, random_state=seed).fit(x, y)
+        return Found(_categorical(model.predict_proba(test_x)), {})
+    found = ngboost.NGBRegressor(verbose=False, random_state=seed).fit(x, y).pred_dist(test_x)
+    return Found(_gaussian(found.params["loc"], found.params["scale"]), {})
+
+
+def _apart(module: str) -> ModuleType:
+    """A package that no extra of gilib installs."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{module} is no dependency of gilib and cannot be imported ({error}): "
+            f"pip install --no-deps {module}"
+        ) from error
 
 
 def logistic_regression(of: Task, seed: int, steps: int) -> Found:
@@ -127,17 +159,25 @@ def ensemble(of: Task, seed: int, steps: int) -> Found:
 
 def dropout(of: Task, seed: int, steps: int) -> Found:
     """Monte Carlo dropout of the same network."""
-    net = _network(of, gilib.Dropout(DROPOUT), (), torch.Generator().manual_seed(1000 + seed))
+    net = _network(of, gilib.posteriors.Dropout(DROPOUT), (), torch.Generator().manual_seed(1000 + seed))
     likelihood = _likelihood(of, ())
     _train(net, likelihood, of, seed, steps, "pointwise")
     source = torch.Generator().manual_seed(4000 + seed)
     return Found(gilib.predict(net, likelihood, of.test_x, DRAWS, generator=source), {})
 
 
-def _network(of: Task, posterior: gilib.Posterior, replicas: tuple[int, ...], source: Any) -> gilib.Network:
+def _network(
+    of: Task, posterior: gilib.posteriors.Posterior, replicas: tuple[int, ...], source: Any
+) -> gilib.Network:
     outputs = 1 if of.classes is None else of.classes
     return gilib.models.mlp(
-        of.x.shape[1], HIDDEN, outputs, posterior=posterior, replicas=replicas, generator=source
+        of.x.shape[1],
+        HIDDEN,
+        outputs,
+        posterior=posterior,
+        prior=gilib.NealPrior(),
+        replicas=replicas,
+        generator=source,
     )
 
 
@@ -175,12 +215,13 @@ def recommended(model: str) -> Method:
         kind = BayesianRegressor if of.classes is None else BayesianClassifier
         own = kind(model, steps=steps or None, random_state=seed).fit(x, y)
         scales: Normalisation = own.normalisation_
+        draws = gilib.recommended(model).enough(DRAWS, of.classes)
         points, source = torch.from_numpy(test_x), torch.Generator().manual_seed(own.seed_)
         found = gilib.predict(
             own.net_,
             own.likelihood_,
             points,
-            DRAWS,
+            draws,
             normalisation=scales,
             batch_size=1000,
             generator=source,
@@ -193,6 +234,7 @@ def recommended(model: str) -> Method:
 METHODS: dict[str, Method] = {
     "forest": random_forest,
     "boosting": gradient_boosting,
+    "ngboost": natural_gradient_boosting,
     "logistic": logistic_regression,
     "exact_gp": gaussian_process,
     "ensemble": ensemble,

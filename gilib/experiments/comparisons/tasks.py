@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 import gilib
-from gilib.data import LabelledDataset, classification_names, load_classification
+from gilib.data import Dataset, classification_names, load_classification
 from gilib.experiments.common.uci_splits import load
 from gilib.experiments.comparisons.measures import measure
-from gilib.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"
 MOON_POINTS, MOON_NOISE = 1000, 0.2  # in all; standard deviation
@@ -57,11 +57,11 @@ def task(name: str, split: int) -> Task:
 
 
 @functools.lru_cache(1)
-def _table(name: str) -> LabelledDataset:
+def _table(name: str) -> Dataset:
     if name != MOONS:
         return load_classification(name)
     x, y = moons(MOON_POINTS, MOON_NOISE, torch.Generator().manual_seed(0))
-    return LabelledDataset(MOONS, x, y, ("upper", "lower"))
+    return Dataset(MOONS, x, y, class_names=("upper", "lower"))
 
 
 def moons(points: int, noise: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:

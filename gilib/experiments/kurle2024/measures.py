@@ -13,7 +13,7 @@ from gilib import metrics
 from gilib.experiments.common.measuring import rounded, significant
 from gilib.experiments.kurle2024 import tasks
 from gilib.experiments.kurle2024.tasks import Task
-from gilib.experiments.kurle2024.training import Looks, TrainingConfig, build, predicted, train
+from gilib.experiments.kurle2024.training import CurveRecorder, TrainingConfig, build, predicted, train
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.records import Record
 
@@ -30,12 +30,12 @@ def run(config: TrainingConfig, job: Job) -> Record:
     """
     task = tasks.load(config.dataset, config.split, config.stage, config.images, job.device)
     net, likelihood = build(config, task)
-    looks = train(config, task, net, likelihood, job)
-    return record(task, looks, measure(config, task, net, likelihood))
+    recorder = train(config, task, net, likelihood, job)
+    return record(task, recorder, measure(config, task, net, likelihood))
 
 
 def measure(
-    config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.Likelihood
+    config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood
 ) -> dict[str, Any]:
     """Measures at the test points; those of images out of distribution too, where there are such."""
     samples = 1 if config.method == "map" else config.samples
@@ -84,13 +84,13 @@ def told_apart(inside: Tensor, outside: Tensor) -> dict[str, Any]:
     return found | {"mean_entropy": significant(float(scores["entropy"][0].mean()))}
 
 
-def record(task: Task, looks: Looks, found: dict[str, Any]) -> Record:
+def record(task: Task, recorder: CurveRecorder, found: dict[str, Any]) -> Record:
     """The body of a record, numbers with six significant digits."""
     return {
         "data": {"name": task.name, "sha256": task.sha256},
         "metrics": {
             name: significant(value) if isinstance(value, float) else value
-            for name, value in (found | {"train_seconds": looks.seconds}).items()
+            for name, value in (found | {"train_seconds": recorder.seconds}).items()
         },
-        "looks": looks.seen,
+        "looks": recorder.curves,
     }

@@ -24,7 +24,7 @@ class SyntheticProblem:
         x: inputs, `[N, D]`, normalised.
         y: targets `[N, 1]`, normalised; or labels `[N]`.
         grid: inputs at which predictions are recorded, `[P, D]`, normalised.
-        truth: the function at the grid, `[P, 1]`, normalised; None for labels.
+        true_function: the function at the grid, `[P, 1]`, normalised; None for labels.
         supported: which points of the grid are as near to data as data are to each other, `[P]`.
         normalisation: of inputs and targets.
         sha256: of inputs and targets in original units.
@@ -34,7 +34,7 @@ class SyntheticProblem:
     x: Tensor
     y: Tensor
     grid: Tensor
-    truth: Tensor | None
+    true_function: Tensor | None
     supported: Tensor
     normalisation: Normalisation
     sha256: str

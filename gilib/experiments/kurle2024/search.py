@@ -164,7 +164,7 @@ def serves(scale: str, choice: Choice[BaliSettings]) -> Choice[BaliSettings]:
     return priced(choice.setting, {k: own for k, own in known.items() if k.prior == choice.setting.prior})
 
 
-def together(config: BaliSearchConfig) -> Hashable:
+def group_key(config: BaliSearchConfig) -> Hashable:
     """Replicas are splits and v_0; α and β are those of a program."""
     settings = config.settings
     return config.dataset, settings.prior, settings.lr, settings.update_rate, config.steps
@@ -210,7 +210,7 @@ def build(configs: Sequence[BaliSearchConfig], data: Data) -> tuple[gilib.Networ
         data.x.shape[-1],
         (WIDTHS.get(data.name, 50),),
         1,
-        posterior=gilib.Conjugate(),
+        posterior=gilib.posteriors.Conjugate(),
         prior=PerReplica(tuple(gilib.NealPrior(scale) for scale in scales)),
         replicas=(len(configs),),
         generator=ReplicaGenerators([1000 + config.split for config in configs]),
@@ -243,7 +243,7 @@ EXPERIMENTS = {
         BaliSearchConfig,
         search,
         run,
-        group=together,
+        group=group_key,
         check=check,
         largest_group=50,
     ),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gilib.data import load_classification, load_images, load_uci
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 TABLES = ("spambase", "telescope", "diabetes")
 IMAGES = ("mnist-500", "mnist", "fashion-mnist")
@@ -48,7 +48,7 @@ class Task:
         sha256: of the whole set.
         classes: how many; 0: regression.
         train: what is trained on.
-        look: what is looked at on the way.
+        monitored: what is measured on the way.
         test: what is measured at the end.
         log_scale: to subtract from log-likelihoods for original units; of regression.
     """
@@ -57,7 +57,7 @@ class Task:
     sha256: str
     classes: int
     train: Points
-    look: Points
+    monitored: Points
     test: Points
     log_scale: float = 0.0
 
@@ -76,14 +76,14 @@ def load(dataset: str, split: int, stage: str, images: int, device: torch.device
         images: how many of the training images, from the first; 0: all that there are.
         device: of the data.
     """
-    choice(stage, STAGES, "stage")
+    check_choice(stage, STAGES, "stage")
     task = _images(dataset, device) if dataset in IMAGES else _table(dataset, split, device)
-    train, look, test = task.train, task.test, task.test
+    train, monitored, test = task.train, task.test, task.test
     if stage != "final":
-        train, look = train.without_last(max(1, len(train) // 10))
+        train, monitored = train.without_last(max(1, len(train) // 10))
     if images:
         train = train.first(images)
-    return replace(task, train=train, look=look, test=look if stage == "search" else test)
+    return replace(task, train=train, monitored=monitored, test=monitored if stage == "search" else test)
 
 
 def check(configs: Sequence[Any]) -> None:

@@ -81,9 +81,9 @@ def run(config: ToyConfig, job: Job) -> Record:
 
     Returns:
         A record, in normalised units. Of a regression: at the grid the mean prediction, the standard
-        deviation of the function (`function_sd`) and with noise (`sd`), the truth, the data; `train_rmse`;
-        `error` of the mean and mean `function_sd` near data and away from them. Of moons: probability of
-        class 1 and its standard deviation over draws.
+        deviation of the function (`function_sd`) and with noise (`sd`), the true function, the data;
+        `train_rmse`; `error` of the mean and mean `function_sd` near data and away from them. Of moons:
+        probability of class 1 and its standard deviation over draws.
     """
     problem = problems.load(config.problem, config.seed)
     net, likelihood = build(config, problem)
@@ -99,21 +99,21 @@ def run(config: ToyConfig, job: Job) -> Record:
         **settings_of(config),
         **job.fit_options(),
     )
-    found = _regression(config, problem, net, likelihood) if problem.truth is not None else None
+    found = _regression(config, problem, net, likelihood) if problem.true_function is not None else None
     found = found or _classification(config, problem, net, likelihood)
     data = {"name": problem.name, "sha256": problem.sha256}
     points = {"x": rounded(problem.x, 3), "y": rounded(problem.y.double(), 3)}
     return {"data": data, "metrics": found | points | {"grid": rounded(problem.grid, 3)}}
 
 
-def build(config: ToyConfig, problem: SyntheticProblem) -> tuple[gilib.Network, gilib.Likelihood]:
+def build(config: ToyConfig, problem: SyntheticProblem) -> tuple[gilib.Network, gilib.likelihoods.Likelihood]:
     """Network and likelihood; noise is learned."""
-    labels = problem.truth is None
+    labels = problem.true_function is None
     net = gilib.models.mlp(
         problem.x.shape[1],
         (config.width,) * 3,
         2 if labels else 1,
-        posterior=gilib.Conjugate() if config.method in PRIORS else gilib.Factorised(),
+        posterior=gilib.posteriors.Conjugate() if config.method in PRIORS else gilib.Factorised(),
         prior=gilib.NealPrior(math.sqrt(config.prior_variance)),
         activation=nn.Tanh,
         generator=torch.Generator().manual_seed(1000 + config.seed),
@@ -132,25 +132,25 @@ def settings_of(config: ToyConfig) -> dict[str, Any]:
     return settings
 
 
-def _draws(config: ToyConfig, net: gilib.Network, likelihood: gilib.Likelihood, x: Tensor) -> Any:
+def _draws(config: ToyConfig, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood, x: Tensor) -> Any:
     device = next(net.buffers()).device if config.method in PRIORS else next(net.parameters()).device
     generator = torch.Generator(device).manual_seed(2000 + config.seed)
     return gilib.predict(net, likelihood, x.to(device), SAMPLES, generator=generator)
 
 
 def _regression(
-    config: ToyConfig, problem: SyntheticProblem, net: gilib.Network, likelihood: gilib.Likelihood
+    config: ToyConfig, problem: SyntheticProblem, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood
 ) -> dict[str, Any]:
     prediction = _draws(config, net, likelihood, problem.grid)
     mean, spread = prediction.mean.cpu(), prediction.function_sd.cpu()
-    assert problem.truth is not None
-    near, error = problem.supported, (mean - problem.truth).square()[:, 0]
+    assert problem.true_function is not None
+    near, error = problem.supported, (mean - problem.true_function).square()[:, 0]
     fitted = _draws(config, net, likelihood, problem.x)
     return {
         "mean": rounded(mean, 4),
         "function_sd": rounded(spread, 4),
         "sd": rounded(prediction.sd, 4),
-        "truth": rounded(problem.truth, 4),
+        "truth": rounded(problem.true_function, 4),
         "train_rmse": significant(float(gilib.metrics.rmse(fitted.mean.cpu(), problem.y))),
         "train_log_likelihood": significant(float(fitted.log_prob(problem.y.to(fitted.mean)).mean())),
         "error_near": significant(float(error[near].mean().sqrt())),
@@ -161,7 +161,7 @@ def _regression(
 
 
 def _classification(
-    config: ToyConfig, problem: SyntheticProblem, net: gilib.Network, likelihood: gilib.Likelihood
+    config: ToyConfig, problem: SyntheticProblem, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood
 ) -> dict[str, Any]:
     logits = _draws(config, net, likelihood, problem.grid).log_probabilities.exp()[..., 1].cpu()  # [S, P]
     fitted = _draws(config, net, likelihood, problem.x)

@@ -17,9 +17,9 @@ from gilib.experiments.kurle2024.tasks import Points, Task
 from gilib.experiments.runner.experiment import Job
 from gilib.objectives import SteppedTempering
 from gilib.training import Bali, CosineDecay
-from gilib.training.stopping import Callback
+from gilib.training.callbacks import Callback
 
-LOOKED_AT = 1000  # points of a look, and of the training points
+CURVE_POINTS = 1000  # points at which curves are measured, of each set
 LOOK_SAMPLES = 20
 EVALUATED_AT_ONCE = 50_000  # draws × points
 BALI = {"bali": "absolute", "bali_l": "absolute", "bali_paper": "relative"}  # priors
@@ -73,19 +73,19 @@ class TrainingConfig:
     scale: str = "paper"
 
 
-def posterior_of(config: TrainingConfig) -> gilib.Posterior:
+def posterior_of(config: TrainingConfig) -> gilib.posteriors.Posterior:
     """What is learned of the weights."""
     if config.method in BALI:
-        return gilib.Conjugate()
-    makers: dict[str, Callable[[], gilib.Posterior]] = {
+        return gilib.posteriors.Conjugate()
+    makers: dict[str, Callable[[], gilib.posteriors.Posterior]] = {
         "map": gilib.PointEstimate,
-        "dropout": lambda: gilib.Dropout(config.dropout),
+        "dropout": lambda: gilib.posteriors.Dropout(config.dropout),
         "bbb": gilib.Factorised,
     }
     return makers[config.method]()
 
 
-def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.Likelihood]:
+def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.likelihoods.Likelihood]:
     """Network and likelihood; the noise of a regression is learned."""
     net = gilib.models.mlp(
         task.train.x.shape[1],
@@ -125,11 +125,11 @@ def look_steps(steps: int, looks: int) -> list[int]:
     return sorted({round(steps ** (k / (looks - 1))) for k in range(looks)})
 
 
-class Looks(Callback):
+class CurveRecorder(Callback):
     """Looks after some steps, and the seconds that the steps themselves took on the processor.
 
     Attributes:
-        seen: lists by name: "step", "seconds", and what is measured.
+        curves: lists by name: "step", "seconds", and what is measured.
     """
 
     def __init__(self, at: Sequence[int], measure: Callable[[], dict[str, float]]):
@@ -137,40 +137,43 @@ class Looks(Callback):
 
         Args:
             at: steps.
-            measure: the same names at every look.
+            measure: the same names at every call.
         """
         self.at, self.measure = frozenset(at), measure
         self.begin()
 
     def begin(self) -> None:
         """Nothing seen."""
-        self.seen: dict[str, list[float]] = {}
-        self.seconds, self.clock = 0.0, time.process_time()
+        self.curves: dict[str, list[float]] = {}
+        self.seconds, self.started = 0.0, time.process_time()
 
     def __call__(self, step: int, bound: torch.Tensor, net: gilib.Network) -> None:
         """Look, with the clock stopped."""
         now = time.process_time()
-        self.seconds, self.clock = self.seconds + now - self.clock, now
+        self.seconds, self.started = self.seconds + now - self.started, now
         if step not in self.at:
             return
         values = {"step": step, "seconds": round(self.seconds, 3)}
         values |= {name: significant(value) for name, value in self.measure().items()}
         for name, value in values.items():
-            self.seen.setdefault(name, []).append(value)
-        self.clock = time.process_time()
+            self.curves.setdefault(name, []).append(value)
+        self.started = time.process_time()
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen, and when."""
-        return {"seen": {name: list(values) for name, values in self.seen.items()}, "seconds": self.seconds}
+        return {
+            "curves": {name: list(values) for name, values in self.curves.items()},
+            "seconds": self.seconds,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on."""
-        self.seen, self.seconds, self.clock = state["seen"], state["seconds"], time.process_time()
+        self.curves, self.seconds, self.started = state["curves"], state["seconds"], time.process_time()
 
 
 def predicted(
-    net: gilib.Network, likelihood: gilib.Likelihood, x: torch.Tensor, samples: int, seed: int
-) -> gilib.Prediction:
+    net: gilib.Network, likelihood: gilib.likelihoods.Likelihood, x: torch.Tensor, samples: int, seed: int
+) -> gilib.prediction.Prediction:
     """Predictions of points; one function is enough where all are the same."""
     generator = torch.Generator(x.device).manual_seed(seed)
     size = max(1, EVALUATED_AT_ONCE // samples)
@@ -178,18 +181,20 @@ def predicted(
 
 
 def train(
-    config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.Likelihood, job: Job
-) -> Looks:
+    config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood, job: Job
+) -> CurveRecorder:
     """Train in place; return what was seen on the way."""
     samples = 1 if config.method == "map" else min(LOOK_SAMPLES, config.samples)
-    trained, looked = task.train.first(LOOKED_AT), task.look.first(LOOKED_AT)
+    trained, monitored = task.train.first(CURVE_POINTS), task.monitored.first(CURVE_POINTS)
 
     def measure() -> dict[str, float]:
-        at = {"train": trained, "look": looked}
-        found = {name: _seen(config, task, net, likelihood, points, samples) for name, points in at.items()}
+        at = {"train": trained, "look": monitored}
+        found = {
+            name: _measured(config, task, net, likelihood, points, samples) for name, points in at.items()
+        }
         return {f"{name}_{key}": value for name, values in found.items() for key, value in values.items()}
 
-    looks = Looks(look_steps(config.steps, config.looks), measure)
+    looks = CurveRecorder(look_steps(config.steps, config.looks), measure)
     gilib.fit(
         net,
         likelihood,
@@ -206,11 +211,11 @@ def train(
     return looks
 
 
-def _seen(
+def _measured(
     config: TrainingConfig,
     task: Task,
     net: gilib.Network,
-    likelihood: gilib.Likelihood,
+    likelihood: gilib.likelihoods.Likelihood,
     points: Points,
     samples: int,
 ) -> dict[str, float]:

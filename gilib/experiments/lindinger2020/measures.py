@@ -16,7 +16,7 @@ from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import CURVE
 from gilib.experiments.lindinger2020.tasks import Task
 from gilib.experiments.runner.records import Record
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 
 AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
 DIGITS = 4  # of what is recorded of each test point
@@ -50,7 +50,7 @@ def estimates(net: gilib.Network, samples: int, seed: int) -> Functions:
 
 
 @torch.no_grad()
-def states(chain: gilib.Samples, seed: int) -> Functions:
+def states(chain: gilib.prediction.Samples, seed: int) -> Functions:
     """The functions of a chain's states, one of each."""
     like = next(chain.net.parameters())
     draw = chain.draw(generator=torch.Generator(like.device).manual_seed(seed))
@@ -107,7 +107,7 @@ def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
     return {name: [_digits(value) for value in rows[name][task.shown].tolist()] for name in rows}
 
 
-def body(task: Task, metrics: dict[str, Any], history: gilib.History, points: int = CURVE) -> Record:
+def body(task: Task, metrics: dict[str, Any], history: gilib.training.History, points: int = CURVE) -> Record:
     """A record: the data, numbers with six digits, and so many points of the training curve."""
     curve = history.elbo[:: max(1, len(history.elbo) // points)]
     return {

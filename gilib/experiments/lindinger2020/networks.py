@@ -15,7 +15,7 @@ from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.models import inducing_start
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
 from gilib.structured.gaussian import JointGaussian
-from gilib.training import SGHMC, KeptStates, NaturalGradient, Rule
+from gilib.training import SGHMC, NaturalGradient, Rule, StoredStates
 from gilib.training.schedules import PiecewiseConstant
 
 FAMILIES: dict[str, Family] = {
@@ -156,10 +156,10 @@ def burn_in(config: StructuredConfig) -> int:
     return config.steps // 2
 
 
-def kept_states(config: StructuredConfig) -> KeptStates:
+def stored_states(config: StructuredConfig) -> StoredStates:
     """The callback that keeps those of the other half."""
-    after = burn_in(config)
-    return KeptStates(after, max(1, (config.steps - after) // config.states))
+    start = burn_in(config)
+    return StoredStates(start, max(1, (config.steps - start) // config.states))
 
 
 def _kernel(config: StructuredConfig) -> gilib.kernels.RBF:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gilib.data import Dataset, Normalisation, load_uci
-from gilib.validation import choice, count
+from gilib.validation import check_choice, check_count
 
 SETS = ("boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 LEAST_DEVIATION = 1e-3  # of a feature that is projected, in original units
@@ -114,8 +114,8 @@ def load(
     Raises:
         ValueError: for another task, a repetition below 0, or another part.
     """
-    choice(task, tuple(TASKS), "task")
-    count(repetition, "repetition", 0)
+    check_choice(task, tuple(TASKS), "task")
+    check_count(repetition, "repetition", 0)
     if not 0.0 <= held_out < 1.0:
         raise ValueError(f"held_out must be at least 0 and below 1, got {held_out!r}")
     return split(_dataset(name), task, repetition, held_out, device, dtype)

@@ -17,7 +17,7 @@ from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
 from gilib.training import Callback
 
-Measured = tuple[dict[str, Any], dict[str, Tensor], gilib.History]
+Measured = tuple[dict[str, Any], dict[str, Tensor], gilib.training.History]
 NO_HOLD_OUT = ("sgp", "sghmc")  # train on all points, App. G
 
 
@@ -57,9 +57,9 @@ def _chain(
     config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
 ) -> Measured:
     """Run a chain: time, predictions with its states, history."""
-    kept = networks.kept_states(config)
-    history, trained = train(config, net, likelihood, task, job, [kept])
-    chain = kept.samples(net)
+    states = networks.stored_states(config)
+    history, trained = train(config, net, likelihood, task, job, [states])
+    chain = states.samples(net)
     at = measures.states(chain, 4000 + config.repetition)
     metrics = trained | {"points": len(task.x), "states": chain.num_states}
     return metrics, measures.predictions(at, chain.num_states, likelihood, task), history
@@ -69,8 +69,8 @@ def hold_out(config: StructuredConfig, likelihood: gilib.Gaussian, task: Task) -
     """What ends a training early, if points are held out."""
     if not len(task.held_x):
         return []
-    looks = {"after": config.stop_after, "num_samples": config.num_samples, "seed": config.repetition}
-    return [HoldOut(likelihood, task.held_x, task.held_y, **looks)]
+    settings = {"start": config.stop_after, "num_samples": config.num_samples, "seed": config.repetition}
+    return [HoldOut(likelihood, task.held_x, task.held_y, **settings)]
 
 
 def train(
@@ -80,7 +80,7 @@ def train(
     task: Task,
     job: Job,
     callbacks: Sequence[Callback] = (),
-) -> tuple[gilib.History, dict[str, Any]]:
+) -> tuple[gilib.training.History, dict[str, Any]]:
     """Train; the history, and how many steps were done in how many seconds."""
     begin = time.perf_counter()
     history = gilib.fit(

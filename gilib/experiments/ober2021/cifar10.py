@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 import gilib
 from gilib.data import ImageDataset, ImageNormalisation, load_images, random_flip_and_crop
-from gilib.data.errors import ChecksumError, DataError
+from gilib.data.storage import ChecksumError, DataError
 from gilib.experiments.common import images
 from gilib.experiments.common.images import ImageConfig
 from gilib.experiments.common.methods import METHODS
@@ -88,7 +88,7 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
     """
     settings = SIZES[scale] | {"lr": 1e-2, "tempered_steps": SIZES[scale]["steps"] // 10}
     strangers = {"smoke": "mnist-500", "reduced": "fashion-mnist"}
-    settings["outside"] = _strangers() if scale == "paper" else strangers[scale]
+    settings["outside"] = _out_of_distribution_sets() if scale == "paper" else strangers[scale]
     for prior in PRIORS if scale != "smoke" else PRIORS[:1]:
         for method in METHODS if scale != "smoke" else ("fac", "gi"):
             yield CifarConfig(method, prior, 0, **settings, scale=scale)
@@ -97,7 +97,7 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
         yield CifarConfig(method, PRIORS[0], 0, **(settings | cold), scale=scale)
 
 
-def _strangers() -> str:
+def _out_of_distribution_sets() -> str:
     """SVHN, as in the paper, where it is on this machine.
 
     Raises:
@@ -136,9 +136,9 @@ def run(config: CifarConfig, job: Job) -> Record:
     augment = random_flip_and_crop if config.augment else None
     trained = images.train(net, config, data, job, config.kl_weight, augment)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
-    inside = gilib.CategoricalPrediction(images.log_probabilities(draw, data.test_x))
+    inside = gilib.prediction.CategoricalPrediction(images.log_probabilities(draw, data.test_x))
     strange = as_colour(_dataset(config.outside).test_x[: config.test_images], data.normalisation)
-    outside = gilib.CategoricalPrediction(images.log_probabilities(draw, strange.to(data.test_x)))
+    outside = gilib.prediction.CategoricalPrediction(images.log_probabilities(draw, strange.to(data.test_x)))
     metrics = images.measure_bounds(net, config, data) | images.measure_test(inside, data.test_y)
     metrics |= compare_entropies(inside.mean, outside.mean)
     return images.record(dataset.label, dataset.sha256, trained, metrics)

@@ -20,7 +20,7 @@ from gilib.data import sha256_of
 from gilib.experiments.common.methods import ends_global, posterior_of
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.records import Record
-from gilib.likelihoods import LOG_2PI
+from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import failures_as_nan
 from gilib.posteriors import Posterior
 from gilib.randomness import ReplicaGenerators
@@ -76,7 +76,7 @@ def figure_2(scale: str) -> Iterator[DepthConfig]:
                         yield DepthConfig(method, width, depth, seed, steps=steps, scale=scale)
 
 
-def together(config: DepthConfig) -> Hashable:
+def group_key(config: DepthConfig) -> Hashable:
     """Seeds train together."""
     return config.method, config.width, config.depth, config.steps
 
@@ -260,5 +260,5 @@ def _record(problem: LinearProblem, bounds: Tensor, test: float, curve: Tensor, 
 
 
 EXPERIMENTS = {
-    "depth": Experiment("Fig. 2: deep linear networks", DepthConfig, figure_2, run, group=together)
+    "depth": Experiment("Fig. 2: deep linear networks", DepthConfig, figure_2, run, group=group_key)
 }

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from gilib.experiments.ober2021.depth import INPUTS, NOISE_VARIANCE, LinearProblem, left_out, summarise
-from gilib.likelihoods import LOG_2PI
+from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import cholesky
 
 

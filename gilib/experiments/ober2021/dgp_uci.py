@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gilib.data.catalogue import find_set
+from gilib.data.tables.regression_sets import find_set
 
 SMALL = ("boston", "concrete", "energy", "wine", "yacht")
 LARGE = ("kin8nm", "naval", "power", "protein")
@@ -173,7 +173,7 @@ def _config(part: Part, dataset: str, method: str, depth: int, split: int, scale
     )
 
 
-def together(config: DgpConfig) -> Hashable:
+def group_key(config: DgpConfig) -> Hashable:
     """What configurations that train in one program have in common.
 
     At paper scale, meant for an accelerator, replicas are splits. At the others, meant for a CPU, each is

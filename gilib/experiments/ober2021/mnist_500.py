@@ -48,7 +48,7 @@ def figure_a7(scale: str) -> Iterator[MnistConfig]:
         yield MnistConfig("gi", "SpatialIWPrior", seed, **settings, scale=scale)
 
 
-def clock(scale: str) -> Iterator[MnistConfig]:
+def until_converged(scale: str) -> Iterator[MnistConfig]:
     """The factorised posterior under StandardPrior, until its variances have arrived at the prior's."""
     config = next(figure_a7(scale))
     yield config if scale == "smoke" else replace(config, steps=12_000, looks=60)
@@ -77,7 +77,7 @@ def run(config: MnistConfig, job: Job) -> Record:
     net = images.build(functools.partial(gilib.models.lenet, channels=config.channels), config, data)
     trained = images.train(net, config, data, job)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
-    prediction = gilib.CategoricalPrediction(images.log_probabilities(draw, data.test_x))
+    prediction = gilib.prediction.CategoricalPrediction(images.log_probabilities(draw, data.test_x))
     metrics = images.measure_bounds(net, config, data) | images.measure_test(prediction, data.test_y)
     return images.record(dataset.label, dataset.sha256, trained, metrics)
 
@@ -93,7 +93,7 @@ EXPERIMENTS = {
     "mnist_500_clock": Experiment(
         "The factorised posterior under StandardPrior on the same images, until its variances arrive",
         MnistConfig,
-        clock,
+        until_converged,
         one_by_one(run),
         check=check,
     ),

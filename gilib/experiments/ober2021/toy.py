@@ -151,7 +151,7 @@ def measure(
     bounds = gilib.elbo(draw, likelihood, x, y, num_data=config.num_points, reduction="none")
     grid = GRID.to(x) * (1.0 if config.normalise else x.std())
     prediction = gilib.predict(net, likelihood, grid, 1000, generator=generator)
-    assert isinstance(prediction, gilib.GaussianPrediction)
+    assert isinstance(prediction, gilib.prediction.GaussianPrediction)
     inputs = torch.randn(200, 1, generator=generator, device=x.device)
     measured: Record = {
         "elbo": float(bounds.mean()),

@@ -1,4 +1,4 @@
-"""Ground truth on the toy problem: Hamiltonian Monte Carlo (Ober & Aitchison, 2021, App. O)."""
+"""Reference on the toy problem: Hamiltonian Monte Carlo (Ober & Aitchison, 2021, App. O)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gilib.priors import NealPrior
 
 
 @dataclass(frozen=True)
-class TruthConfig:
+class HMCConfig:
     """One set of chains on the toy problem.
 
     Attributes:
@@ -34,15 +34,15 @@ class TruthConfig:
     scale: str = "paper"
 
 
-def configurations(scale: str) -> Iterator[TruthConfig]:
+def configurations(scale: str) -> Iterator[HMCConfig]:
     """The paper's settings and the tuned ones on the first data draw; tuned ones on the others."""
     seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
-    yield TruthConfig(burn_in=length, samples=length, scale=scale)
+    yield HMCConfig(burn_in=length, samples=length, scale=scale)
     for seed in range(seeds):
-        yield TruthConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
+        yield HMCConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
 
 
-def run(config: TruthConfig, job: Job) -> Record:
+def run(config: HMCConfig, job: Job) -> Record:
     """Sample, and record the predictive distribution on the grid with R-hat and effective sample sizes.
 
     Args:
@@ -61,6 +61,6 @@ def run(config: TruthConfig, job: Job) -> Record:
 
 EXPERIMENTS = {
     "toy_hmc": Experiment(
-        "Hamiltonian Monte Carlo on the toy problem", TruthConfig, configurations, one_by_one(run)
+        "Hamiltonian Monte Carlo on the toy problem", HMCConfig, configurations, one_by_one(run)
     )
 }

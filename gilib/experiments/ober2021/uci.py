@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gilib.data import load_uci
-from gilib.data.catalogue import find_set
+from gilib.data.tables.regression_sets import find_set
 from gilib.experiments.common.methods import METHODS
 from gilib.experiments.runner.identity import identity, record_identity
 from gilib.experiments.runner.records import Record, RecordError, recorded
@@ -178,7 +178,7 @@ def _bound(record: Record) -> float:
     return float(record["metrics"].get("elbo", -float("inf")))
 
 
-def together(config: UciConfig) -> Hashable:
+def group_key(config: UciConfig) -> Hashable:
     """What configurations that train in one program have in common.
 
     At paper scale, meant for an accelerator, replicas differ in split, learning rate and prior. Smaller

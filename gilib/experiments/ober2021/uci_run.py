@@ -50,7 +50,7 @@ def _records(configs: Sequence[UciConfig], job: Job, measured: bool) -> list[Rec
     return records(data, history, results)
 
 
-def last_bounds(history: gilib.History) -> Tensor:
+def last_bounds(history: gilib.training.History) -> Tensor:
     """The mean of the last tenth of each training curve, `[R]`."""
     return history.elbo[-math.ceil(len(history.elbo) / 10) :].mean(0)
 
@@ -106,7 +106,7 @@ def train(
     rates: Sequence[float],
     seeds: Sequence[int],
     job: Job,
-) -> gilib.History:
+) -> gilib.training.History:
     """Train all replicas; those that diverge are frozen."""
     estimator = "pointwise" if config.method == "fac" else "draw"
     return gilib.fit(
@@ -131,7 +131,7 @@ EXPERIMENTS = {
         uci.SearchConfig,
         uci.search,
         search,
-        group=uci.together,
+        group=uci.group_key,
         check=uci.check,
         largest_group=64,
     ),
@@ -140,7 +140,7 @@ EXPERIMENTS = {
         UciConfig,
         uci.tables,
         run,
-        group=uci.together,
+        group=uci.group_key,
         check=uci.check,
         largest_group=64,
         scales=tuple(uci.SCALES),

@@ -78,7 +78,7 @@ def configurations(scale: str) -> Iterator[ScalePriorConfig]:
                     yield ScalePriorConfig(**asdict(base) | {"scale": scale}, variant=variant)
 
 
-def together(config: ScalePriorConfig) -> Hashable:
+def group_key(config: ScalePriorConfig) -> Hashable:
     """Splits and learning rates train together."""
     return config.dataset, config.variant
 
@@ -124,7 +124,7 @@ EXPERIMENTS = {
         ScalePriorConfig,
         configurations,
         run,
-        group=together,
+        group=group_key,
         check=uci.check,
         largest_group=80,
     )

@@ -18,7 +18,7 @@ REPEATED = ("split", "seed", "repetition")  # what tells the repetitions of a co
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordLine:
     """A record and the line of its file."""
 
     line: int
@@ -39,7 +39,7 @@ class Measured:
 
     scale: str
     values: tuple[float, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[RecordLine, ...]
     wanted: int | None = None
     print_is_one_draw: bool = False
 
@@ -108,9 +108,9 @@ def measure(
     return Measured(scale, values, own, wanted, rule.print_is_one_draw)
 
 
-def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[Source]:
+def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[RecordLine]:
     return [
-        Source(line, record)
+        RecordLine(line, record)
         for line, record in enumerate(records, 1)
         if record["scale"] != "smoke"
         and all(
@@ -119,29 +119,29 @@ def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[So
     ]
 
 
-def _given(sources: Sequence[Source], each: str, scales: Mapping[Any, str]) -> list[Source]:
+def _given(sources: Sequence[RecordLine], each: str, scales: Mapping[Any, str]) -> list[RecordLine]:
     records = [(source, source.record) for source in sources]
     return [source for source, record in records if record["scale"] == scales.get(record["config"].get(each))]
 
 
-def _at_best_scale(sources: Sequence[Source]) -> list[Source]:
+def _at_best_scale(sources: Sequence[RecordLine]) -> list[RecordLine]:
     kept = {record["id"] for record in best_scale([source.record for source in sources])}
     return [source for source in sources if source.record["id"] in kept]
 
 
-def _last_of_each(sources: Sequence[Source]) -> list[Source]:
+def _last_of_each(sources: Sequence[RecordLine]) -> list[RecordLine]:
     """The last record of every repetition, in the order of the file."""
     last = {_repetition(source): source for source in sources}
     return sorted(last.values(), key=lambda source: source.line)
 
 
-def _repetition(source: Source) -> tuple[Any, ...]:
+def _repetition(source: RecordLine) -> tuple[Any, ...]:
     return tuple(source.record["config"].get(key) for key in REPEATED)
 
 
 def _with_partners(
-    sources: Sequence[Source], baseline: Mapping[str, Any] | None, records: Sequence[Record]
-) -> list[tuple[Source, ...]]:
+    sources: Sequence[RecordLine], baseline: Mapping[str, Any] | None, records: Sequence[Record]
+) -> list[tuple[RecordLine, ...]]:
     """Each record; with a baseline: and its record of that repetition and scale, if there is one."""
     if baseline is None:
         return [(source,) for source in sources]
@@ -150,14 +150,14 @@ def _with_partners(
     return [(source, others[key]) for source, key in zip(sources, keys, strict=True) if key in others]
 
 
-def _value(metric: Metric, sources: Sequence[Source]) -> float:
+def _value(metric: Metric, sources: Sequence[RecordLine]) -> float:
     """A function of these records, or of a single one the metric of this name."""
     if isinstance(metric, str):
         return _named(metric, sources[0])
     return metric(*(source.record for source in sources))
 
 
-def _named(key: str, source: Source) -> float:
+def _named(key: str, source: RecordLine) -> float:
     """The metric `name`, or entry k of the list `name` for the key `name.k`."""
     name, _, entry = key.partition(".")
     try:

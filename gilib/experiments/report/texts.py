@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.comparing import Comparison, Totals
-from gilib.experiments.report.measuring import Measured, Source
+from gilib.experiments.report.measuring import Measured, RecordLine
 
 IDENTITY = ("dataset", "architecture", "model", "prior", "method", "baseline", "depth", "metric")
 CAPITALS = {"elbo", "iwbo", "rmse", "dgp", "gp", "bnn", "mf", "star", "fc", "sghmc", "sgp", "ng", "dsvi"}
@@ -114,10 +114,10 @@ def record_text(measured: Measured) -> str:
     return place + (f" +{more}" if more else "")
 
 
-def lines_text(sources: Sequence[Source]) -> str:
+def lines_text(sources: Sequence[RecordLine]) -> str:
     """Lines of a file, neighbours as ranges.
 
-    >>> lines_text([Source(line, {}) for line in (1, 2, 3, 7)])
+    >>> lines_text([RecordLine(line, {}) for line in (1, 2, 3, 7)])
     'lines 1–3, 7'
     """
     lines = sorted(source.line for source in sources)

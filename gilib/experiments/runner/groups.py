@@ -9,7 +9,7 @@ from typing import Any
 
 from gilib.experiments.runner.experiment import Experiment
 from gilib.experiments.runner.work import Group
-from gilib.validation import choice
+from gilib.validation import check_choice
 
 
 def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list[Any]:
@@ -25,7 +25,7 @@ def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list
             matches nothing.
         RecordError: if the grid depends on records that are missing.
     """
-    choice(scale, experiment.scales, "scale")
+    check_choice(scale, experiment.scales, "scale")
     configs = list(dict.fromkeys(experiment.configurations(scale)))
     wanted = _wanted(configs, only)
     matching = [
@@ -51,11 +51,11 @@ def cut(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
     """
     if experiment.group is None:
         return [(config,) for config in configs]
-    together: dict[Any, list[Any]] = {}
+    grouped: dict[Any, list[Any]] = {}
     for config in configs:
-        together.setdefault(experiment.group(config), []).append(config)
+        grouped.setdefault(experiment.group(config), []).append(config)
     groups = []
-    for members in together.values():
+    for members in grouped.values():
         size = experiment.largest_group or len(members)
         groups += [tuple(members[i : i + size]) for i in range(0, len(members), size)]
     return groups

@@ -33,12 +33,16 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 @functools.cache
-def source_revision() -> str:
-    """The commit of the source when first asked for, marked + if files of the package differ from it."""
+def source_revision(*also: str) -> str:
+    """The commit of the source when first asked for, marked + if files of the package differ from it.
+
+    Args:
+        also: further folders of the repository whose files may differ.
+    """
     here = Path(__file__).parents[3]
     try:
         commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git(here, "status", "--porcelain", "-uno", "--", "gilib") else "")
+        return commit + ("+" if _git(here, "status", "--porcelain", "-uno", "--", "gilib", *also) else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -36,6 +38,40 @@ def test_all_methods_run_and_auto_has_the_best_bound():
         assert all(math.isfinite(value) for metrics in own.values() for value in metrics.values())
         assert own["auto"]["elbo"] == max(own[name]["elbo"] for name in rivals.OURS)
         assert own["auto"]["process_seconds"] > own["deep_gp"]["process_seconds"]
+
+
+def test_the_last_edition_counts():
+    def record(edition, elbo):
+        config = {"dataset": "yacht", "split": 0, "method": "gp", **edition}
+        return {"config": config, "metrics": {"elbo": elbo, "process_seconds": 1.0}}
+
+    found = against.with_auto([record({"edition": 2}, 2.0), record({}, 1.0)])
+    assert found["yacht", 0]["gp"]["elbo"] == 2.0
+
+
+def test_what_is_installed_apart(yacht, monkeypatch):
+    """A package of the same interface in its place: mean and deviation become the prediction."""
+    rng = np.random.default_rng(0)
+    loc, scale = rng.normal(size=31), rng.uniform(0.5, 1.0, size=31)
+
+    class Regressor:
+        def __init__(self, **settings):
+            assert settings == {"verbose": False, "random_state": 0}
+
+        def fit(self, x, y):
+            assert x.shape == (277, 6) and y.shape == (277,)
+            return self
+
+        def pred_dist(self, x):
+            return types.SimpleNamespace(params={"loc": loc, "scale": scale})
+
+    monkeypatch.setitem(sys.modules, "ngboost", types.SimpleNamespace(NGBRegressor=Regressor))
+    found = rivals.natural_gradient_boosting(yacht, 0, 0).prediction
+    np.testing.assert_allclose(found.mean[:, 0], loc)
+    np.testing.assert_allclose(found.sd[:, 0], scale)
+    monkeypatch.setitem(sys.modules, "ngboost", None)
+    with pytest.raises(ImportError, match="no dependency of gilib .* pip install --no-deps ngboost"):
+        rivals.prepare("ngboost")
 
 
 def test_no_auto_without_all_three():

@@ -15,7 +15,7 @@ from gilib.experiments.comparisons.measures import (
     measure,
     moments,
 )
-from gilib.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import GaussianPrediction
 from tests.support import D, normals
 
 

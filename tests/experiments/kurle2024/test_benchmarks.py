@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import gilib
-from gilib.data import LabelledDataset, load_uci
+from gilib.data import Dataset, load_uci
 from gilib.experiments import select
 from gilib.experiments.kurle2024 import benchmarks, measures, settings, tasks, training
-from gilib.experiments.kurle2024.training import Looks, TrainingConfig, look_steps
+from gilib.experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import chosen
@@ -25,7 +25,7 @@ NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
 def tables(monkeypatch):
     """Forty points that a line separates, by the name of every table."""
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data = LabelledDataset("line", x, (x.sum(1) > 0).long(), ("below", "above"))
+    data = Dataset("line", x, (x.sum(1) > 0).long(), class_names=("below", "above"))
     monkeypatch.setattr(tasks, "load_classification", lambda name: data)
     return data
 
@@ -45,10 +45,10 @@ def test_test_points_are_read_when_settings_are_frozen(tables, stage):
     task, split = tasks.load("spambase", 3, stage, 0, CPU), tables.split(3)
     train = split.train_x
     if stage == "final":
-        assert torch.equal(task.train.x, train) and torch.equal(task.look.x, split.test_x)
+        assert torch.equal(task.train.x, train) and torch.equal(task.monitored.x, split.test_x)
     else:
-        assert torch.equal(torch.cat([task.train.x, task.look.x]), train) and len(task.look) == 3
-    measured = task.look if stage == "search" else task
+        assert torch.equal(torch.cat([task.train.x, task.monitored.x]), train) and len(task.monitored) == 3
+    measured = task.monitored if stage == "search" else task
     assert torch.equal(task.test.x, measured.x if stage == "search" else split.test_x)
     assert len(tasks.load("spambase", 3, stage, 7, CPU).train) == 7
 
@@ -56,7 +56,7 @@ def test_test_points_are_read_when_settings_are_frozen(tables, stage):
 def test_images_are_flat_and_seen_in_their_own_units(monkeypatch):
     small = gilib.data.load_images("mnist-500")
     task = tasks.load("mnist-500", 0, "curve", 0, CPU)
-    assert task.classes == 10 and len(task.train) == 450 and len(task.look) == 50
+    assert task.classes == 10 and len(task.train) == 450 and len(task.monitored) == 50
     assert torch.equal(task.train.x, small.tensors().train_x[:450].flatten(1))
     brighter = dataclasses.replace(small, name="mnist", test_x=255 - small.test_x)
     sets = {"mnist": small, "fashion-mnist": brighter}
@@ -124,7 +124,7 @@ def test_methods_differ_by_rule_and_posterior():
     assert rules["bali_l"] == rules["bali"] | {"estimator": "pointwise"}
     assert {type(rules[name]["rule"]) for name in ("map", "dropout", "bbb")} == {gilib.Adam}
     kinds = {method: type(training.posterior_of(config(method=method))) for method in training.METHODS}
-    assert kinds["map"] is gilib.PointEstimate and kinds["bali_l"] is gilib.Conjugate
+    assert kinds["map"] is gilib.PointEstimate and kinds["bali_l"] is gilib.posteriors.Conjugate
 
 
 def test_a_line_is_learned_by_all(tables):
@@ -152,14 +152,14 @@ def test_looks_are_resumed(tmp_path, monkeypatch):
     assert resumed["metrics"]["log_likelihood"] == whole["metrics"]["log_likelihood"]
 
 
-def test_the_clock_stands_still_in_a_look(monkeypatch):
+def test_the_clock_stands_still_while_curves_are_measured(monkeypatch):
     ticks = iter(range(100))
     monkeypatch.setattr(training.time, "process_time", lambda: float(next(ticks)))
-    looks = Looks([1, 3], lambda: {"nll": float(next(ticks))})  # a look takes two ticks
-    looks.begin()
+    recorder = CurveRecorder([1, 3], lambda: {"nll": float(next(ticks))})  # measuring takes two ticks
+    recorder.begin()
     for step in (1, 2, 3):
-        looks(step, torch.zeros(()), None)
-    assert looks.seen["step"] == [1, 3] and looks.seen["seconds"] == [1.0, 3.0]
+        recorder(step, torch.zeros(()), None)
+    assert recorder.curves["step"] == [1, 3] and recorder.curves["seconds"] == [1.0, 3.0]
     assert look_steps(80, 25)[0] == 1 and look_steps(80, 25)[-1] == 80 and look_steps(7, 1) == [7]
 
 

@@ -81,8 +81,8 @@ def test_one_default_serves_all_choosing_sets(monkeypatch):
 def test_replicas_are_what_they_would_be_alone():
     """Each has its own v_0: float32 sums in another order, hence the tolerance."""
     trials = [t for t in search.search("smoke") if t.settings.prior == "relative"]
-    assert len({search.together(trial) for trial in trials}) == 1
-    assert len({search.together(trial) for trial in search.search("smoke")}) == 2
+    assert len({search.group_key(trial) for trial in trials}) == 1
+    assert len({search.group_key(trial) for trial in search.search("smoke")}) == 2
     pair = search.run(trials, Job(CPU, None))
     (alone,) = search.run(trials[1:], Job(CPU, None))
     for name, value in alone["metrics"].items():

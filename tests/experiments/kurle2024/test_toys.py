@@ -34,15 +34,15 @@ def test_regressions_are_functions_with_noise(name, function, points, noise):
         assert problem.supported.any() and not problem.supported.all()
         x, y = scale.invert_x(problem.x.double()), scale.invert_y(problem.y.double())
         squares.append((y - function(x)).square().mean() / noise**2)
-        truth = scale.invert_y(problem.truth.double())
-        assert torch.allclose(truth, function(scale.invert_x(problem.grid.double())), rtol=0, atol=1e-5)
+        expected = scale.invert_y(problem.true_function.double())
+        assert torch.allclose(expected, function(scale.invert_x(problem.grid.double())), rtol=0, atol=1e-5)
     assert abs(float(torch.stack(squares).mean()) - 1.0) < 6.0 * math.sqrt(2.0 / (20 * points))
 
 
 def test_moons_are_two_half_circles():
     problem = problems.load("moons", 0)
     assert problem.x.shape == (128, 2) and problem.y.bincount().tolist() == [64, 64]
-    assert problem.truth is None and problem.grid.shape == (441, 2)
+    assert problem.true_function is None and problem.grid.shape == (441, 2)
     assert not torch.equal(problem.x, problems.load("moons", 1).x)
 
 

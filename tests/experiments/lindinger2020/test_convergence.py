@@ -9,7 +9,7 @@ from gilib.experiments import load_records
 from gilib.experiments.lindinger2020 import convergence, networks, tasks
 from gilib.experiments.lindinger2020.convergence import ConvergenceConfig
 from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import Ran, run_experiment
+from gilib.experiments.running import RunSummary, run_experiment
 from gilib.structured import FullyCoupled, StructuredGP
 
 CPU = torch.device("cpu")
@@ -55,6 +55,6 @@ def test_both_start_at_the_same_network():
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_convergence", "smoke") == Ran(added=2, diverged=0, left=0)
-    assert run_experiment("structured_convergence", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("structured_convergence", "smoke") == RunSummary(added=2, diverged=0, left=0)
+    assert run_experiment("structured_convergence", "smoke") == RunSummary(0, 0, 0)
     assert [len(record["curve"]) for record in load_records("structured_convergence")] == [3, 3]

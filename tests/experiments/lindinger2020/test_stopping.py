@@ -13,10 +13,10 @@ X, Y = normals(9, 2, seed=3), normals(9, 2, seed=4)
 STEPS = 12_000
 
 
-def scripted(values, after=5000):
+def scripted(values, start=5000):
     """A hold-out whose look at step k is `values(k)`."""
-    stop = HoldOut(gilib.Gaussian(0.1), X, Y, after=after)
-    stop._look = lambda step, net: torch.tensor(float(values(step)))
+    stop = HoldOut(gilib.Gaussian(0.1), X, Y, start=start)
+    stop._score = lambda step, net: torch.tensor(float(values(step)))
     return stop
 
 
@@ -58,7 +58,7 @@ def test_the_looks_before_the_first_strip_are_those_it_averages():
     stop = scripted(lambda step: seen.append(step) or 0.0)
     for step in range(1, 5051):
         stop(step, torch.tensor(0.0), None)
-    assert seen == list(range(4510, 5051, 10)) and len(stop.looks) == stopping.SMOOTHED
+    assert seen == list(range(4510, 5051, 10)) and len(stop.scores) == stopping.SMOOTHED
 
 
 def test_a_look_is_the_mixture_of_new_draws():
@@ -68,8 +68,8 @@ def test_a_look_is_the_mixture_of_new_draws():
     estimate = net.estimate(4, len(X), generator=seeded(1_000_003 * 20 + 7))
     density = torch.distributions.Normal(estimate(X), 0.3**0.5).log_prob(Y).sum(-1)
     expected = (density.logsumexp(0) - torch.tensor(4.0).log()).mean()
-    assert torch.allclose(stop._look(20, net), expected, rtol=1e-10)
-    assert stop._look(20, net) != stop._look(30, net)
+    assert torch.allclose(stop._score(20, net), expected, rtol=1e-10)
+    assert stop._score(20, net) != stop._score(30, net)
 
 
 @pytest.mark.parametrize("steps", [61, 64, 90])
@@ -79,7 +79,7 @@ def test_a_pause_changes_nothing(tmp_path, monkeypatch, steps):
 
     def fit(count, path):
         net, likelihood = small_net(gilib.Factorised()), gilib.Gaussian(0.1)
-        stop = HoldOut(likelihood, X, Y, after=40, num_samples=2)
+        stop = HoldOut(likelihood, X, Y, start=40, num_samples=2)
         stop.strips = gilib.training.FallingStrips(stop.strips.score, 10, 2)
         kept = Checkpoint(path, every=1)
         settings = {"steps": count, "num_samples": 2, "callbacks": [stop], "checkpoint": kept}

@@ -11,11 +11,9 @@ import gilib
 from gilib.experiments import load_records
 from gilib.experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
 from gilib.experiments.lindinger2020.uci import StructuredConfig
-from gilib.experiments.printed import printed
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.running import Ran, run_experiment
+from gilib.experiments.running import RunSummary, run_experiment
 from gilib.models import inducing_start
 from gilib.structured import StructuredGP
 from gilib.training import SGHMC, NaturalGradient, Paused
@@ -23,7 +21,6 @@ from tests.support import D, assert_equal, normals, seeded
 
 CPU = torch.device("cpu")
 METHODS = dict(uci.SMOKE)
-NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
 
 
 def config(method="star", *, depth=None, task="extrapolation", repetition=0, **settings):
@@ -36,62 +33,6 @@ def built(method="star", task="extrapolation", **settings):
     one = config(method, **settings)
     found = tasks.load("boston", task, one.repetition, dtype=D)
     return one, found, *networks.build(one, found)
-
-
-def test_every_printed_cell_has_configurations():
-    """At the smaller scales those of the main text; SGHMC, and two layers, on the small sets."""
-    grids = {k: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(k)} for k in uci.SCALES}
-    for table, task in (("1_interpolation", "interpolation"), ("S3_extrapolation", "extrapolation")):
-        rows = printed(f"lindinger2020_table{table}")
-        wanted = {(row["dataset"], task, NAMES[row["method"]], int(row["depth"])) for row in rows}
-        assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
-        small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
-        small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
-        assert small <= grids["reduced"] & grids["long"]
-
-
-def test_the_paper_grid_has_the_papers_settings_ten_times():
-    grid = list(uci.tables("paper"))
-    models = {(one.method, one.depth) for one in grid}
-    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
-    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr"))
-    defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
-    assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
-    assert {one.lr for one in grid if one.method != "gi_bnn"} == {5e-3}
-    wanted = {"num_inducing": 128, "width": 5, "steps": 20_000, "batch_size": 512, "num_samples": 5}
-    wanted |= {"lr": 5e-3, "decay": 0.98, "decay_every": 1000, "lengthscale": 1.0, "variance": 1.0}
-    wanted |= {"noise_variance": 0.01, "hidden_scale": 1e-5, "held_out": 0.1, "test_samples": 1000}
-    assert {name: defaults[name] for name in wanted} == wanted
-
-
-@pytest.mark.parametrize(("scale", "settings"), [("reduced", (3000, 64)), ("long", (5000, 128))])
-def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
-    """Boston and energy, extrapolation, repetition by repetition: all methods of both before the next."""
-    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables(scale)]
-    assert len(set(grid)) == len(grid)
-    begin = 0
-    for sets, groups, repetitions in [
-        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST), 5),
-        (uci.SECOND, (uci.MAIN, uci.MORE), 5),
-        (uci.LARGE, (uci.MAIN,), 3),
-    ]:
-        for models in groups:
-            cells = itertools.product(("extrapolation", "interpolation"), range(repetitions), sets, models)
-            expected = [(*cell, *model) for *cell, model in cells]
-            assert grid[begin : begin + len(expected)] == expected
-            begin += len(expected)
-    assert begin == len(grid)
-    assert {(c.steps, c.num_inducing) for c in uci.tables(scale)} == {settings}
-    starts = {c.method: c.hidden_scale for c in uci.tables(scale)}
-    assert {method for method, start in starts.items() if start == 0.1} == set(uci.STRUCTURED)
-    assert {start for method, start in starts.items() if method not in uci.STRUCTURED} == {1e-5}
-
-
-def test_an_identity_is_that_of_what_is_not_at_its_default():
-    """Fields may be added; those that are recorded never change their meaning."""
-    known = identity("structured_uci", StructuredConfig("boston", "extrapolation", 0, "star", 3))
-    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, width=5, hidden_scale=1e-5)
-    assert identity("structured_uci", same) == known == "ecc536b7c09f"
 
 
 def test_every_method_has_a_network():
@@ -170,8 +111,8 @@ def test_rules_are_those_of_the_methods():
 
 
 def test_the_states_of_a_chain_are_those_of_its_second_half():
-    kept = networks.kept_states(config("sghmc", steps=3000, states=200))
-    assert (kept.after, kept.every) == (1500, 7)
+    kept = networks.stored_states(config("sghmc", steps=3000, states=200))
+    assert (kept.burn_in, kept.every) == (1500, 7)
     record = uci_run.run(config("sghmc", steps=11, states=3), Job(CPU, None))
     assert record["metrics"]["states"] == 3 and record["metrics"]["points"] == 253
     assert "elbo" not in record["metrics"] and not record["metrics"]["stopped_early"]
@@ -184,9 +125,6 @@ def test_a_chain_starts_at_clusters_and_zero():
     assert_equal(layers[0].inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=2))
     assert all((layer.weights.scaled_weights == 0).all() for layer in layers)
     assert likelihood.noise_variance.item() == pytest.approx(0.01)
-
-
-# measures
 
 
 def test_predictions_are_mixtures_in_original_units():
@@ -231,7 +169,7 @@ def test_a_chain_predicts_with_every_state_once(monkeypatch):
     """The mixture over the states, one after the other in networks that hold them, whatever the batches."""
     one, task, net, likelihood = built("sghmc", depth=1)
     names = [name for name, _ in net.named_parameters() if name.endswith("scaled_weights")]
-    chain = gilib.Samples(net, {names[0]: normals(3, 8, 1)})
+    chain = gilib.prediction.Samples(net, {names[0]: normals(3, 8, 1)})
     monkeypatch.setattr(measures, "AT_ONCE", 3 * 50)
     found = measures.predictions(measures.states(chain, 0), 3, likelihood, task)
     means, variances = [], []
@@ -260,9 +198,6 @@ def test_only_the_shown_points_are_recorded(monkeypatch):
     assert all(value == float(f"{value:.4g}") for values in shown.values() for value in values)
 
 
-# trainings
-
-
 @pytest.mark.parametrize("method", ["star", "gi", "sghmc", "fc_ng"])
 def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
     """A pause changes nothing but the clock."""
@@ -279,7 +214,7 @@ def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
 def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     """A score that falls at every strip ends them at once; the sparse GP has no score."""
     looks = itertools.count()
-    monkeypatch.setattr(uci_run.HoldOut, "_look", lambda self, step, net: torch.tensor(-float(next(looks))))
+    monkeypatch.setattr(uci_run.HoldOut, "_score", lambda self, step, net: torch.tensor(-float(next(looks))))
     monkeypatch.setattr("gilib.experiments.lindinger2020.stopping.STRIP", 10)
     found = {m: uci_run.run(config(m, steps=90, stop_after=10), Job(CPU, None)) for m in ("sgp", "mf")}
     assert [found[m]["metrics"]["points"] for m in found] == [253, 228]
@@ -288,8 +223,8 @@ def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_uci", "smoke") == Ran(added=36, diverged=0, left=0)
-    assert run_experiment("structured_uci", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("structured_uci", "smoke") == RunSummary(added=36, diverged=0, left=0)
+    assert run_experiment("structured_uci", "smoke") == RunSummary(0, 0, 0)
     records = load_records("structured_uci")
     assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(uci.SMOKE)
     bounds, numbers = ("elbo", "elbo_stderr", "elbo_total"), ("test_log_likelihood", "rmse", "noise_variance")

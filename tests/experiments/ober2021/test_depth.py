@@ -16,6 +16,7 @@ from gilib.experiments.ober2021.depth import (
     DepthConfig,
     build,
     figure_2,
+    group_key,
     left_out,
     linear_problem,
     measure_elbo,
@@ -23,7 +24,6 @@ from gilib.experiments.ober2021.depth import (
     per_point,
     run,
     summarise,
-    together,
 )
 from gilib.experiments.runner.experiment import Experiment, Job
 from gilib.experiments.runner.groups import cut
@@ -157,7 +157,7 @@ def test_grids():
 
 
 def test_seeds_train_together():
-    grid = Experiment("", DepthConfig, figure_2, run, group=together)
+    grid = Experiment("", DepthConfig, figure_2, run, group=group_key)
     groups = cut(grid, list(figure_2("reduced")))
     assert len(groups) == 3 * (3 + 5 * 6)
     for group in groups:

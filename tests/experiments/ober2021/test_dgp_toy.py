@@ -14,7 +14,7 @@ from gilib.experiments.ober2021 import dgp_toy, dgp_toy_measures
 from gilib.experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, figure_a3, run
 from gilib.experiments.ober2021.dgp_toy_measures import correlation, functions
 from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import Ran, run_experiment
+from gilib.experiments.running import RunSummary, run_experiment
 from gilib.training import Paused
 from tests.support import assert_equal, assert_mean, normals, seeded
 
@@ -183,8 +183,8 @@ def test_a_training_is_resumed_where_it_was_paused(tmp_path):
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("dgp_toy", "smoke") == Ran(added=6, diverged=0, left=0)
-    assert run_experiment("dgp_toy", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("dgp_toy", "smoke") == RunSummary(added=6, diverged=0, left=0)
+    assert run_experiment("dgp_toy", "smoke") == RunSummary(0, 0, 0)
     records = load_records("dgp_toy")
     assert {each["config"]["method"] for each in records} == set(dgp_toy.METHODS)
     for metrics in (each["metrics"] for each in records):

@@ -17,7 +17,7 @@ from gilib.experiments.printed import printed
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import cut
-from gilib.experiments.running import Ran, run_experiment
+from gilib.experiments.running import RunSummary, run_experiment
 from gilib.training import Paused
 from tests.support import D, assert_equal, assert_mean
 
@@ -197,8 +197,8 @@ def test_a_training_is_resumed_where_it_was_paused(tmp_path):
 
 
 def test_smoke_runs_record_everything_once():
-    assert run_experiment("dgp_uci", "smoke") == Ran(added=12, diverged=0, left=0)
-    assert run_experiment("dgp_uci", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("dgp_uci", "smoke") == RunSummary(added=12, diverged=0, left=0)
+    assert run_experiment("dgp_uci", "smoke") == RunSummary(0, 0, 0)
     records = load_records("dgp_uci")
     assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(
         itertools.product(dgp_uci.METHODS, (2, 3))
@@ -215,7 +215,7 @@ def test_starts_differ_in_nothing_but_the_start():
     assert {c.hidden_scale for c in grid} == {1e-5, 1e-3, 0.1}
     assert len({dataclasses.replace(c, hidden_scale=1.0) for c in grid}) == len(grid) / 3
     assert {(c.method, c.depth, c.steps) for c in grid} == {("dsvi", 2, 3000)}
-    assert run_experiment("dgp_start", "smoke", only=["split=0"]) == Ran(added=3, diverged=0, left=0)
+    assert run_experiment("dgp_start", "smoke", only=["split=0"]) == RunSummary(added=3, diverged=0, left=0)
 
 
 def test_attempts_change_one_thing_each():
@@ -239,4 +239,4 @@ def test_hidden_layers_may_have_another_posterior(hidden, kind):
 
 def test_every_attempt_runs():
     ran = run_experiment("dgp_attempts", "smoke", only=["split=0", "num_inducing=10"])
-    assert ran == Ran(added=6, diverged=0, left=0)
+    assert ran == RunSummary(added=6, diverged=0, left=0)

@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 
 import gilib
 from gilib.data import ImageDataset, ImageNormalisation, load_images
-from gilib.data.errors import ChecksumError, DataError
+from gilib.data.storage import ChecksumError, DataError
 from gilib.experiments.common import images
 from gilib.experiments.common.methods import METHODS
 from gilib.experiments.ober2021 import cifar10, mnist_500
@@ -65,7 +65,7 @@ def test_the_paper_trains_as_appendices_n_and_o_say():
         assert (config.num_samples, config.test_samples, config.images) == (1, 10, 50_000)
 
 
-@pytest.mark.parametrize("grid", [mnist_500.figure_a7, mnist_500.clock, cifar10.table_1])
+@pytest.mark.parametrize("grid", [mnist_500.figure_a7, mnist_500.until_converged, cifar10.table_1])
 def test_reduced_grids_have_the_same_cells_as_the_paper(grid):
     cells = [{(c.method, c.prior) for c in grid(scale)} for scale in ("reduced", "paper")]
     assert cells[0] == cells[1]
@@ -159,7 +159,7 @@ def test_bounds_are_those_of_the_whole_training_set():
 def test_predictions_are_measured_after_averaging_the_draws():
     log_probs = torch.randn(3, 40, 4, generator=seeded(0), dtype=D).mul(2).log_softmax(-1)
     labels = torch.randint(4, (40,), generator=seeded(1))
-    found = images.measure_test(gilib.CategoricalPrediction(log_probs), labels)
+    found = images.measure_test(gilib.prediction.CategoricalPrediction(log_probs), labels)
     mean = log_probs.exp().mean(0).numpy()
     assert found["accuracy"] == pytest.approx(np.mean(mean.argmax(-1) == labels.numpy()), abs=1e-12)
     assert found["entropy"] == pytest.approx(stats.entropy(mean, axis=-1).mean(), rel=1e-12)
@@ -200,7 +200,7 @@ def test_strangers_are_house_numbers_where_they_are(error, found, monkeypatch):
 
     monkeypatch.setattr(cifar10, "load_images", load)
     assert {config.outside for config in cifar10.table_1("paper")} == {found}
-    monkeypatch.setattr(cifar10, "_strangers", None)  # nobody asks at other scales
+    monkeypatch.setattr(cifar10, "_out_of_distribution_sets", None)  # nobody asks at other scales
     assert {config.outside for config in cifar10.table_1("reduced")} == {"fashion-mnist"}
 
 
@@ -228,7 +228,7 @@ def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
     net = images.build(cifar10._model(config), config, colours("cifar10").tensors())
     kinds = [type(module) for module in net.modules()]
     assert kinds.count(gilib.Conv2d) == 20
-    assert kinds.count(gilib.InducingBatchNorm) == (20 if method == "gi" else 0)
+    assert kinds.count(gilib.layers.InducingBatchNorm) == (20 if method == "gi" else 0)
     assert [layer.outputs for layer in net.modules() if isinstance(layer, gilib.Conv2d)][-1] == 8
 
 

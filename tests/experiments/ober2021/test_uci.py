@@ -10,7 +10,7 @@ import gilib
 from gilib.data import load_uci
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.common import uci_splits
-from gilib.experiments.ober2021 import uci, uci_run, uci_scale_prior, uci_truth
+from gilib.experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
 from gilib.experiments.printed import printed
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
@@ -84,12 +84,12 @@ def test_the_best_bound_chooses_and_divergence_never_does(monkeypatch):
 
 def test_a_group_shares_what_one_program_needs():
     paper = [uci.UciConfig("yacht", "gi", prior, 3, lr) for prior in uci.PRIORS for lr in (0.1, 0.2)]
-    assert len({uci.together(config) for config in paper}) == 1
+    assert len({uci.group_key(config) for config in paper}) == 1
     smaller = [dataclasses.replace(config, scale="reduced") for config in paper]
-    assert len({uci.together(config) for config in smaller}) == 3
-    assert len({uci.together(dataclasses.replace(paper[0], batch_size=b)) for b in (32, 100)}) == 2
+    assert len({uci.group_key(config) for config in smaller}) == 3
+    assert len({uci.group_key(dataclasses.replace(paper[0], batch_size=b)) for b in (32, 100)}) == 2
     long = [dataclasses.replace(paper[0], scale="long", split=split) for split in range(5)]
-    assert len({uci.together(config) for config in long}) == 5
+    assert len({uci.group_key(config) for config in long}) == 5
 
 
 def test_long_is_the_papers_training_at_rates_of_the_reduced_search(monkeypatch):
@@ -191,7 +191,7 @@ def test_smoke_runs_of_everything_in_order():
 
 def test_ground_truth_needs_the_tables():
     with pytest.raises(RecordError, match="the noise of yacht is not learned yet"):
-        list(uci_truth.chains("smoke"))
+        list(uci_hmc.chains("smoke"))
 
 
 @pytest.mark.parametrize("variant", uci_scale_prior.VARIANTS)

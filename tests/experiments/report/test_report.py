@@ -1,123 +1,16 @@
 """The reproducibility report: claims, our numbers for them, agreement and totals."""
 
-import csv
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from gilib.experiments import RecordError, report, select
-from gilib.experiments.printed import PRINTED
+from gilib.experiments import RecordError, report
 from gilib.experiments.report import Rule, Verdict
 from gilib.experiments.report.yardstick import yardstick
-from tests.experiments.report.reporting import RULE, compare, look_here, print_table, record, scores
+from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
 
 DIVERGED = {"metrics": {}, "diverged_at": 3}
-
-
-@pytest.fixture
-def papers(results, monkeypatch):
-    """An empty results directory that may hold printed tables."""
-    return look_here(results, monkeypatch)
-
-
-@pytest.fixture
-def kept(monkeypatch):
-    """The results that come with the source."""
-    monkeypatch.delenv("GILIB_RESULTS")
-
-
-# claims
-
-
-def test_every_printed_row_is_a_claim(kept):
-    rows = 0
-    for path in PRINTED.glob("*.csv"):
-        if path.stem != "best_known_uci_test_ll":
-            rows += len(list(csv.reader(path.open(newline="", encoding="utf-8")))) - 1
-    claims = report.claims()
-    assert len(claims) == len({(claim.file, claim.row) for claim in claims}) == rows > 900
-
-
-def test_tables_come_by_source_and_number(papers):
-    for name in ("zz_new", "lindinger2020_table1", "ober2021_table10", "ober2021_table2"):
-        print_table(papers, name, {})
-    expected = ["ober2021_table2", "ober2021_table10", "lindinger2020_table1", "zz_new"]
-    assert [claim.file for claim in report.claims()] == expected
-
-
-def test_rules_answer_tables_that_exist_and_all_of_their_metrics(kept):
-    """All but the times of Table 1 and the works that it compares with."""
-    claims = report.claims()
-    assert set(report.RULES) <= {claim.file for claim in claims}
-    for claim in claims:
-        if rule := report.RULES.get(claim.file):
-            answered = claim.metric in rule.metrics and None not in rule.settings(claim).values()
-            left_out = claim.metric == "time_per_epoch" or claim.architecture == "prior work"
-            assert answered != left_out
-
-
-def test_recorded_tables_are_covered(kept):
-    """What the repository records: the toy problem and the reproduction, at the paper's scale."""
-    for group in report.by_table(report.comparisons()):
-        if group[0].claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo"):
-            assert report.totals(group).paper == len(group)
-        if group[0].claim.file not in report.RULES:
-            assert report.totals(group).not_run == len(group)
-
-
-def test_toy_claims_are_those_of_the_chapter(kept):
-    """Normalised runs; of the reproduction's sweeps, those at its own prior scale and inducing points."""
-    ours = {
-        (each.claim.file[:4], each.claim.method, each.claim.metric): each.measured
-        for each in report.comparisons()
-        if each.claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo")
-    }
-    for paper, method in {"factorised": "fac", "local_inducing": "li", "global_inducing": "gi"}.items():
-        runs = [record["metrics"] for record in select("toy", method=method, normalise=True)]
-        assert ours["ober", paper, "elbo"].mean == pytest.approx(np.mean([run["elbo"] for run in runs]))
-        for layer in range(3):
-            values = [run["layer_variances"][layer] for run in runs]
-            assert ours["ober", paper, f"variance_F{layer + 1}"].mean == pytest.approx(np.mean(values))
-            assert ours["ober", paper, f"variance_F{layer + 1}"].error == pytest.approx(stats.sem(values))
-    for metric in ("elbo", "iwbo"):
-        runs = select("reproduction", prior_scale=2.0, num_inducing=100)
-        mean = np.mean([run["metrics"][metric] for run in runs])
-        assert ours["repr", "global_inducing", metric].mean == pytest.approx(mean)
-        spread = np.std([run["metrics"][metric] for run in runs], ddof=1)
-        assert ours["repr", "global_inducing", metric].spread == pytest.approx(spread)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"value": ""}, r"made_up.csv, row 2: value must be a number like -2.58, got ''"),
-        ({"value": "nan"}, "value must be a number"),
-        ({"value": "1e-3"}, "value must be a number"),
-        ({"stderr": "± 1"}, "stderr must be a number like -2.58, got '± 1'"),
-    ],
-)
-def test_a_row_without_a_number_is_named(papers, row, message):
-    print_table(papers, "made_up", {}, row)
-    with pytest.raises(RecordError, match=message):
-        report.claims()
-
-
-def test_a_missing_column_is_named(papers):
-    (papers / "printed").mkdir()
-    (papers / "printed" / "short.csv").write_text("source,value\nA,1\n")
-    with pytest.raises(RecordError, match=r"short.csv, row 1: no table, dataset, .*; add what is missing"):
-        report.claims()
-
-
-def test_no_printed_tables_is_an_error(papers):
-    with pytest.raises(RecordError, match="no printed tables in .*printed: run from a checkout"):
-        report.comparisons()
-
-
-# our number
 
 
 def test_mean_and_error_over_splits(papers):
@@ -285,9 +178,6 @@ def test_cifar_claims_find_their_records(papers):
     assert report.comparisons()[-1].measured.values == (0.75,)
 
 
-# totals
-
-
 def test_totals_by_table_add_up(papers):
     print_table(papers, "ober2021_table1", {"value": "1.0"}, {"value": "9.0"}, {"dataset": "boston"})
     print_table(
@@ -308,9 +198,6 @@ def test_totals_by_table_add_up(papers):
     every = report.totals(found)
     assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
     assert every.agrees + every.better + every.apart + every.diverged == every.covered
-
-
-# the best known results
 
 
 def test_the_yardstick_has_the_best_of_our_means(papers):

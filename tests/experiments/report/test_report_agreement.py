@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gilib.experiments import report
 from gilib.experiments.report import Comparison
 from gilib.experiments.report.comparing import DIRECTIONS
-from gilib.experiments.report.measuring import Measured, Source
+from gilib.experiments.report.measuring import Measured, RecordLine
 from tests.experiments.report.reporting import RULE, compare, look_here, scores
 
 
@@ -89,7 +89,7 @@ def test_the_mirror_image_has_the_same_verdict(values, value, stderr):
     verdicts = []
     for sign, metric in ((1, "test_log_likelihood"), (-1, "rmse")):
         printed = report.Claim("f", 1, metric=metric, value=f"{sign * value:.3f}", stderr=stderr, **claim)
-        sources = tuple(Source(k, {}) for k, _ in enumerate(values))
+        sources = tuple(RecordLine(k, {}) for k, _ in enumerate(values))
         found = Comparison(printed, Measured("paper", tuple(sign * each for each in values), sources))
         apart = abs(sum(values) / len(values) - value)
         assert (found.verdict == "agrees") == (apart <= 2 * found.combined_error * (1 + 1e-9))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.__main__ import main
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import cluster
 from gilib.experiments.runner.work import Work
-from gilib.experiments.running import Place, run_experiment
+from gilib.experiments.running import Placement, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]
@@ -38,17 +38,17 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
         assert main(["run", "unlucky", "--scale", "smoke", "--where", "ray", "--jobs", "2"]) == 0
         assert "6 records added to unlucky" in capsys.readouterr().out
         with pytest.raises(ValueError, match="no CUDA device was found"):
-            run_experiment("tiny", "smoke", Place("cuda", "ray"))
+            run_experiment("tiny", "smoke", Placement("cuda", "ray"))
         monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=no_data))
         with pytest.raises(DataError, match="^no data for [a-z]*$"):
-            run_experiment("tiny", "smoke", Place("cpu", "ray"))
+            run_experiment("tiny", "smoke", Placement("cpu", "ray"))
     assert (tmp_path / "killed").exists()
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
     resumed = {record["config"]["task"] for record in records if record.get("resumed")}
     assert resumed == {"cube"}, "the lost task goes on from its checkpoint"
     monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
-    assert run_experiment("tiny", "smoke", Place("cpu")).added == 6
+    assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
     assert measured("tiny") == measured("unlucky"), "where it runs makes no difference"
 
 
@@ -93,9 +93,9 @@ def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(
 
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=note))
     with pytest.raises(DataError):
-        run_experiment("tiny", "smoke", Place("auto", "ray", gpus=0.5))
+        run_experiment("tiny", "smoke", Placement("auto", "ray", gpus=0.5))
     with pytest.raises(DataError):
-        run_experiment("tiny", "smoke", Place("cpu", "ray"))
+        run_experiment("tiny", "smoke", Placement("cpu", "ray"))
     assert devices == ["cuda", "cpu"]
     join = {"address": "auto", "log_to_driver": False}
     task = {"num_cpus": 1, "max_retries": cluster.RETRIES}

@@ -20,7 +20,7 @@ from gilib.experiments.runner.legacy import legacy_group_identity, legacy_identi
 from gilib.experiments.runner.records import read_records, results_file
 from gilib.experiments.runner.work import Work, checkpoint_folder, checkpoints
 from gilib.experiments.runner.writing import append
-from gilib.experiments.running import Ran, pending, run_experiment
+from gilib.experiments.running import RunSummary, pending, run_experiment
 from gilib.training import DivergenceError
 from tests.experiments import tiny
 from tests.experiments.tiny import TinyConfig
@@ -78,7 +78,7 @@ def test_a_new_field_and_a_new_name_find_every_record_again(monkeypatch):
     run_experiment("tiny", "smoke")
     monkeypatch.setitem(EXPERIMENTS, "tiny", SMALL)
     assert pending("tiny", "smoke") == ([], 6)
-    assert run_experiment("tiny", "smoke") == Ran(0, 0, 0)
+    assert run_experiment("tiny", "smoke") == RunSummary(0, 0, 0)
     assert len(select("tiny", estimator="draw", rates=[1.0, 0.5])) == 6
     assert select("tiny", optimiser={"name": "Adam", "betas": [0.9, 0.999]}) == load_records("tiny")
     assert select("tiny", estimator="pointwise") == []

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.local import in_processes
 from gilib.experiments.runner.records import recorded
 from gilib.experiments.runner.work import Work
-from gilib.experiments.running import Place, run_experiment
+from gilib.experiments.running import Placement, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +59,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
     monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
-    place = Place("cpu", jobs=2)
+    place = Placement("cpu", jobs=2)
     with pytest.raises(RecordError, match="a worker process was killed.*fewer --jobs"):
         run_experiment("unlucky", "smoke", place)
     left = 6 - len(recorded("unlucky"))
@@ -67,7 +67,7 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
     assert run_experiment("unlucky", "smoke", place).added == left
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
-    assert run_experiment("tiny", "smoke", Place("cpu")).added == 6
+    assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
     alone = {str(record["config"]): record["metrics"] for record in load_records("tiny")}
     assert {str(record["config"]): record["metrics"] for record in records} == alone
 

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from gilib.data.errors import DataError
+from gilib.data.storage import DataError
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Work, checkpoint_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gilib.data.catalogue import find_set
+from gilib.data.tables.regression_sets import find_set
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.rules.rule import Rule
 

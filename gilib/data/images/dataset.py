@@ -1,0 +1,206 @@
+"""A set of labelled images as its publishers give it, and the same on a device, normalised."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gilib.data.images.normalisation import ImageNormalisation
+
+
+def sha256_of_images(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> str:
+    r"""The SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
+
+    Hashed are, in this order: the ASCII header
+    `"train_x |u1 N C H W\ntrain_y <i8 N\ntest_x |u1 N* C H W\ntest_y <i8 N*\n"` with the sizes in decimal,
+    then the values in that order, row-major, pixels as bytes and labels as little-endian int64.
+
+    Args:
+        train_x: training images, uint8 `[N, C, H, W]`.
+        train_y: training labels, int64 `[N]`.
+        test_x: test images, uint8 `[N*, C, H, W]`.
+        test_y: test labels, int64 `[N*]`.
+
+    >>> x, y = torch.zeros(2, 1, 1, 1, dtype=torch.uint8), torch.tensor([0, 1])
+    >>> sha256_of_images(x, y, x, y)[:16]
+    '277c07e6d0facdef'
+    """
+    arrays = [
+        np.ascontiguousarray(value.detach().cpu().numpy(), dtype=kind)
+        for value, kind in ((train_x, "|u1"), (train_y, "<i8"), (test_x, "|u1"), (test_y, "<i8"))
+    ]
+    digest = hashlib.sha256()
+    for name, array in zip(("train_x", "train_y", "test_x", "test_y"), arrays, strict=True):
+        digest.update(f"{name} {array.dtype.str} {' '.join(map(str, array.shape))}\n".encode("ascii"))
+    for array in arrays:
+        digest.update(array.data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTensors:
+    """A whole set of images on one device, in normalised units.
+
+    Attributes:
+        train_x: `[N, C, H, W]`.
+        train_y: labels, int64 `[N]`.
+        test_x: `[N*, C, H, W]`.
+        test_y: labels, int64 `[N*]`.
+        normalisation: what the images were scaled with, on the same device.
+    """
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    normalisation: ImageNormalisation
+
+
+@dataclass(frozen=True, eq=False)
+class ImageDataset:
+    """Labelled images for training and testing, in pixels.
+
+    Attributes:
+        name: short name, as `load_images` takes it.
+        label: what results on these very arrays are called, such as "CIFAR-10 (JPEG copy)".
+        train_x: training images, uint8 `[N, C, H, W]`.
+        train_y: training labels, int64 `[N]`.
+        test_x: test images, uint8 `[N*, C, H, W]`.
+        test_y: test labels, int64 `[N*]`.
+        class_names: what each label stands for.
+        normalisation: by the statistics of the full training set, also where only some of it is here; None
+            for a set that is only tested on.
+        source: who made the data, and where they are kept.
+        licence: under which terms.
+        note: what a user should know before using them.
+
+    Raises:
+        TypeError: if images are not uint8, or labels not int64.
+        ValueError: if shapes do not fit, or a label has no name.
+
+    >>> import gilib.data
+    >>> gilib.data.load_images("mnist-500").label
+    'MNIST (first 500 training and 1000 test images)'
+    """
+
+    name: str
+    label: str
+    train_x: Tensor  # [N, C, H, W]
+    train_y: Tensor  # [N]
+    test_x: Tensor  # [N*, C, H, W]
+    test_y: Tensor  # [N*]
+    class_names: tuple[str, ...]
+    normalisation: ImageNormalisation | None
+    source: str = ""
+    licence: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not fit each other."""
+        _check_part("train", self.train_x, self.train_y, len(self.class_names))
+        _check_part("test", self.test_x, self.test_y, len(self.class_names))
+        if self.train_x.shape[1:] != self.test_x.shape[1:]:
+            raise ValueError(
+                "training and test images must have one size, got "
+                f"{tuple(self.train_x.shape[1:])} and {tuple(self.test_x.shape[1:])}"
+            )
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the decoded arrays as `sha256_of_images` defines it."""
+        return sha256_of_images(self.train_x, self.train_y, self.test_x, self.test_y)
+
+    def subset(self, first: int, first_test: int | None = None) -> ImageDataset:
+        """The first training images with all test images, or with the first of them.
+
+        The normalisation stays that of the full training set.
+
+        Args:
+            first: how many training images.
+            first_test: how many test images; all if not given.
+
+        Raises:
+            TypeError: if a number is not an integer.
+            ValueError: if there are not that many images.
+
+        >>> import gilib.data
+        >>> gilib.data.load_images("mnist-500").subset(first=100).train_x.shape
+        torch.Size([100, 1, 28, 28])
+        """
+        _check_size("first", first, len(self.train_x), "training")
+        text = f"first {first} training images"
+        if first_test is not None:
+            _check_size("first_test", first_test, len(self.test_x), "test")
+            text = f"first {first} training and {first_test} test images"
+        return replace(
+            self,
+            label=f"{self.label} ({text})",
+            train_x=self.train_x[:first].clone(),
+            train_y=self.train_y[:first].clone(),
+            test_x=self.test_x[:first_test].clone(),
+            test_y=self.test_y[:first_test].clone(),
+        )
+
+    def tensors(
+        self,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        normalisation: ImageNormalisation | None = None,
+    ) -> ImageTensors:
+        """The whole set on a device, normalised there; pixels travel as bytes.
+
+        Args:
+            device: of the tensors; the CPU if not given.
+            dtype: of the normalised images.
+            normalisation: to scale with in place of this set's own: that of the set a network was trained
+                on, for images out of its distribution.
+
+        Raises:
+            TypeError: if `dtype` is not a floating-point type.
+            ValueError: if there is no normalisation, or it has another number of channels.
+
+        >>> import gilib.data
+        >>> gilib.data.load_images("mnist-500").tensors("cpu").test_x.dtype
+        torch.float32
+        """
+        chosen = self.normalisation if normalisation is None else normalisation
+        if chosen is None:
+            raise ValueError(
+                f"{self.name} has no training images to normalise by: pass "
+                "normalisation=trained.normalisation, where trained is the set the network was trained on"
+            )
+        chosen = chosen.to(device)
+        return ImageTensors(
+            train_x=chosen.x(self.train_x.to(device), dtype),
+            train_y=self.train_y.to(device),
+            test_x=chosen.x(self.test_x.to(device), dtype),
+            test_y=self.test_y.to(device),
+            normalisation=chosen,
+        )
+
+
+def _check_part(part: str, x: Tensor, y: Tensor, num_classes: int) -> None:
+    if x.dtype != torch.uint8 or y.dtype != torch.int64:
+        raise TypeError(f"{part}_x must be uint8 and {part}_y int64, got {x.dtype} and {y.dtype}")
+    if x.dim() != 4 or y.shape != x.shape[:1]:
+        raise ValueError(
+            f"{part}_x must be [N, C, H, W] and {part}_y [N] with the same N, got {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < num_classes):
+        raise ValueError(
+            f"{part}_y must hold labels from 0 to {num_classes - 1}, one for each class name, got "
+            f"{int(y.min())} to {int(y.max())}"
+        )
+
+
+def _check_size(name: str, value: int, available: int, part: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__})")
+    if not 0 < value <= available:
+        raise ValueError(f"{name} must be from 1 to {available}, the number of {part} images, got {value}")

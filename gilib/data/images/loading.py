@@ -1,0 +1,216 @@
+"""Loading sets of images: find or fetch the files, know them by their fingerprints, decode, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from gilib.data import storage
+from gilib.data.images import cifar, idx, jpeg, svhn
+from gilib.data.images.catalogue import find_image_set
+from gilib.data.images.dataset import ImageDataset
+from gilib.data.images.files import Arrays, File, md5
+from gilib.data.images.layouts import ImageSet, Layout, Variant
+from gilib.data.images.normalisation import ImageNormalisation
+from gilib.data.storage import ChecksumError, DataError
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the files of a layout are read.
+
+    Attributes:
+        decode: makes arrays of all files.
+        unpack: what each file goes through first.
+        fingerprint: of an unpacked file, taken and compared before anything is decoded.
+    """
+
+    decode: Callable[[Sequence[File]], Arrays]
+    unpack: Callable[[File], File] = lambda file: file
+    fingerprint: Callable[[File], str] = md5
+
+
+FORMATS = {
+    "idx": Format(idx.decode, unpack=idx.gunzip),
+    "cifar": Format(cifar.decode),
+    "jpeg": Format(jpeg.decode, fingerprint=jpeg.fingerprint),
+    "svhn": Format(svhn.decode),
+}
+
+
+def load_images(name: str, download: bool = True) -> ImageDataset:
+    """Load a set of images as its publishers give it, in pixels.
+
+    mnist-500 comes with the package: the first 500 training and 1000 test images of MNIST (Yann LeCun and
+    Corinna Cortes, licence CC BY-SA 3.0). The others are looked up below the environment variable
+    `GILIB_DATA`, then below the user's cache, and are else fetched once:
+
+    ============= =================================================== ===============================
+    name          files, below a folder of that name                  label of results
+    ============= =================================================== ===============================
+    mnist         `train-images-idx3-ubyte.gz` and the other three    MNIST
+    fashion-mnist the same four names                                 Fashion-MNIST, or (recovered copy)
+    cifar10       `cifar-10-python.tar.gz`                            CIFAR-10
+    cifar10       `train.zip`, `test.zip`, below `cifar10-jpeg`       CIFAR-10 (JPEG copy)
+    svhn          `test_32x32.mat`                                    SVHN (test set)
+    ============= =================================================== ===============================
+
+    The files must have recorded fingerprints before anything is decoded: the MD5 of an IDX file unpacked, of
+    the official archive of CIFAR-10 and of SVHN's file as published, of the names, sizes and CRC-32 sums of
+    JPEG files. They choose the label. The decoded arrays must then have the recorded SHA-256, for all but the
+    official files of Fashion-MNIST, CIFAR-10 and SVHN, of which we know no more than the publishers' MD5.
+
+    Args:
+        name: mnist, mnist-500, fashion-mnist, cifar10 or svhn.
+        download: whether files may be fetched from the network where they are not on this machine.
+
+    Returns:
+        Training and test images, uint8 `[N, C, H, W]`, with labels, int64 `[N]`; of SVHN, no training
+        images.
+
+    Raises:
+        ChecksumError: if a file holds something else than what was published, or decodes to other values.
+        DataError: if a file cannot be read, or is not here and `download` is false.
+        DownloadError: if a file could not be fetched.
+        ImportError: if Pillow (for JPEG) or SciPy (for SVHN) is needed and not installed.
+        TypeError: if `name` is not a string.
+        ValueError: if there is no such set.
+
+    >>> data = load_images("mnist-500")
+    >>> data.train_x.shape, data.test_x.shape
+    (torch.Size([500, 1, 28, 28]), torch.Size([1000, 1, 28, 28]))
+    """
+    entry = find_image_set(name)
+    layout, files = _shipped(entry) if entry.ships else _present(entry, download)
+    reader = FORMATS[layout.format]
+    files = [reader.unpack(file) for file in files]
+    variant = _identify(entry.name, layout, files)
+    dataset = _dataset(entry, variant, reader.decode(files))
+    if variant.sha256 and dataset.sha256 != variant.sha256:
+        raise ChecksumError(
+            f"the files of {variant.label} are the known ones, but decode to arrays with SHA-256 "
+            f"{dataset.sha256}, wanted {variant.sha256}: for JPEG files install a Pillow built with "
+            "libjpeg-turbo, as its wheels are (pip install --force-reinstall pillow); else report this to "
+            "the authors of gilib"
+        )
+    return dataset
+
+
+def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
+    """The files that come with the package."""
+    from importlib.resources import files
+
+    (layout,) = entry.layouts
+    folder = files("gilib.data") / layout.folders[0]
+    remedy = "install gilib again"
+    return layout, [
+        File(f"gilib's own {name}", (folder / name).read_bytes(), remedy) for name in layout.files
+    ]
+
+
+def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
+    """The files of the first layout that is complete on this machine, else of the official one, fetched."""
+    for layout in entry.layouts:
+        paths = [_find(layout, name) for name in layout.files]
+        if None not in paths:
+            break
+    else:
+        layout = entry.layouts[0]
+        paths = [_find(layout, name) for name in layout.files]
+        if not download:
+            raise DataError(_absence(entry, layout, paths))
+        paths = [path or _fetch(entry.name, layout, k) for k, path in enumerate(paths)]
+    return layout, [_file(layout, path) for path in paths if path is not None]
+
+
+def _find(layout: Layout, name: str) -> Path | None:
+    """Where a file lies on this machine, or None."""
+    for directory in dict.fromkeys((storage.data_directory(), storage.user_cache())):
+        for folder in layout.folders:
+            path = directory / folder / name
+            if path.is_file():
+                return path
+    return None
+
+
+def _target(layout: Layout, name: str) -> Path:
+    return storage.data_directory() / layout.folders[0] / name
+
+
+def _absence(entry: ImageSet, layout: Layout, paths: Sequence[Path | None]) -> str:
+    """What to say of files that are not here and must not be fetched."""
+    missing = [name for name, path in zip(layout.files, paths, strict=True) if path is None]
+    saving = ", ".join(f"{layout.url}/{name} as {_target(layout, name)}" for name in missing)
+    others = [
+        f"; {found} is here, but not all of {' and '.join(other.files)}"
+        for other in entry.layouts[1:]
+        for found in [_find(other, name) for name in other.files]
+        if found is not None
+    ]
+    return (
+        f"{entry.name} is not complete on this machine, it lacks {', '.join(missing)}{''.join(others)}: save "
+        f"{saving}, or set the environment variable GILIB_DATA to a folder that has it, or pass download=True"
+    )
+
+
+def _fetch(name: str, layout: Layout, k: int) -> Path:
+    """Fetch file `k` of a layout; it is kept only if it is one of the known ones."""
+    url, target = f"{layout.url}/{layout.files[k]}", _target(layout, layout.files[k])
+    remedy = "the file at that address was changed or altered on its way; report this to the authors of gilib"
+    unpack = FORMATS[layout.format].unpack
+    storage.fetch(url, target, lambda content: _check(name, layout, k, unpack(File(url, content, remedy))))
+    return target
+
+
+def _file(layout: Layout, path: Path) -> File:
+    source = f"{layout.url}/{path.name}" if layout.url else "an undamaged copy"
+    remedy = f"delete that file, then load again to fetch a fresh copy, or save {source} in its place"
+    return File(str(path), path.read_bytes(), remedy if layout.url else f"save {source} in its place")
+
+
+def _check(name: str, layout: Layout, k: int, file: File) -> str:
+    """The fingerprint of unpacked file `k` if a variant of the layout has it."""
+    found = FORMATS[layout.format].fingerprint(file)
+    known = list(dict.fromkeys(variant.fingerprints[k] for variant in layout.variants))
+    if found not in known:
+        raise file.refusal(
+            f"does not hold the published content of {name}, it may be truncated or altered; its fingerprint "
+            f"(MD5) is {found}, wanted {' or '.join(known)}",
+            ChecksumError,
+        )
+    return found
+
+
+def _identify(name: str, layout: Layout, files: Sequence[File]) -> Variant:
+    """The variant whose fingerprints the unpacked files have."""
+    found = tuple(_check(name, layout, k, file) for k, file in enumerate(files))
+    for variant in layout.variants:
+        if variant.fingerprints == found:
+            return variant
+    raise ChecksumError(
+        f"the files {', '.join(file.origin for file in files)} are known, but come from different variants "
+        f"of {name} ({', '.join(variant.label for variant in layout.variants)}): keep those of one variant"
+    )
+
+
+def _dataset(entry: ImageSet, variant: Variant, arrays: Arrays) -> ImageDataset:
+    """Decoded arrays with what the catalogue says of them."""
+    normalisation = None
+    if entry.x_mean:
+        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (entry.x_mean, entry.x_std))
+        normalisation = ImageNormalisation(mean, std)
+    elif len(arrays.train_x):
+        normalisation = ImageNormalisation.fit(arrays.train_x)
+    return ImageDataset(
+        name=entry.name,
+        label=variant.label,
+        **arrays._asdict(),
+        class_names=entry.class_names,
+        normalisation=normalisation,
+        source=entry.source,
+        licence=entry.licence,
+        note=f"{entry.note} {variant.note}".strip(),
+    )

@@ -1,0 +1,11 @@
+"""Tables: the nine UCI regression sets with their published splits, and tables of labelled points.
+
+`regression_sets` and `classification_sets` say what there is; `uci` and `classification` load it.
+"""
+
+from gilib.data.tables.classification import load_classification
+from gilib.data.tables.classification_sets import classification_names
+from gilib.data.tables.regression_sets import uci_names
+from gilib.data.tables.uci import load_uci
+
+__all__ = ["classification_names", "load_classification", "load_uci", "uci_names"]

@@ -1,0 +1,125 @@
+"""Tables of labelled points: what they are, where they come from, and the checksums of their values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gilib.validation import check_choice
+
+CC_BY = "CC BY 4.0"
+UCI = "UCI Machine Learning Repository, https://doi.org/"
+
+
+@dataclass(frozen=True)
+class ClassificationSet:
+    """One line of the catalogue.
+
+    Attributes:
+        name: short name.
+        file: under which name it is looked up.
+        url: where to get it.
+        num_features: number of inputs D.
+        class_names: what each label stands for.
+        labels: how the file writes each label.
+        label_column: "last", or the name of the column in a file with a header.
+        dropped: columns of a file with a header that are neither.
+        rows: number of rows.
+        sha256: checksum of the decoded inputs and labels; empty where the authors had no copy to take it of.
+        description: what the inputs and the labels are.
+        source: who made the data, and where they are kept.
+        licence: under which terms.
+        note: what a user should know before using them.
+    """
+
+    name: str
+    file: str
+    url: str
+    num_features: int
+    class_names: tuple[str, ...]
+    labels: tuple[str, ...]
+    rows: int
+    sha256: str
+    description: str
+    source: str
+    label_column: str = "last"
+    dropped: tuple[str, ...] = ()
+    licence: str = CC_BY
+    note: str = ""
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first line names the columns."""
+        return self.label_column != "last"
+
+
+_SETS = (
+    ClassificationSet(
+        name="spambase",
+        file="spambase.data",
+        url="https://archive.ics.uci.edu/ml/machine-learning-databases/spambase/spambase.data",
+        num_features=57,
+        class_names=("mail", "spam"),
+        labels=("0", "1"),
+        rows=4601,
+        sha256="0c962da5173b9afb3fdd3842794db135119e4b24c7b1f6a3ab181b74f9ae2fe6",
+        description="frequencies of 48 words and 6 characters in an electronic letter, and the lengths of "
+        "its runs of capital letters; whether it is spam",
+        source=f"Hopkins, Reeber, Forman & Suermondt (1999); {UCI}10.24432/C53G6X",
+        note="The letters came to one company: words such as 'george' and '650' mark its own mail.",
+    ),
+    ClassificationSet(
+        name="telescope",
+        file="magic04.data",
+        url="https://archive.ics.uci.edu/ml/machine-learning-databases/magic/magic04.data",
+        num_features=10,
+        class_names=("hadron", "gamma"),
+        labels=("h", "g"),
+        rows=19020,
+        sha256="130ac29f70bf0513fd636f73406fa1267711007a86d220e4b53f0eb84d2accde",
+        description="ten shape parameters of a shower's image in the MAGIC telescope, simulated; whether a "
+        "gamma ray made it",
+        source=f"Bock et al. (2004); {UCI}10.24432/C52C8B",
+        note="The simulation has more gamma rays than hadrons; in the sky it is the other way round.",
+    ),
+    ClassificationSet(
+        name="diabetes",
+        file="diabetes.csv",
+        url="https://archive.ics.uci.edu/static/public/891/data.csv",
+        num_features=21,
+        class_names=("none", "diabetes or prediabetes"),
+        labels=("0", "1"),
+        rows=253680,
+        sha256="",
+        description="21 answers to a survey on health in the United States, 2015; whether the person has "
+        "diabetes or prediabetes",
+        source=f"Centers for Disease Control and Prevention, BRFSS 2015; {UCI}10.24432/C53919",
+        label_column="Diabetes_binary",
+        dropped=("ID",),
+        licence="as stated there",
+        note="The authors of gilib had no copy: there is no checksum to hold a file to, only its shape. One "
+        "person in seven is positive.",
+    ),
+)
+CLASSIFICATION_SETS = {entry.name: entry for entry in _SETS}
+
+
+def classification_names() -> tuple[str, ...]:
+    """The names that `load_classification` knows.
+
+    >>> classification_names()
+    ('spambase', 'telescope', 'diabetes')
+    """
+    return tuple(CLASSIFICATION_SETS)
+
+
+def find_classification_set(name: str) -> ClassificationSet:
+    """The entry of a set.
+
+    Raises:
+        TypeError: if `name` is not a string.
+        ValueError: if there is no such set.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a data set must be a string, got {name!r} ({type(name).__name__})")
+    check_choice(name, classification_names(), "set of labelled points")
+    return CLASSIFICATION_SETS[name]

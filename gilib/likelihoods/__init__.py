@@ -1,0 +1,7 @@
+"""Likelihoods: how targets scatter around the outputs of a network, and what that predicts."""
+
+from gilib.likelihoods.base import Categorical, Gaussian, Likelihood
+from gilib.likelihoods.correlated import CorrelatedGaussian
+from gilib.likelihoods.per_output import PerOutputGaussian
+
+__all__ = ["Categorical", "CorrelatedGaussian", "Gaussian", "Likelihood", "PerOutputGaussian"]

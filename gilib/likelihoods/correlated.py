@@ -1,0 +1,150 @@
+"""Gaussian noise that is correlated between outputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import ConfigDict
+from gilib.likelihoods import Gaussian, Likelihood
+from gilib.likelihoods.base import LOG_2PI
+from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.linalg import cholesky
+from gilib.metrics import log_mean_exp
+from gilib.validation import check_count, check_positive
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
+
+__all__ = ["CorrelatedGaussian", "CorrelatedPrediction"]
+
+
+def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
+    """Log N(d; 0, C Cᵀ) of `deviation` `[..., N, O]` for roots C `[..., O, O]`, nats."""
+    white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
+    log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
+    return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * LOG_2PI) - log_det
+
+
+@dataclass(frozen=True)
+class CorrelatedPrediction(GaussianPrediction):
+    """An equal mixture of S Gaussians at every point, with noise that is correlated between outputs.
+
+    Quantiles, means and standard deviations are those of single outputs; `log_prob` is joint.
+
+    Attributes:
+        noise_tril: Cholesky factor of the noise covariance, `[S or 1, R, O, O]`, in the units of the data.
+    """
+
+    noise_tril: Tensor
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log (1/S) Σ_s N(y_n; m_sn, Σ) of every point, `[R, N]` nats, in units of the data."""
+        if targets.shape[-2:] != self.means.shape[-2:]:
+            wanted = list(self.means.shape[-2:])
+            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        return log_mean_exp(gaussian_log_prob(targets - self.means, self.noise_tril), 0)
+
+
+class CorrelatedGaussian(Likelihood):
+    """y ~ N(f, Σ): noise with a full covariance over the outputs.
+
+    `gilib.training.Bali` infers Σ in closed form and sets all of it here; a `Gaussian` takes the mean
+    variance. Other rules learn Σ = C Cᵀ as a point estimate, by C with its
+    diagonal's logarithm.
+
+    Args:
+        outputs: O.
+        noise_variance: Σ starts as this times the identity.
+        learn: whether Σ is learned.
+        replicas: shape of the replica axes, if every replica has its own noise.
+
+    >>> likelihood = CorrelatedGaussian(2, 0.25, learn=True)
+    >>> likelihood.set_noise(torch.tensor([[1.0, 0.5], [0.5, 2.0]]))
+    >>> likelihood.covariance.detach()
+    tensor([[1.0000, 0.5000],
+            [0.5000, 2.0000]], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        outputs: int,
+        noise_variance: float = 1.0,
+        learn: bool = False,
+        replicas: tuple[int, ...] = (),
+    ):
+        """Start from independent noise."""
+        super().__init__()
+        check_count(outputs, "outputs")
+        check_positive(noise_variance, "noise_variance")
+        self.outputs, self.learn, self.replicas = outputs, learn, tuple(replicas)
+        start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
+        self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)
+
+    @property
+    def noise_tril(self) -> Tensor:
+        """C, `[R, O, O]`, in float64."""
+        diagonal = self.log_root.diagonal(dim1=-2, dim2=-1).exp()
+        return self.log_root.tril(-1) + torch.diag_embed(diagonal)
+
+    @property
+    def covariance(self) -> Tensor:
+        """Σ, `[R, O, O]`, in squared units of the targets."""
+        root = self.noise_tril
+        return root @ root.mT
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Log N(y_n; f_n, Σ), `[S, R, N]` nats."""
+        self._check_outputs(outputs)
+        Gaussian().check_targets(targets, *outputs.shape[-2:])
+        return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
+
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Targets must be `[N, O]`, floating point, and the network must have as many outputs."""
+        if outputs != self.outputs:
+            raise ValueError(f"CorrelatedGaussian({self.outputs}) is for as many outputs, got {outputs}")
+        Gaussian().check_targets(targets, num_points, outputs)
+
+    def predictive(
+        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
+    ) -> CorrelatedPrediction:
+        """Gaussians around the outputs, with the noise of every replica."""
+        self._check_outputs(outputs)
+        root = self.noise_tril.to(outputs)
+        root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
+        if normalisation is not None:
+            scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])  # [1, R, 1, O]
+            outputs, root = normalisation.invert_y(outputs), scale.mT * root
+        sd = root.square().sum(-1).sqrt()[..., None, :]
+        return CorrelatedPrediction(outputs, sd, root)
+
+    def infers_noise(self, replicas: tuple[int, ...]) -> bool:
+        """Targets are outputs plus noise, and Σ must be learned, for every replica by itself."""
+        return Gaussian(learn=self.learn, replicas=self.replicas).infers_noise(replicas)
+
+    @torch.no_grad()
+    def set_noise(self, covariance: Tensor) -> None:
+        """All of it.
+
+        Raises:
+            FactorisationError: if it is not positive definite.
+        """
+        root = cholesky(covariance.to(self.log_root), "the covariance of the noise")
+        diagonal = root.diagonal(dim1=-2, dim2=-1).log()
+        self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))
+
+    def _check_outputs(self, outputs: Tensor) -> None:
+        given = tuple(outputs.shape[1:-2])
+        if self.replicas not in ((), given) or outputs.shape[-1] != self.outputs:
+            raise ValueError(
+                f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got outputs of a network with "
+                f"{outputs.shape[-1]} of them and replicas={given}: give both the same"
+            )
+
+    def config(self) -> ConfigDict:
+        """Settings; the noise itself is part of the state."""
+        return {"outputs": self.outputs, "learn": self.learn, "replicas": list(self.replicas)}

@@ -1,0 +1,150 @@
+"""Predictive distributions: equal mixtures over drawn functions, in the units of the data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.special import ndtr
+
+from gilib.metrics import entropy, log_mean_exp
+from gilib.validation import check_is_tensor, from_numpy
+
+BISECTIONS = 60  # halvings of the bracket of a quantile: exhausts float64
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(ABC):
+    """An equal mixture of S components at every point; a dataclass of tensors `[S, R, N, ...]`.
+
+    To write one, for a likelihood of your own, define `mean` and `log_prob`.
+    """
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """Mean of the mixture, `[R, N, O]`."""
+
+    @abstractmethod
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log density or probability of the target of every point, `[R, N]` nats."""
+
+    def __repr__(self) -> str:
+        """The axes of the components, not their numbers."""
+        first = getattr(self, fields(self)[0].name)
+        return f"{type(self).__name__}({first.shape[0]} components, mean {list(first.shape[1:])})"
+
+    def pooled(self, axes: int) -> Self:
+        """The mixture over samples and the `axes` axes after them, `[S, K, R, ...]` to `[S K, R, ...]`."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        lead = torch.broadcast_shapes(*(value.shape[: axes + 1] for value in values.values()))
+        return replace(
+            self,
+            **{
+                name: value.expand(*lead, *value.shape[axes + 1 :]).flatten(0, axes)
+                for name, value in values.items()
+            },
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianPrediction(Prediction):
+    """An equal mixture of S Gaussians at every point and output.
+
+    Attributes:
+        means: of the components, `[S, R, N, O]`, in the units of the data.
+        component_sd: their standard deviations, noise included, broadcastable to `means`: components may
+            differ between samples, replicas, points and outputs.
+    """
+
+    means: Tensor
+    component_sd: Tensor
+
+    def __post_init__(self) -> None:
+        """Refuse standard deviations that do not belong to the means."""
+        given, wanted = self.component_sd.shape, self.means.shape
+        pairs = zip(reversed(given), reversed(wanted), strict=False)
+        if len(given) > len(wanted) or any(own not in (1, size) for own, size in pairs):
+            raise ValueError(f"component_sd must be broadcastable to means {list(wanted)}, got {list(given)}")
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, `[R, N, O]`."""
+        return self.means.mean(0)
+
+    @property
+    def function_sd(self) -> Tensor:
+        """Standard deviation of the components' means, `[R, N, O]`."""
+        return self.means.std(0, correction=0)
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviation of the mixture, noise included, `[R, N, O]`."""
+        return (
+            self.component_sd.square().expand_as(self.means).mean(0) + self.means.var(0, correction=0)
+        ).sqrt()
+
+    def quantile(self, probability: float) -> Tensor:
+        """The quantile of every output's mixture, `[R, N, O]`, by bisection of its distribution function."""
+        if not 0.0 < probability < 1.0:
+            raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
+        normal = torch.distributions.Normal(self.means.new_zeros(()), 1.0)
+        components = self.means + self.component_sd * normal.icdf(self.means.new_tensor(probability))
+        low, high = components.amin(0), components.amax(0)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            below = ndtr((middle - self.means) / self.component_sd).mean(0) < probability
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return 0.5 * (low + high)
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) of every point, `[R, N]` nats, in units of the data.
+
+        NaN where a replica's means are, because one of its factorisations failed.
+        """
+        targets = check_is_tensor(from_numpy(targets, self.means), "targets")
+        if targets.shape[-2:] != self.means.shape[-2:]:
+            wanted = list(self.means.shape[-2:])
+            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        sd = self.component_sd.expand_as(self.means)
+        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
+        return log_mean_exp(density.log_prob(targets).sum(-1), 0)
+
+
+@dataclass(frozen=True, repr=False)
+class CategoricalPrediction(Prediction):
+    """Class probabilities averaged over S draws.
+
+    Attributes:
+        log_probabilities: of every draw, `[S, R, N, O]`.
+    """
+
+    log_probabilities: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Averaged probabilities, `[R, N, O]`."""
+        return log_mean_exp(self.log_probabilities, 0).exp()
+
+    @property
+    def classes(self) -> Tensor:
+        """The most probable class of every point, `[R, N]`, integers."""
+        return self.log_probabilities.logsumexp(0).argmax(-1)
+
+    @property
+    def entropy(self) -> Tensor:
+        """The entropy of the averaged probabilities, `[R, N]` nats, large where the prediction is unsure."""
+        return entropy(self.mean)
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
+        averaged = log_mean_exp(self.log_probabilities, 0)
+        targets = check_is_tensor(from_numpy(targets, averaged), "labels")
+        if targets.shape[-1:] != averaged.shape[-2:-1]:
+            raise ValueError(
+                f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"
+            )
+        return averaged.gather(-1, targets.expand(averaged.shape[:-1])[..., None])[..., 0]

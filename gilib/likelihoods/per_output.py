@@ -1,0 +1,109 @@
+"""Gaussian noise of a size of its own for every output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import ConfigDict
+from gilib.likelihoods import Likelihood
+from gilib.likelihoods.base import LOG_2PI
+from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.validation import check_positive
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
+    from gilib.draws import Drawn
+
+
+class PerOutputGaussian(Likelihood):
+    """y_o ~ N(f_o, σ_o²), independent over outputs, of which each has its own noise variance.
+
+    Args:
+        noise_variance: σ_o², one for every output, in the squared units of the targets; where they start if
+            learned.
+        learn: whether they are learned, as point estimates.
+        replicas: shape of the replica axes, if every replica has its own.
+
+    The parameter is kept in float64, as that of `gilib.Gaussian`.
+
+    >>> likelihood = PerOutputGaussian([0.25, 4.0])
+    >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape
+    torch.Size([3, 5])
+    """
+
+    integrates = True
+
+    def __init__(self, noise_variance: Sequence[float], learn: bool = False, replicas: tuple[int, ...] = ()):
+        """Start from noise variances."""
+        super().__init__()
+        if isinstance(noise_variance, int | float) or not len(noise_variance):
+            raise ValueError(
+                "noise_variance must be a list of one variance for every output, "
+                f"got {noise_variance!r}: gilib.Gaussian has one for all of them"
+            )
+        self.start = [float(value) for value in noise_variance]
+        for o, value in enumerate(self.start):
+            check_positive(value, f"noise_variance[{o}]")
+        self.learn, self.replicas = learn, tuple(replicas)
+        start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
+        self.log_variance = nn.Parameter(start.clone(), requires_grad=learn)  # [R, O]
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """σ_o², `[R, O]`, in squared units of the targets."""
+        return self.log_variance.exp()
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
+        self._check(targets, outputs.shape[-2], outputs.shape[-1])
+        log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
+        squares = (outputs - targets).square() * (-log_variance).exp()
+        return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)
+
+    def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
+        """Σ_o log N(y_no; E f_no, σ_o²) - ½ V f_no / σ_o², `[S, R, N]` nats."""
+        mean, variance = functions.moments(x)
+        log_prob = self.log_prob(mean, targets)
+        if variance is None:
+            return log_prob
+        precision = (-self.log_variance).exp().to(mean.dtype)[..., None, :]
+        return log_prob - 0.5 * (precision * variance).sum(-1)
+
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Targets must be `[N, O]`, floating point."""
+        if not targets.is_floating_point():
+            raise TypeError(
+                f"targets must be floating-point numbers, got {targets.dtype}: convert with y.to(x.dtype)"
+            )
+        self._check(targets, num_points, outputs)
+
+    def _check(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        if outputs != len(self.start):
+            raise ValueError(
+                f"this likelihood has a noise for each of {len(self.start)} outputs, "
+                f"the network has {outputs} outputs"
+            )
+        if tuple(targets.shape[-2:]) != (num_points, outputs):
+            raise ValueError(
+                f"targets must have shape [{num_points}, {outputs}] (points, outputs of the network), "
+                f"got {list(targets.shape)}"
+            )
+
+    def predictive(
+        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
+    ) -> GaussianPrediction:
+        """Gaussians around the outputs, with the standard deviation σ_o and theirs."""
+        noise = self.noise_variance.to(outputs)[..., None, :]
+        noise = noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1])  # [1, R, 1, O]
+        sd = noise.sqrt() if variance is None else (noise + variance).sqrt()
+        if normalisation is None:
+            return GaussianPrediction(outputs, sd)
+        return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
+
+    def config(self) -> ConfigDict:
+        """Settings; what is learned is part of the state."""
+        return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}

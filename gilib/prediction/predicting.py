@@ -1,0 +1,116 @@
+"""Predictions: functions drawn once and evaluated everywhere, and what a likelihood makes of them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gilib.draws import Moments
+from gilib.likelihoods import Likelihood
+from gilib.likelihoods.mixtures import Prediction
+from gilib.prediction.drawables import Drawable
+from gilib.randomness import GeneratorLike
+from gilib.validation import check_count, check_instance, check_is_tensor, check_tensor, from_numpy
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
+
+
+@torch.no_grad()
+def predict(
+    drawable: Drawable,
+    likelihood: Likelihood,
+    x: Tensor | np.ndarray,
+    num_samples: int = 100,
+    *,
+    normalisation: Normalisation | None = None,
+    batch_size: int | None = None,
+    generator: GeneratorLike | None = None,
+) -> Prediction:
+    """Predict with S functions, drawn once and evaluated everywhere.
+
+    Args:
+        drawable: a network, an `Ensemble`, stored `Samples`, chains.
+        likelihood: of the targets; with an ensemble it may have a noise for every member.
+        x: inputs, `[N, D]` or `[R, N, D]`, a tensor or an array of numpy; in original units if a
+            normalisation is given. Without one a warning is given if they lie far from those of the training.
+        num_samples: S, of an ensemble for each member. A hundred give the mean to a tenth of the standard
+            deviation of the functions; tails, and numbers that are to be compared, want a thousand.
+        normalisation: how inputs and targets were scaled for training; predictions are returned in original
+            units.
+        batch_size: points evaluated at a time; None: all. Give it where memory is short: S outputs and hidden
+            units are held for each of them.
+        generator: source of the draws; the same seed gives the same functions.
+
+    Returns:
+        What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
+        `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own.
+
+    >>> import gilib
+    >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
+    >>> gilib.predict(net, gilib.Gaussian(0.1), torch.zeros(3, 1)).mean.shape
+    torch.Size([3, 1])
+    """
+    check_instance(likelihood, Likelihood, "likelihood")
+    x = checked_inputs(drawable, x, normalisation)
+    draw = drawable.draw(num_samples, generator=generator)
+    points = -1 - len(drawable.input_shape)
+    if batch_size is not None:
+        check_count(batch_size, "batch_size")
+    batches = x.split(int(batch_size or x.shape[points]), dim=points)
+    parts = [draw.moments(batch) if likelihood.integrates else Moments(draw(batch)) for batch in batches]
+    members, axis = drawable.members, -1 - len(drawable.output_shape)
+    outputs, *variance = (
+        torch.cat(pieces, axis).unflatten(0, (-1, *members))
+        for pieces in zip(*parts, strict=True)
+        if pieces[0] is not None
+    )
+    prediction = likelihood.predictive(outputs, normalisation, *variance)
+    return prediction.pooled(len(members)) if members else prediction
+
+
+def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation | None) -> Tensor:
+    """The inputs in the units of training, if they fit."""
+    if isinstance(drawable, type) or not isinstance(drawable, Drawable):
+        raise TypeError(
+            f"predict needs what draws functions (a Network, an Ensemble, Samples), got {drawable!r:.80}"
+        )
+    like = drawable.reference_tensor()
+    x = check_is_tensor(from_numpy(x, like), "x")
+    if normalisation is not None:
+        x = normalisation.x(check_tensor(x, "x")).to(x if like is None else like)
+    check_tensor(x, "x", like)
+    shape, replicas = drawable.input_shape, drawable.replicas
+    if tuple(x.shape[-len(shape) :]) != shape:
+        raise ValueError(f"x must hold points of shape {list(shape)}, got {list(x.shape)}")
+    if tuple(x.shape[: -1 - len(shape)]) not in ((), replicas):
+        wanted = [*replicas, "N", *shape]
+        raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
+    if normalisation is None:
+        _warn_if_far(getattr(drawable, "trained_range", None), x)  # a drawable of your own needs none
+    return x
+
+
+def _warn_if_far(seen: Tensor | None, x: Tensor) -> None:
+    """Warn if half of the points are far outside a network's training inputs: other units, most likely.
+
+    Far from the interval of an input is more than three times its width away from it, of an input that was
+    constant three times the mean width.
+    """
+    if seen is None:
+        return
+    low, high = seen.to(x)  # [...]
+    width = high - low
+    width = torch.where(width > 0, width, width.mean())
+    outside = torch.maximum(low - x, x - high) > 3.0 * width  # [..., N, ...]
+    points = outside.flatten(x.dim() - low.dim()).any(-1)
+    if float(points.double().mean()) > 0.5:
+        warnings.warn(
+            f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: were "
+            "those normalised? Then hand over original units with normalisation=, or normalise x",
+            stacklevel=5,
+        )

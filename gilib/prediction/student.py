@@ -1,0 +1,199 @@
+"""Prediction with the last layer of a layerwise posterior integrated out: mixtures of Student t."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gilib.draws import FixedFunction, record
+from gilib.layers.weights import WeightLayer
+from gilib.likelihoods.mixtures import BISECTIONS, Prediction
+from gilib.metrics import log_mean_exp
+from gilib.network import Network
+from gilib.posteriors import ConjugateWeights
+from gilib.prediction.predicting import checked_inputs
+from gilib.randomness import GeneratorLike
+from gilib.validation import check_count, check_instance
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
+
+__all__ = ["StudentPrediction", "predict_student"]
+
+NODES, FAR = 64, 12.0  # of the integral of the density, and where the rest of a normal one is nothing
+
+
+@dataclass(frozen=True)
+class StudentPrediction(Prediction):
+    """An equal mixture of S multivariate Student t at every point: y_n ~ t_df(m_sn, r_sn² L Lᵀ).
+
+    Attributes:
+        locations: m, `[S, R, N, O]`, in the units of the data.
+        spreads: r, `[S, R, N, 1]`.
+        scale_tril: L, `[1, R, O, O]`, in the units of the data.
+        df: degrees of freedom, `[1, R]`, float64.
+    """
+
+    locations: Tensor
+    spreads: Tensor
+    scale_tril: Tensor
+    df: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, `[R, N, O]`."""
+        return self.locations.mean(0)
+
+    @property
+    def component_scale(self) -> Tensor:
+        """Scale of every output's t, `[S, R, N, O]`."""
+        return self.spreads * self.scale_tril.square().sum(-1).sqrt()[..., None, :]
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviation of the mixture, `[R, N, O]`; it is infinite or NaN for df of 2 or less."""
+        inflated = self.df / (self.df - 2.0)
+        own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
+        return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log of the mixture's joint density of all outputs of every point, `[R, N]` nats.
+
+        In float64: differences of log Γ at thousands of degrees of freedom leave no digits in float32.
+        """
+        if targets.shape[-2:] != self.locations.shape[-2:]:
+            wanted = list(self.locations.shape[-2:])
+            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
+        white = torch.linalg.solve_triangular(
+            root.mT, targets.double() - self.locations.double(), upper=True, left=False
+        )
+        square = white.square().sum(-1) / self.spreads[..., 0].double().square()
+        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
+        constant = (
+            torch.lgamma(0.5 * (df + size)) - torch.lgamma(0.5 * df) - 0.5 * size * (df * math.pi).log()
+        )
+        density = constant - log_det - size * self.spreads[..., 0].double().log()
+        density = density - 0.5 * (df + size) * torch.log1p(square / df)
+        return log_mean_exp(density, 0).to(self.locations.dtype)
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """The mixture's distribution function of single outputs at `values` `[R, N, O]`, `[R, N, O]`."""
+        standard = (values.double() - self.locations.double()) / self.component_scale.double()
+        return student_cdf(standard, self.df[..., None, None]).mean(0).to(self.locations.dtype)
+
+    def quantile(self, probability: float) -> Tensor:
+        """The quantile of every output's mixture, `[R, N, O]`, by bisection of its distribution function."""
+        if not 0.0 < probability < 1.0:
+            raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
+        reach = self.component_scale.amax(0)
+        low, high = self.locations.amin(0) - reach, self.locations.amax(0) + reach
+        while bool((below := self.cdf(low) > probability).any()):
+            low = torch.where(below, low - 2.0 * (high - low), low)
+        while bool((above := self.cdf(high) < probability).any()):
+            high = torch.where(above, high + 2.0 * (high - low), high)
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            left = self.cdf(middle) < probability
+            low, high = torch.where(left, middle, low), torch.where(left, high, middle)
+        return 0.5 * (low + high)
+
+
+def student_cdf(values: Tensor, df: Tensor) -> Tensor:
+    """The distribution function of Student's t, to 1e-12 for df of 1 and more.
+
+    With t = √ν tan(u / √ν) the density of u is proportional to cos(u / √ν)^(ν-1), nearly normal, and is
+    integrated by Gauss and Legendre's rule from 0 to |t|, or to where nothing is left.
+
+    Args:
+        values: t, float64.
+        df: ν, broadcastable to them.
+    """
+    root = df.sqrt()
+    end = (root * torch.atan(values.abs() / root)).clamp_max(FAR)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    total = torch.zeros_like(end)
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        angle = 0.5 * (node + 1.0) * end / root
+        total = total + weight * ((df - 1.0) * angle.cos().log()).exp()
+    log_constant = torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * (df * math.pi).log()
+    return 0.5 + values.sign() * (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
+
+
+@torch.no_grad()
+def predict_student(
+    net: Network,
+    x: Tensor,
+    num_samples: int = 100,
+    *,
+    normalisation: Normalisation | None = None,
+    batch_size: int | None = None,
+    generator: GeneratorLike | None = None,
+) -> StudentPrediction:
+    """Predict a regression by BALI, the last layer's weights and noise integrated out exactly.
+
+    Given a draw of the layers below, with features x̃, and the last layer's posterior
+    Σ ~ IW(Ψ, ν), W | Σ ~ MN(M, V, Σ), targets y = x̃ᵀW + ε, ε ~ N(0, Σ), have the law
+
+        y ~ t_ν'(x̃ᵀM, (1 + x̃ᵀVx̃) Ψ / ν'),    ν' = ν - O + 1.
+
+    `gilib.predict` draws W and takes the mode of Σ instead.
+
+    Args:
+        net: trained by `gilib.training.Bali` with a likelihood of Gaussian noise, whose Σ this is.
+        x: inputs, `[N, D]` or `[R, N, D]`; in original units if a normalisation is given.
+        num_samples: S, draws of the layers below.
+        normalisation: how inputs and targets were scaled for training; predictions are in original units.
+        batch_size: points evaluated at a time; None: all.
+        generator: source of the draws.
+
+    Raises:
+        ValueError: if the network does not end with a layer with `Conjugate`.
+
+    >>> import gilib
+    >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.posteriors.Conjugate())
+    >>> gilib.prediction.predict_student(net, torch.zeros(3, 1)).log_prob(torch.zeros(3, 1)).shape
+    torch.Size([3])
+    """
+    check_instance(net, Network, "net")
+    x = checked_inputs(net, x, normalisation)
+    if batch_size is not None:
+        check_count(batch_size, "batch_size")
+    points = -1 - len(net.input_shape)
+    draw, (layer, last) = net.draw(num_samples, generator=generator), _last_of(net)
+    locations, spreads = [], []
+    for batch in x.split(int(batch_size or x.shape[points]), dim=points):
+        output, steps = record(draw.function, batch)
+        end = [step for step in steps if not isinstance(step.function, FixedFunction)][-1]
+        if output is not end.output:
+            raise ValueError("the last layer with weights must give the outputs of the network")
+        features = layer.features(end.input) / last.root_fan_in
+        features = features.expand(*output.shape[:-1], features.shape[-1])
+        white = torch.linalg.solve_triangular(last.precision_tril, features.mT, upper=False)
+        locations.append(features @ last.mean)
+        spreads.append((1.0 + white.square().sum(-2)).sqrt()[..., None])
+    location, spread = torch.cat(locations, -2), torch.cat(spreads, -2)
+    df = (last.df.double() - last.outputs + 1.0)[None]
+    root = last.scale_tril[None] * df.rsqrt().to(last.scale_tril)[..., None, None]
+    if normalisation is not None:
+        scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])
+        location, root = normalisation.invert_y(location), scale.mT * root
+    return StudentPrediction(location, spread, root, df)
+
+
+def _last_of(net: Network) -> tuple[WeightLayer, ConjugateWeights]:
+    """The last layer with weights, and its posterior.
+
+    Raises:
+        ValueError: if it is another one.
+    """
+    layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
+    if not layers or not isinstance(layers[-1].weights, ConjugateWeights):
+        found = layers[-1].posterior if layers else None
+        raise ValueError(f"predict_student needs gilib.posteriors.Conjugate at the last layer, got {found!r}")
+    return layers[-1], layers[-1].weights

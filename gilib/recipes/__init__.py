@@ -1,0 +1,17 @@
+"""What gilib recommends, in one place: models and settings of their training, read by estimator and study."""
+
+from gilib.recipes.base import Recipe, Trained, bound
+from gilib.recipes.networks import NetworkRecipe
+from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
+from gilib.recipes.recommendation import RECIPES, recommended
+
+__all__ = [
+    "RECIPES",
+    "DeepProcessRecipe",
+    "NetworkRecipe",
+    "ProcessRecipe",
+    "Recipe",
+    "Trained",
+    "bound",
+    "recommended",
+]

@@ -1,0 +1,140 @@
+"""Recommended Gaussian processes: one, whose posterior has a closed form for regression, and deep ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib import models
+from gilib.kernels import RBF, Matern
+from gilib.network import Network
+from gilib.posteriors import FreeGaussian
+from gilib.randomness import Source
+from gilib.recipes.base import Recipe, Trained
+from gilib.training import Collapsed, fit
+from gilib.validation import tensor
+
+JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
+KERNELS = (Matern(smoothness=1.5), RBF(), Matern(), Matern(smoothness=0.5))
+
+
+@dataclass(frozen=True)
+class ProcessRecipe(Recipe):
+    """A Gaussian process with a lengthscale for every input.
+
+    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
+    the inducing points; the best one goes on with all data: as exact GP regression if they are few, which is
+    a sparse process whose inducing points are all of them. Classification, and networks with replicas, are
+    trained by Adam, with the first of the kernels.
+
+    Args:
+        steps: of L-BFGS at most, or of Adam.
+        num_samples: as every recipe's; bounds of regression are in closed form.
+        num_inducing: M, at most.
+        num_exact: up to so many data are all inducing points of regression.
+        kernels: candidates; lengthscales in units of √D.
+
+    >>> x = torch.randn(30, 3)
+    >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
+    (1,)
+    """
+
+    num_samples: int = 1
+    num_inducing: int = 500
+    num_exact: int = 1500
+    kernels: tuple[RBF, ...] = KERNELS
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+    ) -> Network:
+        """One process with the first kernel."""
+        kernel = self.kernels[0]
+        if isinstance(kernel.lengthscale, int | float):
+            kernel = replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(points.shape[-1]))
+        return models.deep_gp(
+            points.shape[-1],
+            targets.shape[-1],
+            1,
+            posterior=FreeGaussian(),
+            kernel=kernel,
+            inducing_points=points,
+            replicas=replicas,
+            generator=generator,
+            jitter=JITTER[points.dtype],
+        )
+
+    def enough(self, num_samples: int, classes: int | None = None) -> int:
+        """One for regression, where predictions are in closed form."""
+        return 1 if classes is None else super().enough(num_samples, classes)
+
+    def train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        classes: int | None = None,
+        seed: int | Sequence[int] = 0,
+        **options: Any,
+    ) -> Trained:
+        """Build and train; arguments are those of every recipe."""
+        if classes is not None or not isinstance(seed, int):
+            return super().train(x, y, classes=classes, seed=seed, **options)
+        x, y = tensor(x, "x").double(), tensor(y, "y").double()
+        few = self.rows(x, torch.Generator().manual_seed(seed))
+        candidates = [replace(self, kernels=(kernel,)) for kernel in self.kernels]
+        found = [(own, own._climb(x[few], y[few], slice(None), progress=False)) for own in candidates]
+        own, start = max(found, key=lambda pair: float(pair[1].history.elbo[-1]))
+        rows = slice(None) if len(x) <= self.num_exact else few
+        return own._climb(x, y, rows, start, **options)
+
+    def _climb(
+        self, x: Tensor, y: Tensor, rows: Tensor | slice, start: Trained | None = None, **options: Any
+    ) -> Trained:
+        """A process at some rows of the data, from the hyper-parameters of another if there is one."""
+        source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
+        net = self.network(x[rows], y[rows], (), source).to(x.device)
+        likelihood = self.likelihood(y.shape[-1]).to(x.device)
+        if start is not None:
+            likelihood.load_state_dict(start.likelihood.state_dict())
+            kernel = start.network.state_dict().items()
+            known = {name: value for name, value in kernel if "hyperparameters" in name}
+            net.load_state_dict(known, strict=False)
+        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
+        return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+
+@dataclass(frozen=True)
+class DeepProcessRecipe(Recipe):
+    """A deep Gaussian process with global inducing points; RBF kernels start at ℓ = √D.
+
+    Args:
+        num_inducing: M, at most.
+        depth: layers of processes.
+
+    >>> x = torch.randn(30, 3)
+    >>> DeepProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
+    (1,)
+    """
+
+    num_inducing: int = 100
+    depth: int = 2
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: Source
+    ) -> Network:
+        """Several processes in a row."""
+        return models.deep_gp(
+            points.shape[-1],
+            targets.shape[-1],
+            self.depth,
+            kernel=RBF(lengthscale=math.sqrt(points.shape[-1])),
+            inducing_points=points,
+            pseudo_outputs=targets,
+            replicas=replicas,
+            generator=generator,
+        )

@@ -1,0 +1,40 @@
+"""What gilib recommends, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gilib.recipes.base import Recipe
+from gilib.recipes.networks import NetworkRecipe
+from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
+from gilib.validation import choice
+
+RECIPES: dict[str, Recipe] = {
+    "network": NetworkRecipe(),
+    "gp": ProcessRecipe(),
+    "deep_gp": DeepProcessRecipe(),
+}
+
+
+def recommended(model: str = "network", **changes: Any) -> Recipe:
+    """The recipe that gilib recommends for a kind of model.
+
+    Args:
+        model: "network", "gp" or "deep_gp".
+        changes: fields of the recipe that are to be others.
+
+    Raises:
+        ValueError: if there is no such model.
+        TypeError: if its recipe has no such field.
+
+    >>> recommended(steps=300).steps, recommended("deep_gp").num_inducing
+    (300, 100)
+    """
+    choice(model, RECIPES, "model")
+    recipe = RECIPES[model]
+    names = [entry.name for entry in dataclasses.fields(recipe)]
+    for name in changes:
+        if name not in names:
+            raise TypeError(f"the recipe of a {model!r} has no {name!r}: it has {', '.join(names)}")
+    return dataclasses.replace(recipe, **changes)

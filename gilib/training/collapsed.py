@@ -1,0 +1,298 @@
+"""Sparse Gaussian processes whose posterior is never searched for: the best one has a closed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gilib.layers import GP
+from gilib.likelihoods import LOG_2PI, Gaussian, Likelihood
+from gilib.linalg import FactorisationError, cholesky
+from gilib.network import Network
+from gilib.output_noise import PerOutputGaussian
+from gilib.posteriors.free import FreeInducing
+from gilib.processes import Inducing
+from gilib.regression import merge_outputs, split_outputs
+from gilib.training.objective import Batch
+from gilib.training.rule import Problem, Rule, RunningRule
+from gilib.validation import count, positive
+
+AT_ONCE = 2000  # points whose cross-covariances are held while the posterior is set
+PATIENCE = 3  # steps that gain next to nothing, after which the search is over
+
+
+@dataclass(frozen=True)
+class Collapsed(Rule):
+    """L-BFGS on the bound of a sparse GP under its best posterior (Titsias, 2009).
+
+    With Gaussian noise the best q(w) is known, and with a(x) = R⁻¹ k(Z, x), A = [a(x_1) ... a(x_N)] the bound
+    under it is, for every output,
+
+        L = log N(y; 0, AᵀA + σ²Id) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2σ²).
+
+    The rule climbs it in kernel and noise, on all points at once, and sets q at the last step, or as soon as
+    it stands still (the remaining steps change nothing). Inducing inputs stay where they are. If they are the
+    points themselves, in the same order, L is the evidence of exact GP regression and is computed as such.
+
+    Targets that were written with few digits, δ apart, are taken for what they are, y + e, e uniform in ±δ/2:
+    the expected log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in
+    the data draw the noise to zero.
+
+    Args:
+        memory: pairs of steps and gradients that L-BFGS keeps.
+        evaluations: of a line search, at most.
+        tolerance: nats per point; three steps in a row that gain less are the last.
+
+    >>> Collapsed().tolerance
+    1e-05
+    """
+
+    memory: int = 20
+    evaluations: int = 20
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        count(self.memory, "memory")
+        count(self.evaluations, "evaluations", 2)
+        positive(self.tolerance, "tolerance")
+
+    def begin(self, problem: Problem) -> RunningCollapsed:
+        """The rule at work.
+
+        Raises:
+            ValueError: unless one `GP` with `FreeGaussian` without replicas has Gaussian noise.
+        """
+        return RunningCollapsed(self, problem)
+
+
+class RunningCollapsed(RunningRule):
+    """The rule at work; the parameters are those of kernel and noise."""
+
+    def __init__(self, rule: Collapsed, problem: Problem):
+        """Find the process."""
+        super().__init__(problem)
+        self.rule, self.process = rule, _process(problem.net, problem.likelihood)
+        fixed = [*self.process.posterior.gaussian_parameters, self.process.layer.inducing_inputs]
+        known = {id(parameter) for parameter in fixed}
+        self.parameters = [p for p in problem.parameters.values() if id(p) not in known]
+        if not self.parameters:
+            raise ValueError("nothing to search: neither kernel nor noise is learned; use gilib.settle")
+        self.search = torch.optim.LBFGS(
+            self.parameters,
+            max_iter=1,
+            max_eval=rule.evaluations,
+            history_size=rule.memory,
+            line_search_fn="strong_wolfe",
+        )
+        self.last, self.idle = -math.inf, 0
+
+    def step(self, batch: Batch) -> Tensor:
+        """One step of L-BFGS; the posterior if it was the last."""
+        if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
+            raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
+        if self.idle < PATIENCE:
+            self._search(batch, _spacing(batch.y))
+            if self.idle == PATIENCE or batch.step == self.problem.steps - 1:
+                settle(self.problem.net, self.problem.likelihood, batch.x, batch.y)
+        return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
+
+    def _search(self, batch: Batch, spacing: Tensor) -> None:
+        """A line search, with every point of it evaluated once."""
+        seen: list[tuple[list[Tensor], Tensor]] = []
+
+        def loss() -> Tensor:
+            if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
+                return seen[-1][1]
+            self.search.zero_grad()
+            value = -self.process.bound(batch.x, batch.y, spacing) / len(batch.x)
+            value.backward()
+            seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
+            return value.detach()
+
+        try:
+            before = -float(self.search.step(loss))
+        except FactorisationError:
+            if not seen:
+                raise
+            self._return_to(seen)
+            return
+        gained, self.last = before - self.last, before
+        self.idle = self.idle + 1 if gained < self.rule.tolerance else 0
+
+    def _return_to(self, seen: list[tuple[list[Tensor], Tensor]]) -> None:
+        """End the search at the best of the points that it has seen."""
+        best, value = min(seen, key=lambda point: float(point[1]))
+        with torch.no_grad():
+            for parameter, at in zip(self.parameters, best, strict=True):
+                parameter.copy_(at)
+        self.last, self.idle = -float(value), PATIENCE
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of L-BFGS, and how long it has stood still."""
+        return {"search": self.search.state_dict(), "last": self.last, "idle": self.idle}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self.search.load_state_dict(state["search"])
+        self.last, self.idle = float(state["last"]), int(state["idle"])
+
+
+class Sums(NamedTuple):
+    """What the bound needs of the data, in float64.
+
+    Attributes:
+        gram: A Aᵀ, `[M, M]`.
+        moments: A y, `[M, O]`.
+        squares: Σ_n y_no², `[O]`.
+        left: Σ_n k(x_n, x_n) - |a(x_n)|².
+        points: N.
+    """
+
+    gram: Tensor
+    moments: Tensor
+    squares: Tensor
+    left: Tensor
+    points: int
+
+
+class Process(NamedTuple):
+    """A network of one sparse process with its noise.
+
+    Attributes:
+        layer: the process.
+        posterior: over its inducing outputs.
+        likelihood: Gaussian.
+    """
+
+    layer: GP
+    posterior: FreeInducing
+    likelihood: Gaussian | PerOutputGaussian
+
+    @property
+    def noise(self) -> Tensor:
+        """σ², `[G]`: one for all outputs, or one each."""
+        return self.likelihood.noise_variance.double().reshape(-1)
+
+    def inducing(self) -> Inducing:
+        """Kernel and inducing inputs."""
+        layer = self.layer
+        assert layer.hyperparameters is not None and layer.inducing_inputs is not None
+        return Inducing.of(layer.hyperparameters(), layer.inducing_inputs.detach(), layer.jitter)
+
+    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
+        """The collapsed bound of all points less what rounding costs, nats; differentiable."""
+        points, noise = self.layer.inducing_inputs, self.noise
+        assert points is not None and self.layer.hyperparameters is not None
+        rounding = (spacing.square() / noise).sum() * (len(x) / 24.0)
+        if points.shape == x.shape and torch.equal(points.detach(), x):
+            gram = self.layer.hyperparameters().gram(x.double())
+            return _evidence(gram, y.double(), noise, self.layer.jitter) - rounding
+        return _collapsed(_sums(self.inducing(), x, y), noise)[0] - rounding
+
+
+@torch.no_grad()
+def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
+    """Give a sparse GP the posterior that is best for its kernel, inducing inputs and noise.
+
+        q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹),    B = Id + A Aᵀ / σ²
+
+    Args:
+        net: one `GP` with `FreeGaussian`, as `gilib.models.sparse_gp` makes it.
+        likelihood: `Gaussian` or `PerOutputGaussian`.
+        x: all training inputs, `[N, D]`.
+        y: all targets, `[N, O]`.
+
+    Returns:
+        The bound, in nats, summed over the points.
+
+    Raises:
+        ValueError: for other networks and likelihoods.
+
+    >>> import gilib
+    >>> x = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
+    >>> net = gilib.models.sparse_gp(1, 1, inducing_points=x)
+    >>> bound = gilib.training.settle(net, gilib.Gaussian(0.01), x, x.sin())
+    >>> float((gilib.predict(net, gilib.Gaussian(0.01), x, 1).mean - x.sin()).abs().max()) < 0.05
+    True
+    """
+    process = _process(net, likelihood)
+    inducing = process.inducing()
+    pieces = zip(x.split(AT_ONCE, -2), y.split(AT_ONCE, -2), strict=True)
+    each = [_sums(inducing, *piece) for piece in pieces]
+    totals = Sums(*(sum(part[1:], part[0]) for part in zip(*each, strict=True)))
+    bound, mean, factor = _collapsed(totals, process.noise)
+    covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
+    process.posterior.mean.copy_(mean)
+    process.posterior.root.copy_(cholesky(covariance, "the covariance of the inducing outputs"))
+    return bound
+
+
+def _sums(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
+    white = inducing.white(x.double())  # [N, M]
+    y, kernel = y.double(), inducing.kernel
+    left = kernel.diagonal(x.double()).sum() - white.square().sum()
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
+
+
+def _collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bound; the mean of the best q, `[M, O]`; the Cholesky factor of its precision, `[G, M, M]`."""
+    outputs = len(sums.squares)
+    identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
+    precision = identity + sums.gram / noise[:, None, None]
+    factor = cholesky(precision, "the precision of the inducing outputs")
+    moments = split_outputs(sums.moments, outputs // len(noise)) / noise[:, None, None]  # [G, M, C]
+    white = torch.linalg.solve_triangular(factor, moments, upper=False)
+    wide = noise.expand(outputs)
+    squares = (sums.squares / wide).sum() - white.square().sum()
+    log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum() * (outputs // len(noise))
+    constant = 0.5 * sums.points * (wide.log() + LOG_2PI).sum()
+    bound = -0.5 * squares - log_det - constant - 0.5 * (sums.left / wide).sum()
+    mean = torch.linalg.solve_triangular(factor.mT, white, upper=True)
+    return bound, merge_outputs(mean), factor
+
+
+def _evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
+    """The same if Z = X, up to the square of the jitter: log N(y; 0, K + σ²) - N jitter / (2σ²).
+
+    The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
+    """
+    points, outputs = y.shape
+    copies = outputs // len(noise)
+    with torch.no_grad():
+        identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
+        factor = cholesky(gram + noise[:, None, None] * identity, "the covariance of the targets")
+        targets = split_outputs(y, copies)  # [G, N, C]
+        solved = torch.cholesky_solve(targets, factor)
+        log_det = copies * factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        value = -0.5 * (targets * solved).sum() - log_det - 0.5 * points * outputs * LOG_2PI
+        slope = 0.5 * (solved @ solved.mT - copies * torch.cholesky_inverse(factor))
+    linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1).sum(-1) * noise).sum()
+    nugget = jitter * gram.diagonal().mean()
+    return value + linear - linear.detach() - 0.5 * points * copies * (nugget / noise).sum()
+
+
+def _spacing(y: Tensor) -> Tensor:
+    """δ, `[O]`: the least distance between different targets of an output; 0 if all are the same."""
+    steps = y.double().sort(0).values.diff(dim=0)
+    least = steps.masked_fill(steps <= 0.0, math.inf).amin(0)
+    return torch.where(least.isfinite(), least, 0.0)
+
+
+def _process(net: Network, likelihood: Likelihood) -> Process:
+    layers = list(net.layers)
+    if len(layers) != 1 or not isinstance(layers[0], GP) or net.replicas:
+        raise ValueError(
+            "the best posterior is known for a network of one gilib.GP without replicas, as "
+            f"gilib.models.sparse_gp makes it, got {net}"
+        )
+    posterior = layers[0].weights
+    if not isinstance(posterior, FreeInducing):
+        raise ValueError(f"the process must have the posterior FreeGaussian, got {layers[0].posterior}")
+    if not isinstance(likelihood, Gaussian | PerOutputGaussian):
+        raise ValueError(f"the noise must be Gaussian or PerOutputGaussian, got {likelihood}")
+    return Process(layers[0], posterior, likelihood)

@@ -1,0 +1,130 @@
+"""What is refused before a training starts."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib.likelihoods import Likelihood
+from gilib.network import Network
+from gilib.training.engine.minibatches import check_augment, points_axis
+from gilib.training.engine.settings import Checkpoint, Settings, identified
+from gilib.training.gradients.objective import ESTIMATORS
+from gilib.training.rules.base import Rule
+from gilib.validation import (
+    check_choice,
+    check_count,
+    check_instance,
+    check_is_tensor,
+    check_same_device,
+    check_tensor,
+    from_numpy,
+)
+
+
+def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
+    """Raise unless the settings of `fit` make sense for this network."""
+    check_instance(net, Network, "net")
+    check_instance(likelihood, Likelihood, "likelihood")
+    check_instance(settings.rule, Rule, "rule")
+    check_count(settings.num_samples, "num_samples")
+    check_choice(settings.estimator, ESTIMATORS, "estimator")
+    check_choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
+    if settings.batch_size is not None:
+        check_count(settings.batch_size, "batch_size")
+    if settings.freeze and len(net.replicas) != 1:
+        raise ValueError(
+            'on_divergence="freeze" is for networks with one replica axis, where the others can go on; '
+            f"this one has replicas={net.replicas}"
+        )
+    if settings.augment is not None:
+        check_augment(settings.augment)
+    _check_seeds(settings.seed, net.replicas)
+    _check_noise(likelihood, net.replicas)
+
+
+def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
+    """The checkpoint, of which a path alone is short for the rest at its defaults.
+
+    Raises:
+        TypeError: if it could not be told from that of another training.
+    """
+    if given is None:
+        return None
+    path = isinstance(given, (str, os.PathLike))
+    checkpoint: Checkpoint = Checkpoint(given) if path else check_instance(given, Checkpoint, "checkpoint")
+    for name in ("kl_weight", "augment"):
+        value = getattr(settings, name)
+        if not identified(value):
+            raise TypeError(
+                f"a checkpoint cannot tell {name}={value!r} from another function: write it as a frozen "
+                "dataclass with __call__ (as gilib.objectives.SteppedTempering is), or as a function of a "
+                "module, or train without a checkpoint"
+            )
+    return checkpoint
+
+
+def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
+    """Raise unless `seed` is an integer, or as many as there are replicas."""
+    if isinstance(seed, int):
+        return
+    if not isinstance(seed, (list, tuple)) or not all(isinstance(s, int) for s in seed):
+        raise TypeError(f"seed must be an integer, or a list of one for every replica, got {seed!r}")
+    if len(replicas) != 1 or len(seed) != replicas[0]:
+        raise ValueError(
+            f"{len(seed)} seeds need a network with replicas=({len(seed)},), this one has {replicas}"
+        )
+
+
+def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
+    """Raise unless the likelihood is shared, or every replica has its own."""
+    if likelihood.replicas not in ((), replicas):
+        raise ValueError(
+            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
+            "both the same, or the likelihood none"
+        )
+
+
+def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Inputs and targets as tensors: arrays of numpy become such as the network's."""
+    like = net.layers.reference_tensor()
+    return check_is_tensor(from_numpy(x, like), "x"), check_is_tensor(from_numpy(y, like), "y")
+
+
+def input_range(x: Tensor, point_axes: int) -> Tensor:
+    """Least and greatest value of every input over all points, `[2, ...]`, on the CPU."""
+    flat = x.detach().reshape(-1, *x.shape[x.dim() - point_axes :])
+    return torch.stack([flat.amin(0), flat.amax(0)]).cpu()
+
+
+def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> None:
+    """Raise unless inputs and targets fit the network and the likelihood."""
+    check_tensor(x, "x", net.layers.reference_tensor())
+    rank = len(net.input_shape)
+    if tuple(x.shape[-rank:]) != net.input_shape:
+        raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")
+    _check_lead(x, "x", -1 - rank, net.replicas)
+    check_same_device(check_is_tensor(y, "y"), "y", x)
+    likelihood.check_targets(y, x.shape[-1 - rank], net.output_shape[-1])
+    if y.is_floating_point():
+        check_tensor(y, "y", x)
+    _check_lead(y, "y", points_axis(y), net.replicas)
+
+
+def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...]) -> None:
+    """Raise unless the axes before that of the points are none, or those of the replicas."""
+    if tuple(values.shape[:axis]) not in ((), replicas) or values.dim() < -axis:
+        wanted = [*replicas, "N", *values.shape[values.dim() + axis + 1 :]]
+        hint = " (or without replicas)" if replicas else ": axes in front are for networks with replicas"
+        raise ValueError(f"{name} must have shape {wanted}{hint}, got {list(values.shape)}")
+
+
+def check_arithmetic(arithmetic: str, x: Tensor) -> None:
+    """Raise unless the network's numbers can be rounded."""
+    if arithmetic != "full" and x.dtype != torch.float32:
+        raise ValueError(
+            f"arithmetic={arithmetic!r} rounds float32, this network is in {x.dtype}: use arithmetic='full'"
+        )

@@ -1,0 +1,150 @@
+"""Minibatches and their augmentation: what a step sees of the data.
+
+Points are drawn without replacement, the same for all replicas, or in an order of its own for each. Inputs
+may then pass through an augmentation, which has random streams of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+class Minibatches:
+    """Endless minibatches; a fresh permutation whenever fewer points are left than a batch needs.
+
+    Args:
+        x: inputs, points along axis `axis` (counted from the end). Images with channels last in memory keep
+            this layout.
+        y: targets `[..., N, O]`, or labels `[..., N]`.
+        axis: of the points in x.
+        size: points in a batch; None: all, in their order.
+        seeds: one seed, or R of them for R independent orders.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, axis: int, size: int | None, seeds: int | Sequence[int]):
+        """Seed the shuffling; it is done on the CPU, so orders do not depend on the device."""
+        self.x, self.y, self.axis = x, y, axis
+        self.num_data = x.shape[axis]
+        self.size = min(size or self.num_data, self.num_data)
+        self.channels_last = x.dim() == -axis == 4 and x.stride(1) == 1
+        self.y_axis = points_axis(y)
+        self.shared = isinstance(seeds, int)
+        each = [seeds] if isinstance(seeds, int) else seeds
+        self.generators = [torch.Generator().manual_seed(int(seed)) for seed in each]
+        self.order, self.position = torch.empty(len(each), 0, dtype=torch.long), 0
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next minibatch of inputs and targets."""
+        if self.size == self.num_data:
+            return self.x, self.y
+        if self.position + self.size > self.order.shape[1]:
+            permutations = [torch.randperm(self.num_data, generator=g) for g in self.generators]
+            self.order, self.position = torch.stack(permutations).to(self.x.device, non_blocking=True), 0
+        index = self.order[:, self.position : self.position + self.size]
+        self.position += self.size
+        if self.shared:
+            x = self.x.index_select(self.axis, index[0])  # in torch's own layout
+            x = x.to(memory_format=torch.channels_last) if self.channels_last else x
+            return x, self.y.index_select(self.y_axis, index[0])
+        return _pick(self.x, index, self.axis), _pick(self.y, index, self.y_axis)
+
+    def state(self) -> dict[str, Any]:
+        """What the next batch depends on."""
+        states = torch.stack([generator.get_state() for generator in self.generators])
+        return {"shuffle": states, "order": self.order.cpu(), "position": self.position}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        for generator, own in zip(self.generators, state["shuffle"], strict=True):
+            generator.set_state(own.clone())
+        self.order, self.position = state["order"].to(self.x.device), state["position"]
+
+
+def points_axis(y: Tensor) -> int:
+    """The axis of the points in targets `[..., N, O]`, or in labels `[..., N]`, which are integers."""
+    return -2 if y.is_floating_point() else -1
+
+
+def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:
+    """Points `index` `[R, B]` of `[R, N, ...]`, or of `[N, ...]` that all replicas share."""
+    if values.dim() == -axis:
+        return values[index]
+    return values[torch.arange(len(index), device=values.device)[:, None], index]
+
+
+class Augmentation(Protocol):
+    """A function of inputs, random through `generator` alone, such as `gilib.data.random_flip_and_crop`."""
+
+    def __call__(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
+        """Inputs of the same shape, dtype and device as `x`, which is left as it was."""
+
+
+class Augmenter:
+    """Augments minibatches: with one stream, or with one for every replica.
+
+    Args:
+        function: the augmentation.
+        rank: axes of inputs without replicas, `[N, ...]`.
+        seeds: one seed, or R of them: replica r then sees what a network of its own would see.
+        device: of the inputs.
+
+    >>> from gilib.data import random_flip
+    >>> augmenter = Augmenter(random_flip, 4, [0, 1], torch.device("cpu"))
+    >>> augmenter(torch.zeros(5, 3, 8, 8)).shape
+    torch.Size([2, 5, 3, 8, 8])
+    """
+
+    def __init__(self, function: Augmentation, rank: int, seeds: int | Sequence[int], device: torch.device):
+        """Seed the streams."""
+        self.function, self.rank, self.shared = function, rank, isinstance(seeds, int)
+        each = [seeds] if isinstance(seeds, int) else seeds
+        self.generators = [torch.Generator(device).manual_seed(int(seed)) for seed in each]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Augment `[N, ...]` or `[R, N, ...]`; R streams give `[R, N, ...]` in either case."""
+        if self.shared:
+            return self._augmented(x, self.generators[0])
+        own = x.unbind(0) if x.dim() > self.rank else [x] * len(self.generators)
+        return torch.stack([self._augmented(part, g) for part, g in zip(own, self.generators, strict=True)])
+
+    def _augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        version = x._version
+        result = self.function(x, generator=generator)
+        if x._version != version:
+            raise ValueError(
+                "augment changed its inputs in place, and they are the training data: copy first"
+            )
+        if not isinstance(result, Tensor) or _kind(result) != _kind(x):
+            found = _kind(result) if isinstance(result, Tensor) else type(result).__name__
+            raise ValueError(f"augment must return inputs like those it was given, {_kind(x)}, got {found}")
+        return result
+
+    def state(self) -> Tensor:
+        """The states of the streams, one in a row."""
+        return torch.stack([generator.get_state() for generator in self.generators])
+
+    def restore(self, state: Tensor) -> None:
+        """Continue from `state`."""
+        for generator, own in zip(self.generators, state, strict=True):
+            generator.set_state(own.clone())
+
+
+def _kind(x: Tensor) -> str:
+    return f"{list(x.shape)} of {x.dtype} on {x.device}"
+
+
+def check_augment(augment: object) -> None:
+    """Raise unless `augment` can be called as fit calls it."""
+    if not callable(augment):
+        raise TypeError(f"augment must be a function of inputs and generator, got {augment!r}")
+    try:
+        inspect.signature(augment).bind(torch.empty(0), generator=torch.Generator())
+    except (TypeError, ValueError) as error:  # a function without a signature raises the latter
+        raise TypeError(
+            f"augment={augment!r} cannot be called as augment(x, generator=...): {error}"
+        ) from None

@@ -1,0 +1,237 @@
+"""The engine: batches, noise, trace, divergence, what a checkpoint holds. What a step does is the rule's."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gilib.arithmetic import exact_products, flushed_denormals, switchable_products
+from gilib.likelihoods import Likelihood
+from gilib.network import Network
+from gilib.persistence import CheckpointError
+from gilib.randomness import GeneratorLike, Noise, ReplicaGenerators
+from gilib.training.callbacks import Callback
+from gilib.training.engine.checkpoints import read_checkpoint, write_checkpoint
+from gilib.training.engine.minibatches import Augmenter, Minibatches
+from gilib.training.engine.settings import Settings, name_of
+from gilib.training.gradients.graph import Replay
+from gilib.training.gradients.objective import Batch, Objective
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.history import History
+from gilib.training.rules.base import Problem
+
+READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
+
+
+class DivergenceError(RuntimeError):
+    """The objective became NaN or infinite."""
+
+
+class Paused(RuntimeError):
+    """Training stopped at its deadline, with everything in its checkpoint."""
+
+
+class Run:
+    """One training of one network, or of R replicas."""
+
+    def __init__(
+        self,
+        net: Network,
+        likelihood: Likelihood,
+        x: Tensor,
+        y: Tensor,
+        steps: int,
+        settings: Settings,
+        processes: OneProcess,
+        cuda_graph: bool = False,
+        callbacks: Sequence[Callback] = (),
+    ):
+        """Set everything up for step 0."""
+        self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
+        self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
+        self.callbacks, self.done, self.stopped, self.ended = callbacks, 0, False, False
+        rank = 1 + len(net.input_shape)
+        self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
+        self.augmenter = (
+            None
+            if settings.augment is None
+            else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
+        )
+        self.noise = _source(settings.seed, x.device)
+        self.problem = self._problem(likelihood, x.device)
+        self.rule = settings.rule.begin(self.problem)
+        if settings.freeze:
+            self.rule.check_freeze()
+        self.replay = Replay(self._recorded) if cuda_graph else None
+        self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
+        self.diverged_at = torch.full(net.replicas, -1, device=x.device)
+
+    def _problem(self, likelihood: Likelihood, device: torch.device) -> Problem:
+        settings = self.settings
+        objective = Objective(
+            self.net,
+            likelihood,
+            self.batches.num_data,
+            settings.num_samples,
+            settings.estimator,
+            settings.arithmetic,
+            device,
+            settings.freeze,
+        )
+        named = self.modules.named_parameters()
+        parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
+        source = _source(settings.seeds(3), device)
+        return Problem(
+            self.net, likelihood, parameters, objective, self.steps, source, self.processes, device
+        )
+
+    def step(self, step: int) -> None:
+        """One step of the rule, and what the callbacks say to it."""
+        x, y = self.batches.next()
+        if self.augmenter is not None:
+            x = self.augmenter(x)
+        schedule = self.settings.kl_weight
+        weight = 1.0 if schedule is None else float(schedule(step))
+        noise = self.problem.objective.noise(self.batches.size, self.noise)
+        self.rule.prepare(step)
+        with self._products(), flushed_denormals():
+            if self.replay is None:
+                bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
+            else:
+                scale = torch.full((), weight, dtype=x.dtype, device=x.device)
+                bound = self.replay(x, y, scale, *noise)
+        self.trace[step] = bound
+        self.diverged_at.masked_fill_(~self.rule.active & (self.diverged_at < 0), step)
+        self.done = step + 1
+        for callback in self.callbacks:
+            self.stopped |= bool(callback(self.done, self.trace[step], self.net))
+
+    def _products(self) -> AbstractContextManager[None]:
+        """A step that rounds products keeps other threads from drawing meanwhile."""
+        return switchable_products() if self.settings.arithmetic == "tf32" else exact_products()
+
+    def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
+        """What a graph replays: the host's numbers in it, such as the step, are those of the recording."""
+        return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
+
+    def _share(self, batch: Batch) -> Batch:
+        """What of a minibatch is this process's."""
+        x = self.processes.shard(batch.x, self.batches.axis)
+        y = self.processes.shard(batch.y, self.batches.y_axis)
+        fraction = x.shape[self.batches.axis] / batch.x.shape[self.batches.axis]
+        noise = Noise(batch.noise.draw, self.processes.shard(batch.noise.points, -2))
+        return replace(batch, x=x, y=y, noise=noise, fraction=fraction)
+
+    def latest(self) -> float:
+        """The mean of the last bounds, or an error that says when they stopped being numbers."""
+        done = self.trace[: self.done].reshape(self.done, -1)
+        if self.settings.freeze:
+            return float(done[-READ_EVERY:].nanmean())
+        if bool(self.rule.active.all()) and bool(done[-READ_EVERY:].isfinite().all()):
+            return float(done[-READ_EVERY:].mean())
+        bad = (~done.isfinite().all(1)).nonzero()
+        first = int(bad[0]) if len(bad) else int(self.diverged_at.max())
+        name_the_layer(self.net)
+        raise DivergenceError(
+            f"the ELBO or its gradient was not finite at step {first} (done at {self.done}): "
+            "lower lr, or factorise in float64 (factor_dtype='float64')"
+        )
+
+    def end(self, read: bool) -> bool:
+        """Whether this was the last step: by number, or by a callback, about which several ask at looks."""
+        if self.processes.size > 1 and self.callbacks:
+            self.ended = read and self.processes.any(self.stopped, self.trace.device)
+        else:
+            self.ended = self.stopped
+        return self.ended or self.done == self.steps
+
+    def is_late(self, deadline: float | None, read: bool) -> bool:
+        """Whether the deadline is over for one of the processes; several ask only where they wait anyway."""
+        if deadline is None or (self.processes.size > 1 and not read):
+            return False
+        return self.processes.any(time.monotonic() > deadline, self.trace.device)
+
+    def history(self, start: int) -> History:
+        """What was recorded by the end."""
+        diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
+        return History(self.trace[: self.done].cpu(), start, diverged_at)
+
+    def save(self, path: Path, fingerprint: str) -> None:
+        """Write everything that the next step depends on; one process does, all wait for it."""
+        content = {
+            "fingerprint": fingerprint,
+            "step": self.done,
+            "stopped": [self.stopped, self.ended],
+            "modules": {name: value.clone() for name, value in self.modules.state_dict().items()},
+            "rule": self.rule.state_dict(),
+            "active": self.rule.active,
+            "noise": [source.get_state() for source in (self.noise, self.problem.generator)],
+            "batches": self.batches.state(),
+            "augmentation": None if self.augmenter is None else self.augmenter.state(),
+            "callbacks": self._callback_states(),
+            "trace": self.trace[: self.done].cpu(),
+            "diverged_at": self.diverged_at,
+        }
+        if self.processes.rank == 0:
+            write_checkpoint(path, content)
+        self.processes.wait(self.trace.device)
+
+    def restore(self, path: Path, fingerprint: str) -> int:
+        """Continue from a checkpoint of the same training; return its step."""
+        content = read_checkpoint(path, fingerprint, self.steps)
+        self._restore_callbacks(content["callbacks"], path)
+        self.rule.load_state_dict(content["rule"])
+        self.rule.active.copy_(content["active"])
+        self.modules.load_state_dict(content["modules"])
+        for source, state in zip((self.noise, self.problem.generator), content["noise"], strict=True):
+            source.set_state(state)
+        self.batches.restore(content["batches"])
+        if self.augmenter is not None:
+            self.augmenter.restore(content["augmentation"])
+        self.done, (self.stopped, self.ended) = int(content["step"]), content["stopped"]
+        self.trace[: self.done] = content["trace"].to(self.trace)
+        self.diverged_at.copy_(content["diverged_at"])
+        return self.done
+
+    def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
+        """The states of the callbacks that have one, in order."""
+        states = [(name_of(type(callback)), callback.state_dict()) for callback in self.callbacks]
+        return [(name, state) for name, state in states if state]
+
+    def _restore_callbacks(self, states: Sequence[tuple[str, dict[str, Any]]], path: Path) -> None:
+        stateful = [callback for callback in self.callbacks if callback.state_dict()]
+        given, kept = [name_of(type(callback)) for callback in stateful], [name for name, _ in states]
+        if given != kept:
+            raise CheckpointError(
+                f"{path} holds the state of callbacks {kept}, and {given} are given: give the same ones"
+            )
+        for callback, (_, state) in zip(stateful, states, strict=True):
+            callback.load_state_dict(state)
+
+
+def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
+    """One generator, or one for every replica."""
+    if isinstance(seed, int):
+        return torch.Generator(device).manual_seed(seed)
+    return ReplicaGenerators(seed, device)
+
+
+def name_the_layer(net: Network) -> None:
+    """Raise the error that names layer and matrix if a factorisation is to blame for NaN.
+
+    On the CPU, whatever the device of the network: only there are failures raised, elsewhere they are NaN.
+
+    Raises:
+        FactorisationError: if one of ten draws fails.
+    """
+    twin = copy.deepcopy(net).cpu()
+    with torch.no_grad():
+        twin.draw(10, generator=torch.Generator().manual_seed(0))

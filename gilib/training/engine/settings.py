@@ -1,0 +1,114 @@
+"""What defines a training, beside network, likelihood, data and number of steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gilib.config import plain
+from gilib.training.engine.minibatches import Augmentation
+from gilib.training.rules.base import Rule
+from gilib.validation import check_count
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `gilib.fit` on which its steps depend; their meaning is explained there."""
+
+    rule: Rule
+    num_samples: int
+    estimator: str
+    kl_weight: Callable[[int], float] | None
+    batch_size: int | None
+    seed: int | Sequence[int]
+    augment: Augmentation | None
+    on_divergence: str
+    arithmetic: str
+
+    @property
+    def freeze(self) -> bool:
+        """Whether a replica that breaks down is frozen."""
+        return self.on_divergence == "freeze"
+
+    def seeds(self, offset: int) -> int | list[int]:
+        """The seed, or R of them, of another stream."""
+        return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with, as plain data."""
+        names = [field.name for field in dataclasses.fields(self) if field.name != "on_divergence"]
+        return {name: described(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a training is kept, how often, and when it pauses.
+
+    Args:
+        path: a file to resume from if it exists, and to keep up to date.
+        every: steps between writes; the last step is written in any case.
+        deadline: value of `time.monotonic()` after which training is saved and `gilib.training.Paused`
+            raised; None: never.
+
+    >>> Checkpoint("run.pt", every=500).every
+    500
+    """
+
+    path: str | os.PathLike[str]
+    every: int = 1000
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number of steps."""
+        object.__setattr__(self, "path", Path(self.path))
+        check_count(self.every, "every")
+
+
+def described(value: Any) -> Any:
+    """A setting as plain data that are the same in every process; what they do not tell, `identified` does.
+
+    >>> from functools import partial
+    >>> described(partial(max, 3)), described((1, "a"))
+    ({'function': 'builtins.max', 'arguments': [3], 'keywords': {}}, [1, 'a'])
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": name_of(type(value)), **fields}
+    if isinstance(value, partial):
+        parts = {"arguments": list(value.args), "keywords": dict(value.keywords)}
+        return {"function": described(value.func), **{key: described(part) for key, part in parts.items()}}
+    if isinstance(value, Mapping):
+        return {str(key): described(part) for key, part in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [described(part) for part in value]
+    value = plain(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else name_of(value)
+
+
+def identified(value: Any) -> bool:
+    """Whether `described` tells what a function computes.
+
+    It does of dataclasses, of functions of a module, of objects without state, and of `functools.partial` of
+    them; not of a lambda, of a function within a function, or of a method.
+
+    >>> from gilib.objectives import SteppedTempering
+    >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
+    (True, True, False)
+    """
+    if value is None or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return True
+    if isinstance(value, partial):
+        return identified(value.func)
+    return "<" not in name_of(value) and not inspect.ismethod(value) and not getattr(value, "__dict__", None)
+
+
+def name_of(value: Any) -> str:
+    """The name of a function or a class, or of the class of anything else."""
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -1,0 +1,104 @@
+"""What training maximises: a bound, as a pure function of a minibatch and its noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gilib.draws import Drawn
+from gilib.likelihoods import Likelihood
+from gilib.linalg import failures_as_nan
+from gilib.network import Network
+from gilib.objectives import elbo
+from gilib.randomness import GeneratorLike, Noise
+from gilib.training.gradients.speed import evaluated_in
+
+ESTIMATORS = ("draw", "pointwise")
+
+
+def preferred_estimator(net: Network) -> str:
+    """What the layers of a network would be trained on."""
+    return "pointwise" if net.layers.prefers_estimate else "draw"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step sees.
+
+    Attributes:
+        step: counted from 0. A rule that is recorded reads it in `RunningRule.prepare` alone.
+        x: this process's share of the minibatch, `[B, ...]` or `[R, B, ...]`.
+        y: its targets.
+        noise: standard normals of every sample, the same on all processes, and of this process's points.
+        kl_weight: tempering of this step.
+        fraction: the share's part of the minibatch's points, 1 for one process.
+    """
+
+    step: int
+    x: Tensor
+    y: Tensor
+    noise: Noise
+    kl_weight: float | Tensor = 1.0
+    fraction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The (tempered) ELBO per data point, `[R]`.
+
+    Attributes:
+        net: draws functions.
+        likelihood: of the targets.
+        num_data: N, the size of the training set.
+        num_samples: S, draws a step.
+        estimator: "draw" or "pointwise".
+        arithmetic: of the data's pass, see `gilib.training.Speed`.
+        device: of the data.
+        freeze: whether a factorisation that fails spoils its own replica only.
+    """
+
+    net: Network
+    likelihood: Likelihood
+    num_data: int
+    num_samples: int
+    estimator: str
+    arithmetic: str
+    device: torch.device
+    freeze: bool
+
+    def noise(self, num_points: int, source: GeneratorLike) -> Noise:
+        """The base noise of one step at so many points."""
+        if self.estimator == "pointwise":
+            return self.net.estimate_noise(self.num_samples, num_points, source)
+        base = self.net.base_noise(self.num_samples, source)
+        return Noise(base, base[..., None, :0].expand(*base.shape[:-1], num_points, 0))
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """What the points of the batch add to the bound, `[R]`; differentiable."""
+        with failures_as_nan() if self.freeze else nullcontext():
+            bound = elbo(
+                evaluated_in(self.drawn(batch.noise), self.arithmetic, self.device),
+                self.likelihood,
+                batch.x,
+                batch.y,
+                num_data=self.num_data,
+                per_point=True,
+                kl_weight=batch.kl_weight,  # type: ignore[arg-type]
+            )
+        return bound if batch.fraction == 1.0 else batch.fraction * bound
+
+    def drawn(self, noise: Noise) -> Drawn:
+        """The functions of one step."""
+        if self.estimator == "pointwise":
+            return self.net.estimate(noise=noise)
+        return self.net.draw(noise=noise.draw)
+
+    def with_gradients(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
+        """The bound, detached, and the gradients of minus its sum over the replicas, to be descended."""
+        bound = self(batch)
+        gradients = torch.autograd.grad(-bound.sum(), parameters, materialize_grads=True)
+        return bound.detach(), list(gradients)

@@ -1,0 +1,164 @@
+"""The default rule: Adam on the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from gilib.persistence import CheckpointError
+from gilib.training.gradients.objective import Batch
+from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.optimiser import NetworkAdam, Optimiser, Rate, ReplicaAdam
+from gilib.training.schedules import Schedule
+from gilib.validation import check_instance, check_positive
+
+
+@dataclass(frozen=True)
+class Adam(Rule):
+    """Adam (Kingma & Ba, 2015) on the bound that `gilib.fit` estimates at every step.
+
+    Args:
+        lr: learning rate, or R of them, one for every replica. Raise it, to 0.03 or 0.05, where the bound
+            still climbs at the end; lower it where it jumps. A high rate wants a schedule that ends at zero.
+        groups: other learning rates by names of parameters, or of the modules that hold them, for example
+            `{"likelihood": 1e-3}` or `{"inducing_points": 1e-3, "layers.layers.0": 1e-2}`; names as in
+            `net.named_parameters()`, whole words between the dots, the likelihood's with the prefix
+            "likelihood.". Of two that match, the later one counts.
+        schedule: of all learning rates: a factor for every step; None: 1.
+        betas: decay of the first and second moments.
+        eps: added to the root of the second moment.
+
+    >>> from gilib.training import LinearDecay
+    >>> Adam(3e-2, groups={"likelihood": 1e-3}, schedule=LinearDecay()).lr
+    0.03
+    """
+
+    lr: Rate = 1e-2
+    groups: Mapping[str, Rate] = field(default_factory=dict)
+    schedule: Schedule | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are not positive."""
+        object.__setattr__(self, "lr", _checked(self.lr, "lr"))
+        groups = {name: _checked(rate, f"groups[{name!r}]") for name, rate in self.groups.items()}
+        object.__setattr__(self, "groups", groups)
+        if self.schedule is not None:
+            check_instance(self.schedule, Schedule, "schedule")
+        check_positive(self.eps, "eps")
+        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
+        object.__setattr__(self, "betas", tuple(self.betas))
+
+    def begin(self, problem: Problem) -> RunningAdam:
+        """Adam at work on the problem's parameters.
+
+        Raises:
+            ValueError: for rates that are not R many, names that match nothing, or nothing to train.
+        """
+        return RunningAdam(self, problem)
+
+    def rates(
+        self, parameters: Mapping[str, nn.Parameter], replicas: int | None
+    ) -> dict[str, tuple[nn.Parameter, Rate]]:
+        """Every parameter with its learning rate: a number, or one for each of the replicas."""
+        _check_number(self.lr, "lr", replicas)
+        rates: dict[str, Rate] = dict.fromkeys(parameters, self.lr)
+        for prefix, rate in self.groups.items():
+            _check_number(rate, f"groups[{prefix!r}]", replicas)
+            matching = [name for name in parameters if f"{name}.".startswith(f"{prefix}.")]
+            if not matching:
+                raise ValueError(
+                    f"groups: no parameter is, or belongs to, {prefix!r}; they are {', '.join(parameters)}"
+                )
+            rates.update(dict.fromkeys(matching, rate))
+        return {name: (parameter, rates[name]) for name, parameter in parameters.items()}
+
+
+class RunningAdam(RunningRule):
+    """Adam with its moments: one for all replicas at once where every parameter has their axis."""
+
+    recordable = True
+
+    def __init__(self, rule: Adam, problem: Problem):
+        """Start from moments of zero."""
+        super().__init__(problem)
+        self.schedule, self.optimiser = rule.schedule, _optimiser(rule, problem)
+
+    def prepare(self, step: int) -> None:
+        """Count the step, with its learning rate."""
+        schedule = self.schedule
+        self.optimiser.advance(1.0 if schedule is None else schedule(step, self.problem.steps))
+
+    def step(self, batch: Batch) -> Tensor:
+        """One step up the bound, of the replicas whose bound and gradient always were finite."""
+        bound, gradients = self.problem.bound_and_gradients(batch, self.optimiser.parameters)
+        self.active &= bound.isfinite()
+        self.optimiser.update(gradients, self.active)
+        return bound
+
+    def check_freeze(self) -> None:
+        """Every parameter must have the replica axis: what replicas share, one of them spoils for all."""
+        if self.optimiser.per_replica:
+            return
+        replicas = self.problem.net.replicas
+        shared = {
+            name: list(parameter.shape)
+            for name, parameter in self.problem.parameters.items()
+            if tuple(parameter.shape[:1]) != replicas
+        }
+        raise ValueError(
+            "on_divergence='freeze' needs every learned parameter to have the replica axis "
+            f"{list(replicas)}, and replicas share {shared}: give each its own (for example "
+            f"Gaussian(learn=True, replicas={replicas})), or use on_divergence='raise'"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimiser's, and for how many steps a schedule was made that depends on them."""
+        needs = self.schedule is not None and self.schedule.needs_total
+        return {"adam": self.optimiser.state_dict(), "steps": self.problem.steps if needs else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`.
+
+        Raises:
+            CheckpointError: if the learning rates of the first part were those of another number of steps.
+        """
+        if state["steps"] not in (None, self.problem.steps):
+            raise CheckpointError(
+                f"the learning rates of this training follow {self.schedule} over {state['steps']} steps, "
+                f"and cannot go on over {self.problem.steps}: ask for steps={state['steps']}, or choose "
+                "another file"
+            )
+        self.optimiser.load_state_dict(state["adam"])
+
+
+def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
+    parameters, replicas = problem.parameters, problem.net.replicas
+    if not parameters:
+        raise ValueError("nothing to train: network and likelihood have no learned parameters")
+    if len(replicas) == 1 and all(tuple(p.shape[:1]) == replicas for p in parameters.values()):
+        return ReplicaAdam(rule.rates(parameters, replicas[0]), replicas[0], rule.betas, rule.eps)
+    scheduled = rule.schedule is not None
+    return NetworkAdam(rule.rates(parameters, None), problem.device, rule.betas, rule.eps, scheduled)
+
+
+def _checked(rate: Rate, what: str) -> Rate:
+    """A positive rate, or a tuple of them."""
+    if not isinstance(rate, Sequence):
+        check_positive(rate, what)
+        return rate
+    for r, value in enumerate(rate):
+        check_positive(value, f"{what}[{r}]")
+    return tuple(rate)
+
+
+def _check_number(rate: Rate, what: str, replicas: int | None) -> None:
+    """Raise unless there is one rate, or one for each replica."""
+    if isinstance(rate, Sequence) and (replicas is None or len(rate) != replicas):
+        wanted = f"one number or {replicas}" if replicas else "one number (not every parameter has replicas)"
+        raise ValueError(f"{what}: wanted {wanted}, got {len(rate)} learning rates")

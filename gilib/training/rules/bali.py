@@ -1,0 +1,282 @@
+"""Bayesian layerwise inference: every layer is a regression onto targets that gradients propose."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gilib.draws import Drawn, Evaluated, record
+from gilib.joint_regression import DrawnAt, JointState, Residuals, averaged
+from gilib.linalg import failures_as_nan
+from gilib.persistence import CheckpointError
+from gilib.randomness import Noise
+from gilib.regression.joint import JointState, Residuals, averaged
+from gilib.training.gradients.objective import Batch
+from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.layerwise import (
+    LayerRegression,
+    check_parameters,
+    check_passes,
+    inverse_root,
+    layers_of,
+    random_steps,
+    rate_at,
+    regression_of,
+)
+from gilib.training.schedules import CosineDecay, Schedule
+from gilib.validation import check_choice, check_instance, check_positive
+
+PRIORS = ("absolute", "relative")
+SENSIBLE_BATCH = 100
+
+
+@dataclass(frozen=True)
+class Bali(Rule):
+    """BALI (Kurle et al., 2024, Algorithm 1) for networks of layers with `Conjugate`.
+
+    A step draws the weights, passes the minibatch forward, and back-propagates the negative log likelihood to
+    the outputs F of every layer: g `[B, O]`, one gradient for each point. A layer is then a regression from
+    its inputs X̃, divided by the root of their number, onto pseudo-targets
+
+        Y = F - α g / √v,    v ← (1-γ) v + γ mean(g²)                                      (Eqs. 18 to 20)
+
+    (v by output unit), whose statistics enter moving averages with the bias-corrected rate
+    γ = β / (1 - (1-β)^t), as `gilib.regression.joint` says. With a likelihood of Gaussian noise the last
+    layer takes the true targets, and the noise covariance that it infers becomes the likelihood's.
+
+    Priors: in the paper (prior="relative") a layer's prior is relative to its noise, Cov W̃ = Σ ⊗ V_0. That
+    overrules few data where their noise is small; and as Σ of a hidden layer tells the length of gradient
+    steps, it fades as they shrink. With prior="absolute", ours, V_0⁻¹ = κ P̃, P̃ being the prior precision of
+    W̃ itself and κ = α / √(mean v), or, where targets are true, the mean of the noise variances. At fixed
+    points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
+    but for a factor √(v_o / mean v) at output o.
+
+    The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
+    is an observation: N is then the number of points times that of windows, and means go over both.
+
+    The trace of `gilib.fit` is the ELBO of the posterior before each step, which the rule does not maximise.
+    `num_samples=1` is the paper's; of more draws the statistics are averaged. `estimator="pointwise"` samples
+    outputs in place of weights (BALI-L, App. F), but at the first step.
+
+    Args:
+        lr: α, the length of the gradient steps of the targets.
+        update_rate: β, of the moving averages, above 0 and at most 1; 1: only the last minibatch counts.
+        prior: "absolute" or "relative".
+        schedule: of α: a factor for every step; None: 1. Default: 1 for half the steps, then down to a tenth.
+        deterministic: whether steps after the first use the mean weights in place of a draw (App. F).
+
+    >>> import gilib
+    >>> x = torch.linspace(-1, 1, 100)[:, None]
+    >>> conjugate, prior = gilib.posteriors.Conjugate(), gilib.NealPrior(3**0.5)
+    >>> net = gilib.models.mlp(1, (20,), 1, posterior=conjugate, prior=prior)
+    >>> noise = gilib.Gaussian(1.0, learn=True)
+    >>> history = gilib.fit(net, noise, x, x.sin(), steps=5, rule=Bali(), num_samples=1, progress=False)
+    >>> gilib.predict(net, noise, x).mean.shape
+    torch.Size([100, 1])
+    """
+
+    lr: float = 0.3
+    update_rate: float = 0.2
+    prior: str = "absolute"
+    schedule: Schedule | None = CosineDecay()
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        check_positive(self.lr, "lr")
+        check_positive(self.update_rate, "update_rate")
+        if self.update_rate > 1.0:
+            raise ValueError(f"update_rate is at most 1, no memory at all, got {self.update_rate}")
+        check_choice(self.prior, PRIORS, "prior")
+        if self.schedule is not None:
+            check_instance(self.schedule, Schedule, "schedule")
+
+    def begin(self, problem: Problem) -> RunningBali:
+        """The rule at work.
+
+        Raises:
+            ValueError: for networks with other layers than these, learned parameters of other kinds, noise
+                that cannot be inferred, and rounded arithmetic.
+        """
+        return RunningBali(self, problem)
+
+
+class PassResult(NamedTuple):
+    """What a step saw.
+
+    Attributes:
+        steps: of the layers with weights.
+        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` or images of O channels.
+        bound: of the batch's share, `[R]`.
+    """
+
+    steps: Sequence[Evaluated]
+    gradients: Sequence[Tensor]
+    bound: Tensor
+
+
+class RunningBali(RunningRule):
+    """All layers' regressions; their state is in the buffers of the posteriors."""
+
+    def __init__(self, rule: Bali, problem: Problem):
+        """Refuse what the rule does not serve."""
+        super().__init__(problem)
+        self.rule, self.lr, self.warned = rule, rule.lr, False
+        net, objective = problem.net, problem.objective
+        self.regression = problem.likelihood.infers_noise(net.replicas)
+        check_parameters(problem, self.regression)
+        if objective.arithmetic != "full":
+            raise ValueError(
+                f"BALI reads what enters layers: use arithmetic='full', got {objective.arithmetic!r}"
+            )
+        layers = layers_of(net)
+        check_passes(problem, layers, self.regression)
+        last = len(layers) - 1 if self.regression else None
+        self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+
+    def check_freeze(self) -> None:
+        """Every state has the replica axis."""
+
+    def prepare(self, step: int) -> None:
+        """Set α."""
+        schedule = self.rule.schedule
+        self.lr = self.rule.lr * (1.0 if schedule is None else schedule(step, self.problem.steps))
+
+    def step(self, batch: Batch) -> Tensor:
+        """Average the statistics of one minibatch, at all layers."""
+        if batch.kl_weight != 1.0:
+            raise ValueError("BALI has no divergence to temper: leave kl_weight out")
+        passed = self._pass(batch)
+        samples, points = len(passed.gradients[0]), batch.x.shape[-1 - len(self.problem.net.input_shape)]
+        share = batch.fraction / (samples * points)
+        self._warn_of_few(points / batch.fraction)
+        squares = [
+            share / layer.windows * layer.rows(gradient).square().sum(-2)
+            for layer, gradient in zip(self.layers, passed.gradients, strict=True)
+        ]
+        bound, *squares = self.problem.total([passed.bound, *squares])
+        self.active &= torch.stack([bound, *(square.sum(-1) for square in squares)]).isfinite().all(0)
+        with torch.no_grad():
+            self._average(batch, passed, squares, share * self.problem.objective.num_data)
+        return bound
+
+    def _pass(self, batch: Batch) -> PassResult:
+        """Forward and back."""
+        objective, likelihood = self.problem.objective, self.problem.likelihood
+        with self.problem.propagate_failures():
+            drawn = self._drawn(batch)
+            x = batch.x.detach().requires_grad_()  # so that outputs have a graph
+            output, steps = record(drawn.function, x)
+            random = random_steps(steps)
+            log_likelihood = likelihood.log_prob(output, batch.y)  # [S, R, B]
+            gradients = torch.autograd.grad(-log_likelihood.sum(), [step.output for step in random])
+        bound = log_likelihood.detach().mean(-1) + drawn.density / objective.num_data
+        return PassResult(random, gradients, batch.fraction * bound.mean(0))
+
+    def _is_first(self, batch: Batch) -> bool:
+        """Whether nothing has been averaged yet."""
+        return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
+
+    @torch.no_grad()
+    def _drawn(self, batch: Batch) -> Drawn:
+        """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
+        objective = self.problem.objective
+        if self._is_first(batch) and objective.estimator == "pointwise":
+            return self.problem.net.draw(objective.num_samples, generator=self.problem.source)
+        return objective.drawn(self._noise(batch))
+
+    def _noise(self, batch: Batch) -> Noise:
+        """Of a step: of its weights, none where they are to be the mean."""
+        if self.rule.deterministic and not self._is_first(batch):
+            return Noise(*map(torch.zeros_like, batch.noise))
+        return batch.noise
+
+    def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
+        """The new state of every layer."""
+        rates, scales, states, moments = [], [], [], []
+        first, places = self._is_first(batch), self._places(batch, passed.steps)
+        for layer, step, gradient, square, place in zip(
+            self.layers, passed.steps, passed.gradients, squares, places, strict=True
+        ):
+            rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
+            scales.append(layer.scale(square, rates[-1]))
+            states.append(layer.drawn(step) if first else layer.posterior.state)
+            shift = self.lr * gradient * layer.by_output(inverse_root(scales[-1]))
+            target = batch.y if layer.true_targets else None
+            mean = states[-1].mean if place is None else None
+            moments.append(layer.residuals(step, mean, target, shift, weight))
+        flat = iter(self.problem.total([value for own in moments for value in own]))
+        moved = [
+            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
+            for layer, state, scale, rate, place in zip(
+                self.layers, states, scales, rates, places, strict=True
+            )
+        ]
+        self.active &= torch.stack([state.mean.sum((-2, -1)) for state in moved]).isfinite().all(0)
+        for layer, state, scale in zip(self.layers, moved, scales, strict=True):
+            own = layer.posterior
+            own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
+            observed = layer.windows * self.problem.objective.num_data
+            own.move(state, own.prior_df + observed, self.active)
+        if self.regression:
+            self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
+
+    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[DrawnAt | None]:
+        """Where residuals are taken: at the weights of the one draw; None: at the mean.
+
+        At the first step that is the draw. Several draws, and outputs without weights, have no such place.
+        """
+        one_draw = self.problem.objective.estimator == "draw" and len(batch.noise.draw) == 1
+        if not one_draw or self._is_first(batch):
+            return [None] * len(self.layers)
+        noise = self._noise(batch).draw.split([layer.posterior.noise_size for layer in self.layers], -1)
+        return [layer.drawn_at(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
+
+    def _moved(
+        self,
+        layer: LayerRegression,
+        state: JointState,
+        batch: Residuals,
+        scale: Tensor,
+        rate: Tensor,
+        place: DrawnAt | None,
+    ) -> JointState:
+        """The state after the minibatch; it is not finite where the minibatch was not."""
+        own = layer.posterior
+        prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
+        with failures_as_nan() if self.problem.objective.freeze else nullcontext():
+            return layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate, place)
+
+    def _warn_of_few(self, points: float) -> None:
+        """Once, at the first step."""
+        if not self.warned and round(points) < min(SENSIBLE_BATCH, self.problem.objective.num_data):
+            warnings.warn(
+                f"BALI averages regressions of {round(points)} points, each of which is to tell the noise: "
+                "take a batch_size of 1000, or all points",
+                stacklevel=2,
+            )
+        self.warned = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """For how many steps a schedule was made that depends on them; the rest is in buffers."""
+        needs = self.rule.schedule is not None and self.rule.schedule.needs_total
+        return {"steps": self.problem.steps if needs else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`.
+
+        Raises:
+            CheckpointError: if the schedule of the first part was that of another number of steps.
+        """
+        if state["steps"] not in (None, self.problem.steps):
+            raise CheckpointError(
+                f"the steps of this training follow {self.rule.schedule} over {state['steps']} of them, and "
+                f"cannot go on over {self.problem.steps}: ask for steps={state['steps']}, or choose another "
+                "file"
+            )

@@ -1,0 +1,151 @@
+"""Noisy K-FAC: a matrix Gaussian whose precision is the Kronecker-factored curvature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from gilib.linalg import cholesky
+from gilib.posteriors import MatrixGaussian, Posterior
+from gilib.training.rules.base import Problem
+from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
+from gilib.training.rules.weight_samples import Statistic, TrainedLayer, WeightGradients
+from gilib.validation import check_positive
+
+
+@dataclass(frozen=True)
+class NoisyKFAC(SampledWeightRule):
+    """Noisy K-FAC (Zhang et al., 2018, Alg. 2) for `MatrixGaussian` weights of `Linear` layers.
+
+    With N data points, x_n the layer's inputs, g_n the gradients of one point's loss with respect to its
+    outputs, l the mean loss of a minibatch, δ = κ P / N of the prior N(0, 1/P) (κ: `kl_weight`), γ = δ +
+    damping, a step draws W ~ Q = MN(M, κ/N A_δ⁻¹, S_δ⁻¹) and does
+
+        A ← (1 - ρ_t) A + ρ_t mean x_n x_nᵀ,    S ← (1 - ρ_t) S + ρ_t mean g_n g_nᵀ,
+        M ← M - α A_γ⁻¹ (∂l + δ W) S_γ⁻¹,
+        A_γ = A + π √γ Id,    S_γ = S + √γ / π Id,    π² = (tr A / I) / (tr S / O)
+
+    (Martens & Grosse, 2015).
+
+    ρ_t = ρ / (1 - (1 - ρ)^t), so that the first step takes its statistics whole. Two choices are ours: the
+    factors are computed at every step, and S is of the targets' own gradients; the paper samples targets from
+    the model.
+
+    For a linear model with one output and Gaussian noise σ² the mean comes to rest at the posterior's. The
+    precision there is N (A + π √δ Id)(S + √δ / π), that is N S A + P Id and, as the price of the factors,
+    √δ N (A / π + π S Id) too much. S is the mean of E r_n² / σ⁴: 1 / σ² where the residuals are on average as
+    large as the noise, and then N S A + P Id is the posterior's precision.
+
+    Args:
+        lr: α.
+        rest: the rule for everything else.
+        schedule: of α.
+        decay: ρ, the weight of the newest statistics.
+        damping: the extrinsic part of γ.
+
+    >>> NoisyKFAC(decay=0.1).damping
+    0.001
+    """
+
+    lr: float = 5e-2
+    decay: float = 0.05
+    damping: float = 1e-3
+    posterior: ClassVar[type[Posterior]] = MatrixGaussian
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        super().__post_init__()
+        check_positive(self.decay, "decay")
+        if self.decay > 1.0:
+            raise ValueError(f"decay is at most 1, the newest statistics alone, got {self.decay}")
+        check_positive(self.damping, "damping")
+
+    def statistic(self) -> Statistic:
+        """Both factors' second moments."""
+        return second_moments
+
+    def begin(self, problem: Problem) -> RunningKFAC:
+        """The rule at work.
+
+        Raises:
+            ValueError: if no layer has learned `MatrixGaussian` weights, or one has an unsuitable prior.
+        """
+        return RunningKFAC(self, problem)
+
+
+def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
+    """The means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
+
+    Args:
+        features: x, `[..., B, I]`.
+        gradients: g / B, `[S, R, B, O]`.
+
+    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
+    (tensor([[10.]]), tensor([[2.5000]]))
+    """
+    lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
+    inputs = (features.mT @ features / points).expand(*lead, size, size)
+    return inputs.mean(0), points * (gradients.mT @ gradients).mean(0)
+
+
+def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
+    """A + π √γ Id and S + √γ / π Id, where both share γ as their mean eigenvalues have it.
+
+    Args:
+        inputs: A, `[R, I, I]`.
+        outputs: S, `[R, O, O]`.
+        amount: γ, `[R, 1, 1]`.
+    """
+    least = torch.finfo(inputs.dtype).tiny
+    means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
+    ratio = (means[0].clamp_min(least) / means[1].clamp_min(least)).sqrt()
+    root, identities = amount.sqrt(), [torch.eye(own.shape[-1]).to(own) for own in (inputs, outputs)]
+    return inputs + ratio * root * identities[0], outputs + root / ratio * identities[1]
+
+
+class RunningKFAC(RunningSampledWeightRule):
+    """Noisy K-FAC at work; the posterior holds M and the factors of its covariances.
+
+    Attributes:
+        inputs: A of every layer, `[R, I, I]`.
+        outputs: S of every layer, `[R, O, O]`.
+    """
+
+    def __init__(self, rule: NoisyKFAC, problem: Problem):
+        """No statistics yet."""
+        super().__init__(rule, problem)
+        weights = [own.weights for own in self.drawn.trained]
+        self.rule = rule
+        self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
+        self.outputs = [torch.zeros_like(own.column_root.detach()) for own in weights]
+
+    def move(
+        self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
+    ) -> Tensor:
+        """One step of statistics, mean and covariances."""
+        rule, prior = self.rule, weight * own.prior_precision()
+        rate = rule.decay / (1.0 - (1.0 - rule.decay) ** steps)
+        for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):
+            held.lerp_(seen, rate)
+        slope = (gradients.gradient + prior * gradients.weights).mean(0)
+        rows, columns = map(_factor, damped(self.inputs[k], self.outputs[k], prior + rule.damping))
+        move = torch.cholesky_solve(torch.cholesky_solve(slope, rows).mT, columns).mT
+        rows, columns = map(_root, damped(self.inputs[k], self.outputs[k], prior))
+        own.weights.assign(own.weights.mean - self.rate * move, rows * weight**0.5, columns)
+        return move
+
+    def moments(self) -> dict[str, list[Tensor]]:
+        """A and S."""
+        return {"inputs": self.inputs, "outputs": self.outputs}
+
+
+def _factor(precision: Tensor) -> Tensor:
+    return cholesky(precision, "a factor of the precision of noisy K-FAC")
+
+
+def _root(precision: Tensor) -> Tensor:
+    """The Cholesky factor of the inverse."""
+    return _factor(torch.cholesky_inverse(_factor(precision)))

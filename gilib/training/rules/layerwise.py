@@ -1,0 +1,250 @@
+"""Layers of a network as regressions: what Bayesian layerwise inference asks of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gilib.convolution import window_moments
+from gilib.draws import Evaluated, FixedFunction, record
+from gilib.joint_regression import DrawnAt, JointState, Residuals, moments, residuals
+from gilib.layers.conv import Conv2d, Conv2dFunction
+from gilib.layers.linear import Linear, LinearFunction
+from gilib.layers.weights import WeightLayer
+from gilib.network import Network
+from gilib.posteriors import ConjugateWeights
+from gilib.regression.joint import JointState, Residuals, residuals
+from gilib.training.rules.base import Problem
+
+
+class LayerRegression:
+    """One dense layer as a regression.
+
+    Args:
+        layer: with `Conjugate`.
+        replicas: of the network.
+        true_targets: whether it takes those of the data.
+
+    Attributes:
+        prior: the diagonal of the prior precision of W̃, `[R, I]`.
+        windows: observations that a point gives.
+    """
+
+    windows = 1
+
+    def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
+        """Read the prior, which must be fixed."""
+        hyperparameters, posterior = layer.modules_built()
+        assert isinstance(posterior, ConjugateWeights)
+        self.layer, self.posterior, self.true_targets = layer, posterior, true_targets
+        if hyperparameters.noise_size:
+            raise ValueError(
+                f"{layer.describe()}: BALI takes priors without hyper-parameters to infer, such as "
+                f"NealPrior, got {layer.prior!r}"
+            )
+        precision = hyperparameters.draw(posterior.mean.new_zeros(1, *replicas, 0))[0]
+        if bool((precision.dense() != torch.diag_embed(precision.diagonal())).any()):
+            raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
+        diagonal = precision.diagonal() / layer.fan_in
+        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
+
+    def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
+        """v after a minibatch, `[R, O]`."""
+        return torch.lerp(self.posterior.mean_square, mean_square, rate[..., None])
+
+    def drawn(self, step: Evaluated) -> JointState:
+        """What stands for a state before the first minibatch, of which nothing stays.
+
+        Its mean is the drawn weights, which explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at
+        a mean of zero would be large and, at layers with more outputs than inputs, of small rank.
+        """
+        return self.posterior.state._replace(mean=self.posterior.root_fan_in * weights_of(step).mean(0))
+
+    def drawn_at(self, step: Evaluated, noise: Tensor) -> DrawnAt:
+        """Where the one draw of a step stands, by its noise."""
+        return self.posterior.drawn_at(weights_of(step), noise)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
+        return rows(values)
+
+    def by_output(self, values: Tensor) -> Tensor:
+        """`[R, O]`, to be multiplied with outputs."""
+        return values[..., None, :]
+
+    def residuals(
+        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
+    ) -> Residuals:
+        """The moments of a minibatch.
+
+        Args:
+            step: input and output of the layer.
+            mean: `[R, I, O]`, at which residuals are taken; None: at the weights of the step.
+            target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
+            shift: α g / √v, `[S, R, B, O]`.
+            weight: N over the rows of all processes.
+        """
+        output = step.output.detach()
+        features = self.layer.features(step.input.detach())
+        spread = rows(features.expand(*output.shape[:-1], features.shape[-1]))
+        scale = 1.0 / self.posterior.root_fan_in
+        if mean is None:
+            return moments(spread, rows(-shift if target is None else target - output), weight, scale)
+        targets = output - shift if target is None else target.expand_as(output)
+        return residuals(spread, rows(targets), mean, weight, scale)
+
+    def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
+        """κ, `[R]`."""
+        if kind == "relative":
+            return torch.ones_like(mean_square[..., 0])
+        if self.true_targets:
+            return self.posterior.mean_noise
+        return lr * inverse_root(mean_square.mean(-1))
+
+
+class KernelRegression(LayerRegression):
+    """A convolution as a regression from its windows: each is an observation, H' W' of them a point.
+
+    They overlap and are not independent, so that counting all of them is a choice, and ours (the paper has
+    dense layers only): the noise is that of one output pixel, and V that of N H' W' windows. Moments of
+    windows are computed without patches, with zeros at the boundary, as the layer itself pads.
+    """
+
+    layer: Conv2d
+
+    def __init__(self, layer: Conv2d, replicas: tuple[int, ...], true_targets: bool):
+        """Count the windows."""
+        super().__init__(layer, replicas, true_targets)
+        shape = layer.input_shape()
+        assert shape is not None
+        self.windows = math.prod(layer.windows.output_size((shape[1], shape[2])))
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Output images `[S, R, B, O, H', W']` as `[R, S B H' W', O]`."""
+        return rows(values.flatten(-2).mT.flatten(-3, -2))
+
+    def by_output(self, values: Tensor) -> Tensor:
+        """`[R, O]`, to be multiplied with output images."""
+        return values[..., None, :, None, None]
+
+    def residuals(
+        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
+    ) -> Residuals:
+        """The moments of a minibatch, onto pseudo-targets in every pixel."""
+        output, scale = step.output.detach(), 1.0 / self.posterior.root_fan_in
+        images = step.input.detach()
+        images = images.expand(*output.shape[:-3], *images.shape[-3:])
+        left = -shift
+        if mean is not None:
+            left = left + output - self.layer.function(scale * mean)(images)
+        merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
+        gram, cross = window_moments(merged[0], merged[1], self.layer.windows)
+        flat = self.rows(left)
+        return Residuals(
+            gram.mul_(weight * scale**2).tril(), cross.mul_(weight * scale), weight * (flat.mT @ flat)
+        )
+
+
+REGRESSIONS: dict[type[WeightLayer], type[LayerRegression]] = {
+    Linear: LayerRegression,
+    Conv2d: KernelRegression,
+}
+
+
+def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool) -> LayerRegression:
+    """A layer as a regression.
+
+    Raises:
+        ValueError: for other layers.
+    """
+    kind = REGRESSIONS.get(type(layer))
+    if kind is None:
+        known = ", ".join(own.__name__ for own in REGRESSIONS)
+        found = type(layer).__name__
+        raise ValueError(f"{layer.describe()}: BALI has statistics for {known}, not for {found}")
+    return kind(layer, replicas, true_targets)
+
+
+def rate_at(update_rate: float, step: Tensor) -> Tensor:
+    """γ = β / (1 - (1-β)^t) in float64; 1 at the first step."""
+    kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
+    return -update_rate / torch.expm1(step.double() * kept)
+
+
+def weights_of(step: Evaluated) -> Tensor:
+    """The weights of a layer's function, `[S, R, I, O]`."""
+    assert isinstance(step.function, LinearFunction | Conv2dFunction)
+    return step.function.weights
+
+
+def inverse_root(square: Tensor) -> Tensor:
+    """1 / √v; where nothing ever depended on an output, its gradient is zero, whatever it is divided by."""
+    return square.clamp_min(torch.finfo(square.dtype).tiny).rsqrt()
+
+
+def rows(values: Tensor) -> Tensor:
+    """`[S, R, B, ...]` as `[R, S B, ...]`."""
+    return values.movedim(0, -3).flatten(-3, -2)
+
+
+def random_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
+    """Those of layers with weights or functions of their own."""
+    return [step for step in steps if not isinstance(step.function, FixedFunction)]
+
+
+def layers_of(net: Network) -> list[WeightLayer]:
+    """The layers with weights, in the order of evaluation.
+
+    Raises:
+        ValueError: if one has another posterior, or there are none.
+    """
+    layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
+    for layer in layers:
+        if not isinstance(layer.weights, ConjugateWeights):
+            raise ValueError(
+                f"BALI trains layers with gilib.posteriors.Conjugate, {layer.describe()} has "
+                f"{layer.posterior!r}"
+            )
+    if not layers:
+        raise ValueError(
+            "BALI is for layers with gilib.posteriors.Conjugate, and the network has none: build it with "
+            "posterior=gilib.posteriors.Conjugate()"
+        )
+    return layers
+
+
+def check_parameters(problem: Problem, infers_noise: bool) -> None:
+    """Raise if there is something that would not be trained."""
+    prefix = "likelihood." if infers_noise else None
+    left = [name for name in problem.parameters if prefix is None or not name.startswith(prefix)]
+    if left:
+        raise ValueError(
+            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
+            f"{', '.join(left)} as they are: set requires_grad=False, or train others by gilib.Adam"
+        )
+
+
+def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bool) -> None:
+    """Raise unless one evaluation passes every layer once, in order, and a regression ends with the last."""
+    net = problem.net
+    noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad():
+        output, steps = record(
+            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
+        )
+    shapes, random = [layer.input_axes() or 1 for layer in layers], random_steps(steps)
+    widths = [step.output.shape[-axes] for step, axes in zip(random, shapes, strict=False)]
+    if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
+        raise ValueError(
+            f"BALI knows the outputs of {[layer.describe() for layer in layers]} and met functions with "
+            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
+            "be dense or convolutional ones"
+        )
+    if regression and output is not steps[-1].output:
+        raise ValueError(
+            "the targets are those of the last layer with weights, which must give the outputs of the "
+            "network: end with it, outside of residual blocks and sums"
+        )

@@ -1,0 +1,143 @@
+"""Natural gradients for Gaussians over inducing outputs, Adam for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib.linalg import cholesky
+from gilib.posteriors.free import Gaussians
+from gilib.training.gradients.objective import Batch
+from gilib.training.rules.adam import Adam
+from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.schedules import Schedule
+from gilib.validation import check_instance, check_positive
+
+
+@dataclass(frozen=True)
+class NaturalGradient(Rule):
+    """Steps along the natural gradient in q(w) = N(m, S), steps of Adam in everything else.
+
+    In the natural parameters θ = (S⁻¹m, -½S⁻¹) the natural gradient is the gradient with respect to the
+    expectations (m, S + mmᵀ) (Salimbeni, Eleftheriadis & Hensman, 2018), which gives, for the loss -L,
+
+        S'⁻¹ = S⁻¹ + 2 γ ∂S,    m' = m - γ S' ∂m.
+
+    With a Gaussian likelihood, all points and γ = 1, one step ends at the optimum for one layer.
+
+    Args:
+        lr: γ, between 0 and 1; deep networks and minibatches need it well below 1.
+        rest: the rule for kernels, inducing inputs, noise and other layers.
+        schedule: of γ: a factor for every step; None: 1.
+
+    >>> NaturalGradient(0.05).rest.lr
+    0.01
+    """
+
+    lr: float = 0.1
+    rest: Adam = Adam()
+    schedule: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        check_positive(self.lr, "lr")
+        if self.lr > 1.0:
+            raise ValueError(f"lr of natural gradients is at most 1, a whole step, got {self.lr}")
+        check_instance(self.rest, Adam, "rest")
+        if self.schedule is not None:
+            check_instance(self.schedule, Schedule, "schedule")
+
+    def begin(self, problem: Problem) -> RunningNaturalGradient:
+        """Both at work.
+
+        Raises:
+            ValueError: if no layer has such Gaussians.
+        """
+        return RunningNaturalGradient(self, problem)
+
+
+class RunningNaturalGradient(RunningRule):
+    """Natural gradients in some modules, Adam in the others."""
+
+    def __init__(self, rule: NaturalGradient, problem: Problem):
+        """Tell the parameters apart."""
+        super().__init__(problem)
+        self.rule, self.rate = rule, rule.lr
+        self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]
+        if not self.gaussians:
+            raise ValueError(
+                "natural gradients are for layers with FreeGaussian and for structured deep GPs, and the "
+                "network has none: use gilib.Adam"
+            )
+        own = {id(parameter) for module in self.gaussians for parameter in module.gaussian_parameters}
+        rest = {name: value for name, value in problem.parameters.items() if id(value) not in own}
+        self.adam = rule.rest.begin(replace(problem, parameters=rest)) if rest else None
+
+    def prepare(self, step: int) -> None:
+        """Set the learning rates."""
+        schedule = self.rule.schedule
+        self.rate = self.rule.lr * (1.0 if schedule is None else schedule(step, self.problem.steps))
+        if self.adam is not None:
+            self.adam.prepare(step)
+
+    def step(self, batch: Batch) -> Tensor:
+        """One step of each, from one gradient."""
+        parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
+        others = [] if self.adam is None else self.adam.optimiser.parameters
+        bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
+        self.active &= bound.isfinite()
+        scale = self.rate * self.problem.objective.num_data  # the bound is per data point
+        own = iter(gradients[: len(parameters)])
+        with torch.no_grad():
+            for module in self.gaussians:
+                values = module.gaussian_parameters
+                pairs = zip(module.dense(values), module.dense(list(islice(own, len(values)))), strict=True)
+                moved = [natural_step(*at, *gradient, scale) for at, gradient in pairs]
+                for parameter, value in zip(values, module.undense(moved), strict=True):
+                    parameter.copy_(value)
+        if self.adam is not None:
+            self.adam.optimiser.update(gradients[len(parameters) :], self.active)
+        return bound
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of Adam."""
+        return {} if self.adam is None else self.adam.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        if self.adam is not None:
+            self.adam.load_state_dict(state)
+
+
+def natural_step(
+    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
+    """A step of N(m, L Lᵀ) given gradients of the loss: with Y = Lᵀ ∂S L, S' = L (Id + 2γY)⁻¹ Lᵀ.
+
+    Args:
+        mean: m, `[..., M, O]`.
+        root: L, `[..., O, M, M]`; its upper triangle is not read.
+        d_mean: gradient of the loss with respect to m.
+        d_root: to L.
+        rate: γ.
+
+    Returns:
+        m' and L', in the dtype of `mean`, computed in float64.
+
+    Raises:
+        FactorisationError: if S' would not be positive definite: the step is too long.
+    """
+    lower, gradient = root.double().tril(), d_root.double().tril()
+    half = (lower.mT @ gradient).tril()
+    half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    shift = identity + rate * (half + half.mT)
+    factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
+    spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
+    covariance = spread.mT @ spread
+    moved = mean.double() - rate * (covariance @ d_mean.double().mT[..., None])[..., 0].mT
+    return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)

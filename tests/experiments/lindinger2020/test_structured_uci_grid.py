@@ -1,0 +1,69 @@
+"""The grids of structured deep GPs on UCI sets: every printed cell, balanced, with the paper's settings."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+from gilib.experiments.lindinger2020 import uci
+from gilib.experiments.lindinger2020.uci import StructuredConfig
+from gilib.experiments.printed import printed
+from gilib.experiments.runner.identity import identity
+
+NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
+
+
+def test_every_printed_cell_has_configurations():
+    """At the smaller scales those of the main text; SGHMC, and two layers, on the small sets."""
+    grids = {k: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(k)} for k in uci.SCALES}
+    for table, task in (("1_interpolation", "interpolation"), ("S3_extrapolation", "extrapolation")):
+        rows = printed(f"lindinger2020_table{table}")
+        wanted = {(row["dataset"], task, NAMES[row["method"]], int(row["depth"])) for row in rows}
+        assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
+        small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
+        small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
+        assert small <= grids["reduced"] & grids["long"]
+
+
+def test_the_paper_grid_has_the_papers_settings_ten_times():
+    grid = list(uci.tables("paper"))
+    models = {(one.method, one.depth) for one in grid}
+    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
+    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr"))
+    defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
+    assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
+    assert {one.lr for one in grid if one.method != "gi_bnn"} == {5e-3}
+    wanted = {"num_inducing": 128, "width": 5, "steps": 20_000, "batch_size": 512, "num_samples": 5}
+    wanted |= {"lr": 5e-3, "decay": 0.98, "decay_every": 1000, "lengthscale": 1.0, "variance": 1.0}
+    wanted |= {"noise_variance": 0.01, "hidden_scale": 1e-5, "held_out": 0.1, "test_samples": 1000}
+    assert {name: defaults[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("scale", "settings"), [("reduced", (3000, 64)), ("long", (5000, 128))])
+def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
+    """Boston and energy, extrapolation, repetition by repetition: all methods of both before the next."""
+    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables(scale)]
+    assert len(set(grid)) == len(grid)
+    begin = 0
+    for sets, groups, repetitions in [
+        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST), 5),
+        (uci.SECOND, (uci.MAIN, uci.MORE), 5),
+        (uci.LARGE, (uci.MAIN,), 3),
+    ]:
+        for models in groups:
+            cells = itertools.product(("extrapolation", "interpolation"), range(repetitions), sets, models)
+            expected = [(*cell, *model) for *cell, model in cells]
+            assert grid[begin : begin + len(expected)] == expected
+            begin += len(expected)
+    assert begin == len(grid)
+    assert {(c.steps, c.num_inducing) for c in uci.tables(scale)} == {settings}
+    starts = {c.method: c.hidden_scale for c in uci.tables(scale)}
+    assert {method for method, start in starts.items() if start == 0.1} == set(uci.STRUCTURED)
+    assert {start for method, start in starts.items() if method not in uci.STRUCTURED} == {1e-5}
+
+
+def test_an_identity_is_that_of_what_is_not_at_its_default():
+    """Fields may be added; those that are recorded never change their meaning."""
+    known = identity("structured_uci", StructuredConfig("boston", "extrapolation", 0, "star", 3))
+    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, width=5, hidden_scale=1e-5)
+    assert identity("structured_uci", same) == known == "ecc536b7c09f"

@@ -1,0 +1,66 @@
+"""The recipe of a Gaussian process: exact for few data, the kernel by its evidence, sparse beyond."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.kernels import RBF, Matern
+from tests.support import D, assert_equal, normals
+
+X = normals(60, 2, seed=1)
+SMOOTH = torch.sin(2 * X).sum(1, keepdim=True)
+Y = SMOOTH + 0.1 * normals(60, 1, seed=2)
+
+
+def train(x=X, y=Y, **changes):
+    return gilib.recommended("gp", steps=100, **changes).train(x, y, progress=False)
+
+
+def kernel(trained):
+    return next(iter(trained.network.layers)).kernel
+
+
+def test_few_data_are_all_inducing_points():
+    found = train(num_inducing=20)
+    assert torch.equal(next(iter(found.network.layers)).inducing_inputs.detach(), X)
+    sparse = train(num_inducing=20, num_exact=59)
+    rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
+    assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
+    bounds = [gilib.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
+    assert bounds[0] > bounds[1]
+
+
+def test_the_kernel_is_that_of_the_largest_evidence():
+    alone = {own: float(train(kernels=(own,)).history.elbo[-1]) for own in (RBF(), Matern(smoothness=0.5))}
+    found = train(kernels=tuple(alone))
+    assert type(kernel(found)) is type(max(alone, key=alone.__getitem__))
+    assert float(found.history.elbo[-1]) == pytest.approx(max(alone.values()), abs=1e-3)
+
+
+def test_single_precision_data_are_trained_in_double():
+    ours, double = train(X.float(), Y.float()), train()
+    assert ours.network.layers.like().dtype is D
+    bounds = [gilib.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
+    assert_equal(bounds[0], bounds[1], 1e-3)
+
+
+def test_classes_and_replicas_are_trained_by_adam():
+    labels = (SMOOTH[:, 0] > 0).long()
+    recipe = gilib.recommended("gp", num_inducing=20, steps=3)
+    trained = recipe.train(X.float(), labels, classes=2, progress=False)
+    assert trained.network.output_shape == (2,) and recipe.enough(9, 2) == 9 and recipe.enough(9) == 1
+    both = recipe.train(X, Y, seed=[0, 1], progress=False)
+    assert both.history.elbo.shape == (3, 2)
+
+
+def test_one_draw_is_enough():
+    found = train(num_inducing=20)
+    one, many = (gilib.predict(found.network, found.likelihood, X[:5] + 1, s) for s in (1, 7))
+    assert_equal(one.mean, many.mean, 1e-12)
+    assert_equal(one.sd, many.sd, 1e-12)
+
+
+def test_lengthscales_are_in_units_of_the_diagonal():
+    net, _ = gilib.recommended("gp", kernels=(RBF(lengthscale=2.0),)).build(X, Y)
+    start = next(iter(net.layers)).hyperparameters.log["lengthscale"].exp()
+    assert_equal(start.detach(), torch.full((2,), 2.0 * 2.0**0.5, dtype=D), 1e-12)

@@ -1,0 +1,202 @@
+"""The collapsed bound: against densities written out, exact regression, gradients and natural gradients."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+import gilib
+from gilib.kernels import Matern
+from gilib.linalg import FactorisationError
+from gilib.training import Collapsed, NaturalGradient, settle
+from gilib.training.collapsed import _process, _spacing
+from tests.support import D, assert_equal, normals
+
+X = normals(30, 2, seed=1)
+SIGNAL = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D)
+Y = SIGNAL + 0.1 * normals(30, 2, seed=2)
+NOISES = {"one": [0.1], "each": [0.1, 0.3]}
+NO_ROUNDING = torch.zeros(2, dtype=D)
+
+
+def likelihood_of(noises, learn=False):
+    return gilib.Gaussian(noises[0], learn) if len(noises) == 1 else gilib.PerOutputGaussian(noises, learn)
+
+
+def sparse(points, jitter=0.0, kernel=None):
+    return gilib.models.sparse_gp(2, 2, inducing_points=points, dtype=D, jitter=jitter, kernel=kernel)
+
+
+def kernel_of(net):
+    return next(iter(net.layers)).hyperparameters()
+
+
+def titsias(net, noises):
+    """Σ_o log N(y_o; 0, Q + σ_o²) - tr(K - Q) / (2σ_o²), Q = K_xz K_zz⁻¹ K_zx, by dense algebra."""
+    kernel, z = kernel_of(net), next(iter(net.layers)).inducing_inputs.detach()
+    cross = kernel.cross(z, X)
+    q = cross.mT @ torch.linalg.solve(kernel.gram(z), cross)
+    trace = (kernel.gram(X) - q).diagonal().sum()
+    total = torch.zeros((), dtype=D)
+    for column, noise in zip(Y.mT, noises * (2 // len(noises)), strict=True):
+        law = MultivariateNormal(torch.zeros(30, dtype=D), q + noise * torch.eye(30, dtype=D))
+        total = total + law.log_prob(column) - trace / (2 * noise)
+    return total
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+def test_the_bound_and_its_gradient(points, noises):
+    """Value and slopes in kernel and noise; with Z = X it is the evidence of exact regression."""
+    net, likelihood = sparse(points, kernel=Matern(smoothness=0.5)), likelihood_of(noises, learn=True)
+    process, kernel = _process(net, likelihood), list(next(iter(net.layers)).hyperparameters.parameters())
+    value = process.bound(X, Y, NO_ROUNDING)
+    expected = titsias(net, noises)
+    assert_equal(value.detach(), expected.detach(), 1e-9)
+    own, other = torch.autograd.grad(value, kernel), torch.autograd.grad(expected, kernel)
+    for a, b in zip(own, other, strict=True):
+        assert_equal(a, b, 1e-7)
+    (parameter,) = likelihood.parameters()
+    (slope,) = torch.autograd.grad(process.bound(X, Y, NO_ROUNDING), parameter)
+    step, flat = 1e-5, slope.reshape(-1)
+    for k in range(len(noises)):
+        moved = [[n * math.exp(s * step * (i == k)) for i, n in enumerate(noises)] for s in (1, -1)]
+        numeric = (titsias(net, moved[0]) - titsias(net, moved[1])) / (2 * step)
+        assert_equal(flat[k], numeric.detach(), 1e-5)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+def test_settled_the_elbo_is_the_bound(noises):
+    net, likelihood = sparse(X[::5]), likelihood_of(noises)
+    found = settle(net, likelihood, X, Y)
+    assert_equal(found, titsias(net, noises).detach(), 1e-9)
+    elbo = gilib.elbo(net.estimate(1, 30), likelihood, X, Y, num_data=30).detach()
+    assert_equal(elbo, found, 1e-9)
+
+
+def test_settling_is_a_whole_natural_step():
+    ours, theirs = sparse(X[::5]), sparse(X[::5])
+    for name, parameter in theirs.named_parameters():
+        parameter.requires_grad_("weights" in name)
+    settle(ours, gilib.Gaussian(0.1), X, Y)
+    gilib.fit(
+        theirs, gilib.Gaussian(0.1), X, Y, steps=1, rule=NaturalGradient(1.0), num_samples=1, progress=False
+    )
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert_equal(a.detach(), b.detach(), 1e-8)
+
+
+def test_settling_in_parts_is_settling_at_once(monkeypatch):
+    whole, parts = sparse(X[::5]), sparse(X[::5])
+    settle(whole, gilib.Gaussian(0.1), X, Y)
+    monkeypatch.setattr("gilib.training.collapsed.AT_ONCE", 7)
+    settle(parts, gilib.Gaussian(0.1), X, Y)
+    for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert_equal(a.detach(), b.detach(), 1e-10)
+
+
+def test_all_points_give_exact_regression():
+    """Mean and variance at new points are the textbook's (Rasmussen & Williams, 2006, Eqs. 2.25, 2.26)."""
+    net, new = sparse(X, jitter=1e-10), normals(9, 2, seed=7)
+    settle(net, gilib.Gaussian(0.1), X, Y)
+    kernel = kernel_of(net)
+    covariance = kernel.gram(X) + 0.1 * torch.eye(30, dtype=D)
+    cross = kernel.cross(new, X)
+    mean = cross @ torch.linalg.solve(covariance, Y)
+    variance = kernel.diagonal(new) - (cross * torch.linalg.solve(covariance, cross.mT).mT).sum(1) + 0.1
+    found = gilib.predict(net, gilib.Gaussian(0.1), new, 1)
+    assert_equal(found.mean, mean.detach(), 1e-6)
+    assert_equal(found.sd.square(), variance.detach()[:, None].expand(-1, 2), 1e-6)
+
+
+@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+def test_training_ends_where_no_parameter_gains(points):
+    net, likelihood = sparse(points, jitter=1e-8), gilib.Gaussian(0.5, learn=True)
+    history = gilib.fit(net, likelihood, X, Y, steps=100, rule=Collapsed(), num_samples=1, progress=False)
+    assert history.elbo[-1] > history.elbo[0] and history.elbo[-1] == history.elbo[-2]
+    elbo = gilib.elbo(net.estimate(1, 30), likelihood, X, Y, num_data=30, per_point=True)
+    assert_equal(elbo.detach(), history.elbo[-1], 1e-3)
+    slopes = torch.autograd.grad(elbo, [p for n, p in net.named_parameters() if "hyper" in n])
+    assert max(float(slope.abs().max()) for slope in slopes) < 0.01
+    assert torch.equal(next(iter(net.layers)).inducing_inputs.detach(), points)
+
+
+def test_a_training_resumes(tmp_path):
+    def train(steps, **options):
+        net, likelihood = sparse(X[::5], jitter=1e-8), gilib.Gaussian(0.5, learn=True)
+        history = gilib.fit(
+            net, likelihood, X, Y, steps=steps, rule=Collapsed(), num_samples=1, progress=False, **options
+        )
+        return net, history
+
+    whole, trace = train(8)
+    train(4, checkpoint=tmp_path / "part")
+    resumed, rest = train(8, checkpoint=tmp_path / "part")
+    assert rest.resumed_at == 4
+    assert_equal(rest.elbo, trace.elbo, 1e-9)
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert_equal(a.detach(), b.detach(), 1e-7)
+
+
+def test_rounded_targets_keep_their_noise():
+    """δ is the least distance of an output's targets; rounding costs δ² / (24σ²) a point.
+
+    With no residuals left, ½ log σ² + δ² / (24σ²) is least at σ² = δ² / 12, the variance of rounding.
+    """
+    y = torch.tensor([[0.0, 1.0], [0.5, 1.0], [2.0, 1.0], [0.5, 1.0]], dtype=D)
+    assert _spacing(y).tolist() == [0.5, 0.0]
+    process = _process(sparse(X), gilib.PerOutputGaussian(NOISES["each"]))
+    cost = process.bound(X, Y, NO_ROUNDING) - process.bound(X, Y, torch.tensor([0.5, 0.2], dtype=D))
+    assert_equal(cost.detach(), torch.tensor(30 / 24 * (0.25 / 0.1 + 0.04 / 0.3), dtype=D), 1e-9)
+    x, rounded = X.repeat(2, 1), Y[:, :1].round().repeat(2, 1)  # every row stands twice
+    net = gilib.models.sparse_gp(2, 1, inducing_points=x, kernel=Matern(smoothness=0.5), jitter=1e-9)
+    likelihood = gilib.Gaussian(0.05, learn=True)
+    gilib.fit(net, likelihood, x, rounded, steps=60, rule=Collapsed(), num_samples=1, progress=False)
+    assert likelihood.noise_variance.item() > 0.9 / 12
+
+
+def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
+    net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
+    calls, evidence = [], gilib.training.collapsed._evidence
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise FactorisationError("the covariance", "for the test")
+        return evidence(*arguments)
+
+    monkeypatch.setattr(gilib.training.collapsed, "_evidence", failing)
+    history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
+    assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
+    now = _process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30
+    assert_equal(now, history.elbo[-1], 1e-9)
+    del calls[3:]
+    with pytest.raises(FactorisationError, match="for the test"):  # nothing to return to
+        gilib.fit(sparse(X), gilib.Gaussian(0.5, learn=True), X, Y, steps=1, rule=Collapsed(), progress=False)
+
+
+def test_what_is_refused():
+    def train(net, likelihood, **options):
+        gilib.fit(net, likelihood, X, Y, steps=1, rule=Collapsed(), progress=False, **options)
+
+    gaussian = gilib.Gaussian(0.1, learn=True)
+    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+        train(gilib.models.deep_gp(2, 2, 2, inducing_points=X), gaussian)
+    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+        train(gilib.models.sparse_gp(2, 2, inducing_points=X, replicas=(2,)), gaussian)
+    with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got GlobalInducing"):
+        train(gilib.models.deep_gp(2, 2, 1, inducing_points=X), gaussian)
+    with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Categorical"):
+        settle(sparse(X), gilib.Categorical(), X, Y)
+    with pytest.raises(ValueError, match="give batch_size=None and one process"):
+        train(sparse(X), gaussian, batch_size=10)
+    fixed = sparse(X)
+    for parameter in next(iter(fixed.layers)).hyperparameters.parameters():
+        parameter.requires_grad_(False)
+    with pytest.raises(ValueError, match="neither kernel nor noise is learned"):
+        train(fixed, gilib.Gaussian(0.1))
+    with pytest.raises(ValueError, match="evaluations must be an integer of at least 2"):
+        Collapsed(evaluations=1)
+    with pytest.raises(ValueError, match="tolerance must be a positive"):
+        Collapsed(tolerance=0.0)
