@@ -82,7 +82,9 @@ class RunningCollapsed(RunningRule):
         known = {id(parameter) for parameter in fixed}
         self.parameters = [p for p in problem.parameters.values() if id(p) not in known]
         if not self.parameters:
-            raise ValueError("nothing to search: neither kernel nor noise is learned; use gilib.training.settle")
+            raise ValueError(
+                "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
+            )
         self.search = torch.optim.LBFGS(
             self.parameters,
             max_iter=1,
