@@ -6,10 +6,10 @@
     const page = new DOMParser().parseFromString(html, "text/html");
     const place = anchor ? page.getElementById(decodeURIComponent(anchor.slice(1))) : null;
     const section = place?.closest("section");
-    const article = page.querySelector("article.bd-article, [role=main]");
+    const article = page.querySelector("article.bd-article") ?? page.querySelector("[role=main]");
     for (const node of page.querySelectorAll(NOISE)) node.remove();
     for (const node of page.querySelectorAll(".math")) node.replaceWith("…");
-    for (const part of [place, section, article]) {
+    for (const part of [section, place, article]) {
       const text = part?.textContent.replace(/\s+/g, " ").trim();
       if (text) return text;
     }

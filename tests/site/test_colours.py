@@ -16,7 +16,7 @@ ENOUGH = 40  # pixels: a line or a mark and not an edge that looks alike
 
 def seen(browser: Browser, address: str, path: str, theme: str) -> dict[str, int]:
     """Pixels of every method's colour in the first figure of a page."""
-    with visit(browser, address, path, theme) as found:
+    with visit(browser, address, path, theme, sharpness=2) as found:
         figure = found.page.locator(".bd-article img:not(.photo)").first
         pixels = np.asarray(Image.open(BytesIO(figure.screenshot())).convert("RGB"), dtype=int)
     counts = {}

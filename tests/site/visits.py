@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page
 
@@ -36,10 +37,10 @@ class Visit:
 
 
 @contextmanager
-def visit(browser: Browser, address: str, path: str, theme: str, width: int = DESKTOP) -> Iterator[Visit]:
-    """Open a page and wait until mathematics and fonts stand."""
-    window = {"width": width, "height": 900}
-    context = browser.new_context(viewport=window, color_scheme=theme)  # type: ignore[arg-type]
+def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int = 1) -> Iterator[Visit]:
+    """Open a page and wait until mathematics and fonts stand; sharpness: of the screen, in dots a pixel."""
+    screen: dict[str, Any] = {"viewport": {"width": DESKTOP, "height": 900}, "device_scale_factor": sharpness}
+    context = browser.new_context(color_scheme=theme, **screen)  # type: ignore[arg-type]
     context.set_default_timeout(PATIENCE)
     found = Visit(context.new_page())
     problems, page = found.problems, found.page
