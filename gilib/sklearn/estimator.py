@@ -18,7 +18,8 @@ from torch import Tensor
 from gilib.data import Normalisation
 from gilib.mixtures import Prediction
 from gilib.prediction import predict
-from gilib.recipes import RECIPES, Recipe, Trained, bound, recommended
+from gilib.recipes import Recipe, Trained, bound
+from gilib.recipes.recommendation import RECIPES, recommended
 from gilib.validation import choice, count, instance, positive
 
 Array = NDArray[Any]
