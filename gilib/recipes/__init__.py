@@ -3,10 +3,9 @@
 from gilib.recipes.base import Recipe, Trained, bound
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
-from gilib.recipes.recommendation import RECIPES, recommended
+from gilib.recipes.recommendation import recommended
 
 __all__ = [
-    "RECIPES",
     "DeepProcessRecipe",
     "NetworkRecipe",
     "ProcessRecipe",

@@ -18,7 +18,8 @@ from torch import Tensor
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import Prediction
 from gilib.prediction import predict
-from gilib.recipes import RECIPES, Recipe, Trained, bound, recommended
+from gilib.recipes import Recipe, Trained, bound, recommended
+from gilib.recipes.recommendation import RECIPES
 from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
