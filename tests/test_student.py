@@ -130,7 +130,7 @@ def test_single_precision_at_many_degrees_of_freedom():
 
 
 def test_what_does_not_fit(trained):
-    with pytest.raises(ValueError, match=r"needs gilib\.Conjugate at the last layer, got FromPrior"):
+    with pytest.raises(ValueError, match=r"needs gilib\.posteriors\.Conjugate at the last layer"):
         gilib.prediction.predict_student(model(posterior=gilib.FromPrior()), X)
     squared = gilib.Network(None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate()), nn.Tanh()], dtype=D)
     with pytest.raises(ValueError, match="the last layer with weights must give the outputs of the network"):

@@ -66,7 +66,7 @@ def test_labels_out_of_range():
 REFUSED = {
     "another posterior": (
         lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.FromPrior())),
-        r"BALI trains layers with gilib\.Conjugate, Linear\(4 → 2\) has FromPrior",
+        r"BALI trains layers with gilib\.posteriors\.Conjugate, Linear\(4 → 2\) has FromPrior",
     ),
     "parameters": (
         lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.Factorised())),
@@ -80,7 +80,7 @@ REFUSED = {
     ),
     "nothing": (
         lambda: gilib.Network(None, [nn.Identity()], input_shape=(2,), dtype=D),
-        r"the network has none: build it with posterior=gilib\.Conjugate\(\)",
+        r"the network has none: build it with posterior=gilib\.posteriors\.Conjugate\(\)",
     ),
     "a layer without statistics": (
         lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.posteriors.Conjugate())], dtype=D),

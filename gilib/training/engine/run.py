@@ -141,7 +141,7 @@ class Run:
         first = int(bad[0]) if len(bad) else int(self.diverged_at.max())
         name_the_layer(self.net)
         raise DivergenceError(
-            f"the ELBO or its gradient was not finite at step {first} (done at {self.done}): "
+            f"the ELBO or its gradient was not finite at step {first} (seen at {self.done}): "
             "lower lr, or factorise in float64 (factor_dtype='float64')"
         )
 

@@ -61,7 +61,7 @@ def test_the_looks_before_the_first_strip_are_those_it_averages():
     assert seen == list(range(4510, 5051, 10)) and len(stop.scores) == stopping.SMOOTHED
 
 
-def test_a_look_is_the_mixture_of_new_draws():
+def test_a_score_is_the_mixture_of_new_draws():
     """By hand: the log of the mean density over draws, averaged over points."""
     net, likelihood = small_net(gilib.Factorised()), gilib.Gaussian(0.3)
     stop = HoldOut(likelihood, X, Y, num_samples=4, seed=7)
@@ -74,7 +74,7 @@ def test_a_look_is_the_mixture_of_new_draws():
 
 @pytest.mark.parametrize("steps", [61, 64, 90])
 def test_a_pause_changes_nothing(tmp_path, monkeypatch, steps):
-    """The looks are in the checkpoint: resumed at any step, it ends where it would have ended."""
+    """The scores are in the checkpoint: resumed at any step, it ends where it would have ended."""
     monkeypatch.setattr(stopping, "SMOOTHED", 4)
 
     def fit(count, path):
@@ -88,8 +88,8 @@ def test_a_pause_changes_nothing(tmp_path, monkeypatch, steps):
         )
         return history.elbo, stop.state_dict()
 
-    straight, looks = fit(120, tmp_path / "one")
+    straight, scored = fit(120, tmp_path / "one")
     fit(min(steps, len(straight)), tmp_path / "two")
     resumed, again = fit(120, tmp_path / "two")
     assert torch.equal(straight, resumed)
-    assert all(torch.equal(a, b) for a, b in zip(looks["looks"], again["looks"], strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(scored["scores"], again["scores"], strict=True))
