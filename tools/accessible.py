@@ -10,7 +10,7 @@ CITED = ' role="doc-biblioentry"'
 
 
 def repaired(body: str) -> str:
-    """A page's body: parameters on lines of their own are no definitions, a bibliography's list has no items."""
+    """A page's body: parameters on lines of their own are no definitions, a bibliography is no list."""
     body = SIGNATURE.sub(_lines, body)
     return body.replace('<div role="list" class="citation-list">', '<div class="citation-list">').replace(
         CITED, ""
