@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 DESKTOP, TABLET, PHONE = 1440, 768, 375
-PATIENCE = 120_000  # milliseconds, for machines with other work
+PATIENCE = 240_000  # milliseconds, for machines with other work
 READY = """async () => {
     await (window.MathJax?.startup?.promise ?? Promise.resolve());
     await document.fonts.ready;

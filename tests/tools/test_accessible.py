@@ -1,0 +1,30 @@
+"""Repairs of what Sphinx writes, on pieces of it."""
+
+import accessible
+
+SIGNATURE = """<dt class="sig"><span>f</span>(<dl>
+<dd><em class="sig-param"><span>x</span></em>,</dd>
+<dd><em class="sig-param"><span>y</span></em>,</dd>
+</dl>
+
+)</dt>"""
+
+
+def test_parameters_are_lines_and_no_definitions() -> None:
+    body = accessible.repaired(SIGNATURE)
+    assert "<dl>" not in body and "<dd>" not in body and "</dl>" not in body
+    assert body.count('<span class="sig-line">') == 2
+    assert body.count("<span") == body.count("</span>")
+
+
+def test_definitions_stay() -> None:
+    for body in (
+        '<dl class="simple">\n<dt>a</dt><dd>b</dd>\n</dl>',
+        "<dl>\n<dt>a</dt><dd><p>b</p></dd>\n</dl>",
+    ):
+        assert accessible.repaired(body) == body
+
+
+def test_a_bibliography_is_no_list_without_items() -> None:
+    body = '<div role="list" class="citation-list">\n<div class="citation" id="id3" role="doc-biblioentry">'
+    assert "role" not in accessible.repaired(body)
