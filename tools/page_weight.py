@@ -24,8 +24,8 @@ FONT = re.compile(
     r'url\(([^()]*fontawesome/webfonts/fa-[\w-]+)\.woff2\) format\("woff2"\),'
     r'url\([^()]*\.ttf\) format\("truetype"\)'
 )
-DRAWS = re.compile(r'<script defer src="[^"]*/fontawesome\.js[^"]*"></script>\s*')
-SEARCHES = re.compile(r'<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*')
+DRAWS = re.compile(r'<script[^>]*src="[^"]*/fontawesome\.js[^"]*"></script>\s*')
+SEARCHES = re.compile(r'<script[^>]*src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*')
 
 
 def choose_mathjax(app: Sphinx, config: Config) -> None:

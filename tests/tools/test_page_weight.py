@@ -11,7 +11,7 @@ from fontTools.ttLib import TTFont
 import page_weight
 
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
-PAGE = """<script defer src="../_static/scripts/fontawesome.js?digest=1"></script>
+PAGE = """<script defer="" src="../_static/scripts/fontawesome.js?digest=1"></script>
 <script src="../_static/doctools.js"></script>
 <script src="../_static/searchtools.js"></script>
 <script src="../_static/language_data.js"></script>
