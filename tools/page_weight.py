@@ -25,7 +25,9 @@ FONT = re.compile(
     r'url\([^()]*\.ttf\) format\("truetype"\)'
 )
 DRAWS = re.compile(r'<script[^>]*src="[^"]*/fontawesome\.js[^"]*"></script>\s*')
-SEARCHES = re.compile(r'<script[^>]*src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*')
+SEARCHES = re.compile(
+    r'<script[^>]*src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>\s*'
+)
 
 
 def choose_mathjax(app: Sphinx, config: Config) -> None:

@@ -22,6 +22,7 @@ PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 BOOK = [str(Path(sys.executable).parent / "jupyter-book"), "build", "-W", "-n", "--keep-going", "."]
 NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
+PAGE_BY_PAGE = ["-n", "2", "--dist", "load"]  # most of these tests are in one file
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ STAGES = {
     "book": Stage((BOOK,)),
     "links": Stage(([*PYTEST, "tests/site/test_links.py"],), needs_book=True),
     "wheel": Stage(([*PYTEST, "tests/packaging"],)),
-    "site": Stage(([*PYTEST, *IN_PARALLEL, "tests/site"],), needs_book=True, needs_browser=True),
+    "site": Stage(([*PYTEST, *PAGE_BY_PAGE, "tests/site"],), needs_book=True, needs_browser=True),
 }
 ALL = tuple(STAGES)
 
