@@ -44,9 +44,7 @@ def show(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         uri = copy(Path(app.srcdir), figure["uri"], place["label"])
         app.env.images.add_file(docname, uri)
         place.replace_self(
-            nodes.image(
-                uri=uri, candidates={"*": uri}, alt=figure["alt"], classes=["thumbnail"], loading="lazy"
-            )
+            nodes.image(uri=uri, candidates={"*": uri}, alt=figure["alt"], classes=["thumbnail"])
         )
 
 

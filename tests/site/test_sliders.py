@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from gilib.plots import METHODS
 from tests.site.conftest import SITE
-from tests.site.test_pages import NARROW, visit
+from tests.site.visits import PHONE, visit
 
 FIGURES = {"inducing-points": "global-inducing-points", "prior-scale": "priors"}
 DRAWN = """(name) => Object.fromEntries([...document.querySelectorAll(`#${name} [data-path]`)]
@@ -42,7 +42,7 @@ def test_keys_move_the_slider_and_the_figure_follows(
             page.keyboard.press("ArrowRight")
         assert len({json.dumps(frame["paths"]) for frame in frames}) == len(frames) > 4
         assert page.locator(f"#{name} path[data-path=mean]").get_attribute("stroke") == METHODS["gi"].colour
-        page.set_viewport_size(NARROW)
+        found.resize(PHONE)
         assert page.locator(f"#{name} svg").first.bounding_box()["width"] > 250
         assert not found.problems + found.check("overflow")
 
