@@ -38,7 +38,9 @@ def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[s
     first = ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
     everything += [("depth", "depth", []), ("images", "cifar10", first)]
     everything += [("images", "mnist_500", []), ("images", "cifar10", [])]
-    everything += [("dgp", experiment, []) for experiment in ("dgp_start", "dgp_toy", "dgp_uci")]
+    everything += [
+        ("dgp", experiment, []) for experiment in ("dgp_start", "dgp_attempts", "dgp_toy", "dgp_uci")
+    ]
     structured = ("structured_covariance", "structured_convergence", "structured_uci")
     everything += [("structured", experiment, []) for experiment in structured]
     for part, experiment, only in everything:
