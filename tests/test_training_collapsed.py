@@ -162,7 +162,7 @@ def test_rounded_targets_keep_their_noise():
 
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
-    calls, evidence = [], gilib.training.rules.collapsed._evidence
+    calls, evidence = [], gilib.training.rules.collapsed.evidence
 
     def failing(*arguments):
         calls.append(arguments)
@@ -170,7 +170,7 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
             raise FactorisationError("the covariance", "for the test")
         return evidence(*arguments)
 
-    monkeypatch.setattr(gilib.training.rules.collapsed, "_evidence", failing)
+    monkeypatch.setattr(gilib.training.rules.collapsed, "evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
     now = _process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30

@@ -17,7 +17,7 @@ def test_small_sets_come_first_and_a_search_before_its_tables() -> None:
         ("uci", ["dataset=yacht"]),
         ("uci_search", ["dataset=boston"]),
     ]
-    assert plan[18] == ("depth", []) and len(plan) == 28
+    assert plan[18] == ("depth", []) and len(plan) == 29
 
 
 def test_parts_can_be_chosen_and_their_filters_match_something() -> None:

@@ -11,15 +11,14 @@ from torch import Tensor
 
 from gilib.layers import GP
 from gilib.likelihoods import Gaussian, Likelihood
-from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.linalg import FactorisationError, cholesky
 from gilib.network import Network
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
-from gilib.regression.primal import merge_outputs, split_outputs
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.collapsed_bound import Sums, collapsed, evidence, sums_of
 from gilib.validation import check_count, check_positive
 
 AT_ONCE = 2000  # points whose cross-covariances are held while the posterior is set
@@ -145,24 +144,6 @@ class RunningCollapsed(RunningRule):
         self.last, self.idle = float(state["last"]), int(state["idle"])
 
 
-class Sums(NamedTuple):
-    """What the bound needs of the data, in float64.
-
-    Attributes:
-        gram: A Aᵀ, `[M, M]`.
-        moments: A y, `[M, O]`.
-        squares: Σ_n y_no², `[O]`.
-        left: Σ_n k(x_n, x_n) - |a(x_n)|².
-        points: N.
-    """
-
-    gram: Tensor
-    moments: Tensor
-    squares: Tensor
-    left: Tensor
-    points: int
-
-
 class Process(NamedTuple):
     """A network of one sparse process with its noise.
 
@@ -194,8 +175,8 @@ class Process(NamedTuple):
         rounding = (spacing.square() / noise).sum() * (len(x) / 24.0)
         if points.shape == x.shape and torch.equal(points.detach(), x):
             gram = self.layer.hyperparameters().gram(x.double())
-            return _evidence(gram, y.double(), noise, self.layer.jitter) - rounding
-        return _collapsed(_sums(self.inducing(), x, y), noise)[0] - rounding
+            return evidence(gram, y.double(), noise, self.layer.jitter) - rounding
+        return collapsed(sums_of(self.inducing(), x, y), noise)[0] - rounding
 
 
 @torch.no_grad()
@@ -226,57 +207,13 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
     process = _process(net, likelihood)
     inducing = process.inducing()
     pieces = zip(x.split(AT_ONCE, -2), y.split(AT_ONCE, -2), strict=True)
-    each = [_sums(inducing, *piece) for piece in pieces]
+    each = [sums_of(inducing, *piece) for piece in pieces]
     totals = Sums(*(sum(part[1:], part[0]) for part in zip(*each, strict=True)))
-    bound, mean, factor = _collapsed(totals, process.noise)
+    bound, mean, factor = collapsed(totals, process.noise)
     covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
     process.posterior.mean.copy_(mean)
     process.posterior.root.copy_(cholesky(covariance, "the covariance of the inducing outputs"))
     return bound
-
-
-def _sums(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
-    white = inducing.white(x.double())  # [N, M]
-    y, kernel = y.double(), inducing.kernel
-    left = kernel.diagonal(x.double()).sum() - white.square().sum()
-    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
-
-
-def _collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The bound; the mean of the best q, `[M, O]`; the Cholesky factor of its precision, `[G, M, M]`."""
-    outputs = len(sums.squares)
-    identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
-    precision = identity + sums.gram / noise[:, None, None]
-    factor = cholesky(precision, "the precision of the inducing outputs")
-    moments = split_outputs(sums.moments, outputs // len(noise)) / noise[:, None, None]  # [G, M, C]
-    white = torch.linalg.solve_triangular(factor, moments, upper=False)
-    wide = noise.expand(outputs)
-    squares = (sums.squares / wide).sum() - white.square().sum()
-    log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum() * (outputs // len(noise))
-    constant = 0.5 * sums.points * (wide.log() + LOG_2PI).sum()
-    bound = -0.5 * squares - log_det - constant - 0.5 * (sums.left / wide).sum()
-    mean = torch.linalg.solve_triangular(factor.mT, white, upper=True)
-    return bound, merge_outputs(mean), factor
-
-
-def _evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
-    """The same if Z = X, up to the square of the jitter: log N(y; 0, K + σ²) - N jitter / (2σ²).
-
-    The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
-    """
-    points, outputs = y.shape
-    copies = outputs // len(noise)
-    with torch.no_grad():
-        identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
-        factor = cholesky(gram + noise[:, None, None] * identity, "the covariance of the targets")
-        targets = split_outputs(y, copies)  # [G, N, C]
-        solved = torch.cholesky_solve(targets, factor)
-        log_det = copies * factor.diagonal(dim1=-2, dim2=-1).log().sum()
-        value = -0.5 * (targets * solved).sum() - log_det - 0.5 * points * outputs * LOG_2PI
-        slope = 0.5 * (solved @ solved.mT - copies * torch.cholesky_inverse(factor))
-    linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1).sum(-1) * noise).sum()
-    nugget = jitter * gram.diagonal().mean()
-    return value + linear - linear.detach() - 0.5 * points * copies * (nugget / noise).sum()
 
 
 def _spacing(y: Tensor) -> Tensor:

@@ -1,0 +1,79 @@
+"""The bound of a sparse Gaussian process under its best posterior, from sums over the data.
+
+Titsias (2009); `gilib.training.Collapsed` climbs it, and says what the symbols mean.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gilib.likelihoods.base import LOG_2PI
+from gilib.linalg import cholesky
+from gilib.processes import Inducing
+from gilib.regression.primal import merge_outputs, split_outputs
+
+
+class Sums(NamedTuple):
+    """What the bound needs of the data, in float64.
+
+    Attributes:
+        gram: A Aᵀ, `[M, M]`.
+        moments: A y, `[M, O]`.
+        squares: Σ_n y_no², `[O]`.
+        left: Σ_n k(x_n, x_n) - |a(x_n)|².
+        points: N.
+    """
+
+    gram: Tensor
+    moments: Tensor
+    squares: Tensor
+    left: Tensor
+    points: int
+
+
+def sums_of(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
+    """Of inputs `[N, D]` and targets `[N, O]`."""
+    white = inducing.white(x.double())  # [N, M]
+    y, kernel = y.double(), inducing.kernel
+    left = kernel.diagonal(x.double()).sum() - white.square().sum()
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
+
+
+def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bound; the mean of the best q, `[M, O]`; the Cholesky factor of its precision, `[G, M, M]`."""
+    outputs = len(sums.squares)
+    identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
+    precision = identity + sums.gram / noise[:, None, None]
+    factor = cholesky(precision, "the precision of the inducing outputs")
+    moments = split_outputs(sums.moments, outputs // len(noise)) / noise[:, None, None]  # [G, M, C]
+    white = torch.linalg.solve_triangular(factor, moments, upper=False)
+    wide = noise.expand(outputs)
+    squares = (sums.squares / wide).sum() - white.square().sum()
+    log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum() * (outputs // len(noise))
+    constant = 0.5 * sums.points * (wide.log() + LOG_2PI).sum()
+    bound = -0.5 * squares - log_det - constant - 0.5 * (sums.left / wide).sum()
+    mean = torch.linalg.solve_triangular(factor.mT, white, upper=True)
+    return bound, merge_outputs(mean), factor
+
+
+def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
+    """The same if Z = X, up to the square of the jitter: log N(y; 0, K + σ²) - N jitter / (2σ²).
+
+    The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
+    """
+    points, outputs = y.shape
+    copies = outputs // len(noise)
+    with torch.no_grad():
+        identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
+        factor = cholesky(gram + noise[:, None, None] * identity, "the covariance of the targets")
+        targets = split_outputs(y, copies)  # [G, N, C]
+        solved = torch.cholesky_solve(targets, factor)
+        log_det = copies * factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        value = -0.5 * (targets * solved).sum() - log_det - 0.5 * points * outputs * LOG_2PI
+        slope = 0.5 * (solved @ solved.mT - copies * torch.cholesky_inverse(factor))
+    linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1).sum(-1) * noise).sum()
+    nugget = jitter * gram.diagonal().mean()
+    return value + linear - linear.detach() - 0.5 * points * copies * (nugget / noise).sum()
