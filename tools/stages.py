@@ -45,7 +45,7 @@ STAGES = {
     ),
     "unit": Stage(([*PYTEST, *IN_PARALLEL],)),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],)),
-    "book": Stage((BOOK,)),
+    "book": Stage(([*PYTHON, "tools/execution.py"], BOOK)),
     "links": Stage(([*PYTEST, "tests/site/test_links.py"],), needs_book=True),
     "wheel": Stage(([*PYTEST, "tests/packaging"],)),
     "site": Stage(([*PYTEST, *PAGE_BY_PAGE, "tests/site"],), needs_book=True, needs_browser=True),

@@ -8,14 +8,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
 
-import book_key
-import book_pages
 import chapters
+import execution
 
 SECONDS = pytest.StashKey[dict[int, float]]()
 
@@ -29,9 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Create the cache before several processes write to it."""
     RunningKernel.execute_cell_input = execute_with_history
     if not hasattr(config, "workerinput"):
-        folder = book_key.cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        get_cache(str(folder)).db  # noqa: B018
+        execution.cache().db  # noqa: B018
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,7 +48,7 @@ def keep(executed: IPyNbFile, seconds: float) -> None:
     """Store the outputs of a chapter as the book build would have."""
     found = {chapters.reference(path): path for path in chapters.chapters()}
     chapter = found[Path(executed.path)]
-    notebook = chapters.read(chapter, book_pages.fold_checks(chapter.read_text()))
+    notebook = execution.notebook(chapter)
     for number, (cell, done) in enumerate(
         zip(chapters.code(notebook), chapters.code(executed.nb), strict=True)
     ):
@@ -61,8 +56,4 @@ def keep(executed: IPyNbFile, seconds: float) -> None:
             return
         cell.outputs = done.outputs
         cell.execution_count = number + 1
-    notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
-    bundle = CacheBundleIn(notebook, str(chapter), data={"execution_seconds": seconds})
-    get_cache(str(book_key.cache_folder())).cache_notebook_bundle(
-        bundle, check_validity=False, overwrite=True
-    )
+    execution.keep(chapter, notebook, seconds)

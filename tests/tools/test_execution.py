@@ -1,0 +1,56 @@
+"""Chapters executed before the build: kept under what the build looks for, and left to it when they fail."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import book_key
+import chapters
+import execution
+
+CHAPTER = """---
+kernelspec: {{name: python3, display_name: Python 3, language: python}}
+---
+
+# A chapter
+
+```{{code-cell}} ipython3
+{code}
+```
+"""
+
+
+@pytest.fixture
+def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A book of one chapter."""
+    chapter = tmp_path / "one.md"
+    monkeypatch.setattr(chapters, "chapters", lambda: [chapter])
+    monkeypatch.setattr(book_key, "cache_folder", lambda: tmp_path / "cache")
+    return chapter
+
+
+def test_what_was_executed_is_found_until_the_code_changes(one: Path) -> None:
+    one.write_text(CHAPTER.format(code="print(6 * 7)"))
+    assert execution.missing() == [one]
+    execution.main()
+    assert execution.missing() == []
+    kept = execution.cache().merge_match_into_notebook(execution.notebook(one))[1]
+    assert [cell.outputs[0].text for cell in chapters.code(kept)] == ["42\n"]
+    one.write_text(CHAPTER.format(code="print(6 * 7)").replace("A chapter", "Another heading"))
+    assert execution.missing() == []
+    one.write_text(CHAPTER.format(code="print(6 * 9)"))
+    assert execution.missing() == [one]
+
+
+def test_failures_are_not_kept(one: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one.write_text(CHAPTER.format(code="print(1 / 0)"))
+    execution.main()
+    assert "one failed" in capsys.readouterr().out
+    assert execution.missing() == [one]
+
+
+def test_cells_have_as_long_as_in_the_build() -> None:
+    config = yaml.safe_load((chapters.ROOT / "_config.yml").read_text())
+    assert config["execute"]["timeout"] == execution.SECONDS
+    assert config["execute"]["run_in_temp"]

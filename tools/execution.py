@@ -1,0 +1,77 @@
+"""Executes the chapters side by side into the cache that the book build reads: ``python tools/execution.py``.
+
+The build would execute them, too, but one after another. A chapter that fails here is left to it to report.
+"""
+
+import os
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
+from jupyter_cache.executors.utils import single_nb_execution
+from nbformat import NotebookNode
+from tqdm import tqdm
+
+import book_key
+import book_pages
+import chapters
+
+SECONDS = 120  # for a cell, as in _config.yml
+PROCESSES = max(1, min(4, os.cpu_count() or 1))
+
+
+def cache() -> JupyterCacheAbstract:
+    """The cache of the present sources."""
+    folder = book_key.cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return get_cache(str(folder))
+
+
+def notebook(chapter: Path) -> NotebookNode:
+    """A chapter as the build reads it, not executed."""
+    return chapters.read(chapter, book_pages.fold_checks(chapter.read_text()))
+
+
+def missing() -> list[Path]:
+    """Chapters whose outputs are not kept, the longest first."""
+    kept, found = cache(), []
+    for chapter in chapters.chapters():
+        try:
+            kept.match_cache_notebook(notebook(chapter))
+        except KeyError:
+            found.append(chapter)
+    return sorted(found, key=lambda chapter: -chapter.stat().st_size)
+
+
+def keep(chapter: Path, executed: NotebookNode, seconds: float) -> None:
+    """Store a chapter with its outputs as the build would have."""
+    executed.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
+    bundle = CacheBundleIn(executed, str(chapter), data={"execution_seconds": seconds})
+    cache().cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+
+
+def execute(chapter: Path) -> tuple[NotebookNode, float] | None:
+    """Run all cells in a folder of their own; the outputs and how long it took, or None after an error."""
+    content = notebook(chapter)
+    with tempfile.TemporaryDirectory() as folder:
+        result = single_nb_execution(content, cwd=folder, timeout=SECONDS, allow_errors=False)
+    return None if result.err else (content, result.time)
+
+
+def main() -> None:
+    """Execute what is missing, with a progress bar."""
+    waiting = missing()
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        runs = {pool.submit(execute, chapter): chapter for chapter in waiting}
+        for run in tqdm(as_completed(runs), "chapters", len(runs), disable=not runs, file=sys.stdout):
+            if (done := run.result()) is None:
+                print(f"{runs[run].stem} failed; the build says where", flush=True)
+            else:
+                keep(runs[run], *done)
+
+
+if __name__ == "__main__":
+    main()
