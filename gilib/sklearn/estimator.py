@@ -113,8 +113,7 @@ class BayesianEstimator(BaseEstimator):
 
     def _predict(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Prediction:
         """The prediction in original units, by functions that are the same in every call."""
-        check_is_fitted(self, "net_")
-        x = torch.from_numpy(np.array(validate_data(self, X, reset=False, dtype=np.float64)))
+        x = self._points(X)
         return predict(
             self.net_,
             self.likelihood_,
@@ -124,6 +123,11 @@ class BayesianEstimator(BaseEstimator):
             batch_size=POINTS_AT_ONCE,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
         )
+
+    def _points(self, X: Any) -> Tensor:
+        """Validated inputs in original units, `[N, D]`."""
+        check_is_fitted(self, "net_")
+        return torch.from_numpy(np.array(validate_data(self, X, reset=False, dtype=np.float64)))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train; described where it is defined."""

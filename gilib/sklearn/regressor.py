@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
+from gilib.sklearn.estimator import POINTS_AT_ONCE, Array, BayesianEstimator, named, names_of, seed_of
 from gilib.validation import check_count
 
 
@@ -104,7 +104,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Targets of drawn functions, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
 
-        A sample is one function at all points, plus noise of its own at each.
+        A sample is one function at all points, plus noise of its own at each. Processes are sampled jointly,
+        exactly, at a cost of N³.
 
         Args:
             X: inputs `[N, D]`.
@@ -112,11 +113,16 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         check_count(n_samples, "n_samples")
-        seed = seed_of(random_state)
-        prediction = self._gaussian(X, n_samples, seed)
-        generator = torch.Generator().manual_seed(seed + 1)
-        noise = torch.randn(prediction.means.shape, generator=generator, dtype=torch.float64)
-        samples = (prediction.means + prediction.component_sd * noise).movedim(0, -1).numpy()
+        x = self.normalisation_.x(self._points(X))
+        generator = torch.Generator().manual_seed(seed_of(random_state))
+        pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(x)))
+        with torch.no_grad():
+            functions = torch.cat(
+                [self.net_.joint_draw(len(piece), len(x), generator=generator)(x) for piece in pieces]
+            )
+        noise = torch.randn(functions.shape, generator=generator, dtype=torch.float64)
+        values = self.normalisation_.invert_y(functions) + torch.from_numpy(self.noise_sd_) * noise
+        samples = values.movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
     def _gaussian(
