@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from gilib import models
 from gilib.kernels import RBF, Matern
+from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.posteriors import FreeGaussian
 from gilib.randomness import GeneratorLike
@@ -29,8 +31,8 @@ class ProcessRecipe(Recipe):
 
     Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
     the inducing points; the best one goes on with all data: as exact GP regression if they are few, which is
-    a sparse process whose inducing points are all of them. Classification, and networks with replicas, are
-    trained by Adam, with the first of the kernels.
+    a sparse process whose inducing points are all of them. A kernel that cannot be factorised is left out.
+    Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
     Args:
         steps: of L-BFGS at most, or of Adam.
@@ -86,11 +88,32 @@ class ProcessRecipe(Recipe):
             return super().train(x, y, classes=classes, seed=seed, **options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
-        candidates = [replace(self, kernels=(kernel,)) for kernel in self.kernels]
-        found = [(own, own._climb(x[few], y[few], slice(None), progress=False)) for own in candidates]
-        own, start = max(found, key=lambda pair: float(pair[1].history.elbo[-1]))
         rows = slice(None) if len(x) <= self.num_exact else few
+        candidates = self._candidates(x[few], y[few])
+        for own, start in candidates[:-1]:
+            with contextlib.suppress(FactorisationError):
+                return own._climb(x, y, rows, start, **options)
+        own, start = candidates[-1]
         return own._climb(x, y, rows, start, **options)
+
+    def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+        """Recipes of a single kernel, trained on some of the data, the best one first.
+
+        Raises:
+            ValueError: if there are none.
+            FactorisationError: if none can be factorised.
+        """
+        if not self.kernels:
+            raise ValueError("no kernel to choose from: kernels is empty")
+        found, failed = [], None
+        for own in (replace(self, kernels=(kernel,)) for kernel in self.kernels):
+            try:
+                found.append((own, own._climb(x, y, slice(None), progress=False)))
+            except FactorisationError as error:
+                failed = error
+        if failed is not None and not found:
+            raise failed
+        return sorted(found, key=lambda pair: -float(pair[1].history.elbo[-1]))
 
     def _climb(
         self, x: Tensor, y: Tensor, rows: Tensor | slice, start: Trained | None = None, **options: Any

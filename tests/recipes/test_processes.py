@@ -5,6 +5,7 @@ import torch
 
 import gilib
 from gilib.kernels import RBF, Matern
+from gilib.linalg import FactorisationError
 from tests.support import D, assert_equal, normals
 
 X = normals(60, 2, seed=1)
@@ -64,3 +65,18 @@ def test_lengthscales_are_in_units_of_the_diagonal():
     net, _ = gilib.recommended("gp", kernels=(RBF(lengthscale=2.0),)).build(X, Y)
     start = next(iter(net.layers)).hyperparameters.log["lengthscale"].exp()
     assert_equal(start.detach(), torch.full((2,), 2.0 * 2.0**0.5, dtype=D), 1e-12)
+
+
+def test_a_kernel_that_cannot_be_factorised_is_left_out():
+    """Distances of 10⁴ lengthscales cancel: with them alone the training ends, beside another it goes on."""
+    steps = torch.arange(60).remainder(4).to(D)[:, None]
+    x, broken = torch.cat([steps, X[:, :1]], 1), RBF(lengthscale=(1e-5, 100.0))
+    with pytest.raises(FactorisationError, match="kernel matrix"):
+        gilib.recommended("gp", steps=1, kernels=(broken,)).train(x, Y, progress=False)
+    found = gilib.recommended("gp", steps=1, kernels=(broken, Matern())).train(x, Y, progress=False)
+    assert isinstance(kernel(found), Matern)
+
+
+def test_no_kernel_is_refused():
+    with pytest.raises(ValueError, match="no kernel"):
+        train(kernels=())
