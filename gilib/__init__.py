@@ -42,7 +42,7 @@ from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.recipes import recommended
 from gilib.training import Adam, fit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "GP",

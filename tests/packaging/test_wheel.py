@@ -119,3 +119,8 @@ def version() -> str:
     found = re.search(r'^__version__ = "(.+)"$', (ROOT / "gilib" / "__init__.py").read_text(), flags=re.M)
     assert found is not None
     return found.group(1)
+
+
+def test_changelog_and_citation_know_the_version() -> None:
+    assert f"\n## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version()}\n" in (ROOT / "CITATION.cff").read_text()
