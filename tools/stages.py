@@ -21,6 +21,7 @@ PYTHON = [sys.executable]
 PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 BOOK = [str(Path(sys.executable).parent / "jupyter-book"), "build", "-W", "-n", "--keep-going", "."]
 NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
+LINKS = "tests/site/test_links.py"
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
 PAGE_BY_PAGE = ["-n", "2", "--dist", "load"]  # most of these tests are in one file
 
@@ -46,9 +47,11 @@ STAGES = {
     "unit": Stage(([*PYTEST, *IN_PARALLEL],)),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],)),
     "book": Stage(([*PYTHON, "tools/execution.py"], BOOK)),
-    "links": Stage(([*PYTEST, "tests/site/test_links.py"],), needs_book=True),
+    "links": Stage(([*PYTEST, LINKS],), needs_book=True),
     "wheel": Stage(([*PYTEST, "tests/packaging"],)),
-    "site": Stage(([*PYTEST, *PAGE_BY_PAGE, "tests/site"],), needs_book=True, needs_browser=True),
+    "site": Stage(
+        ([*PYTEST, *PAGE_BY_PAGE, "--ignore", LINKS, "tests/site"],), needs_book=True, needs_browser=True
+    ),
 }
 ALL = tuple(STAGES)
 

@@ -14,6 +14,11 @@ document.addEventListener("DOMContentLoaded", () => {
     measure();
   }
 
+  // The arrows that unfold a part of the contents are named by what they unfold.
+  for (const arrow of document.querySelectorAll("nav details > summary")) {
+    if (!arrow.textContent.trim()) arrow.ariaLabel = `Pages of ${arrow.closest("li").querySelector("a").textContent.trim()}`;
+  }
+
   const mark = (box) => {
     const room = box.scrollWidth - box.clientWidth;
     const scrolls = room > 1 && ["auto", "scroll"].includes(getComputedStyle(box).overflowX);

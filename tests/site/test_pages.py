@@ -12,6 +12,8 @@ from tests.site.visits import DESKTOP, PHONE, TABLET, Visit, visit
 LIMIT = 2_000_000  # bytes of a page and all it loads, pictures apart
 ONE_LONG_PAGE = {"book/api.html"}  # of which the text alone weighs more
 FORBIDDEN = {"serious", "critical"}
+CONTRAST = "color-contrast"
+THEMES = ("light", "dark")
 
 
 # What repeats takes axe minutes and tells it nothing new: formulas, rows of a table, coloured words of code.
@@ -24,47 +26,76 @@ SHORTEN = """() => {
         if (seen[word.className] > 3) word.replaceWith(...word.childNodes);
     }
 }"""
-UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) folded.open = true; }"
+# Contrast depends on tags and classes: a block all of whose elements stood twice in the same places goes.
+THIN = """() => {
+    const name = (element) => element ? `${element.tagName}.${element.className}` : "";
+    const place = (one) => [one, one.parentElement, one.parentElement?.parentElement].map(name).join();
+    const seen = {};
+    for (const block of document.querySelectorAll("main :is(p, li, dl, dd, dt, td, pre)")) {
+        const places = [block, ...block.querySelectorAll("*")].map(place);
+        if (places.every((one) => (seen[one] ?? 0) >= 2)) block.remove();
+        else for (const one of places) seen[one] = (seen[one] ?? 0) + 1;
+    }
+}"""
+UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) folded.open = %s; }"
 
 
-def axe(found: Visit, theme: str) -> list[str]:
-    """What axe-core finds: every rule by day, contrast by night; last, for it changes the page."""
+def axe(found: Visit) -> list[str]:
+    """What axe-core finds: contrast by day and night, all else when wide and narrow; it changes the page."""
+    all_else = {"rules": {CONTRAST: {"enabled": False}}}
     found.page.evaluate(SHORTEN)
     found.page.evaluate(AXE_SCRIPT)
-    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-    if theme == "dark":
-        options["runOnly"] = ["color-contrast"]
-    violations = found.page.evaluate("(options) => axe.run(options)", options)["violations"]
+    problems: list[str] = []
+    for width in (PHONE, DESKTOP):
+        found.resize(width)
+        problems += [f"at {width}: {problem}" for problem in violations(found, all_else)]
+    found.page.evaluate(THIN)
+    for theme in THEMES:
+        found.theme(theme)
+        problems += [f"{theme}: {problem}" for problem in violations(found, {"runOnly": [CONTRAST]})]
+    return problems
+
+
+def violations(found: Visit, options: dict[str, Any]) -> list[str]:
+    """Serious and critical ones."""
+    settings = options | {"resultTypes": ["violations"], "preload": False}
+    rules = found.page.evaluate("(options) => axe.run(options)", settings)["violations"]
     return [
         f"axe, {rule['id']}: {rule['help']}: {[node['html'][:120] for node in rule['nodes'][:3]]}"
-        for rule in violations
+        for rule in rules
         if rule["impact"] in FORBIDDEN
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("path", pages() or ["index.html"])
-def test_page(browser: Browser, address: str, path: str, theme: str) -> None:
-    with visit(browser, address, path, theme) as found:
-        assert found.page.locator("html").get_attribute("data-theme") == theme
-        problems = found.problems
-        for name in ("mathematics", "images", "drawings", "colours", "wide_formulas"):
-            problems += found.check(name)
-        for width in (TABLET, PHONE, DESKTOP):
-            found.resize(width)
-            problems += [f"at {width}: {p}" for p in found.check("overflow") + found.check("clipped")]
-        found.page.evaluate(UNFOLD)
-        for width in (DESKTOP, PHONE):
+def shape(found: Visit) -> list[str]:
+    """What overflows or is cut off at any width, with what is folded closed and open."""
+    problems = []
+    for folded, widths in (("closed", (TABLET, PHONE, DESKTOP)), ("open", (DESKTOP, PHONE))):
+        found.page.evaluate(UNFOLD % str(folded == "open").lower())
+        for width in widths:
             found.resize(width)
             problems += [
-                f"unfolded, at {width}: {p}" for p in found.check("overflow") + found.check("clipped")
+                f"{folded}, at {width}: {problem}"
+                for problem in found.check("overflow") + found.check("clipped")
             ]
+    return problems
+
+
+@pytest.mark.parametrize("path", pages() or ["index.html"])
+def test_page(browser: Browser, address: str, path: str) -> None:
+    with visit(browser, address, path, "light") as found:
+        problems = found.problems
+        for name in ("mathematics", "images", "drawings", "wide_formulas"):
+            problems += found.check(name)
+        for theme in THEMES:
+            found.theme(theme)
+            problems += [f"{theme}: {problem}" for problem in found.check("colours") + shape(found)]
         assert found.page.evaluate("""() => document.fonts.check('16px "Source Serif 4"')""")
         weight = sum(found.page.evaluate("() => " + WEIGHTS).values())
         if weight > LIMIT and path not in ONE_LONG_PAGE:
             problems.append(f"weighs {weight} bytes without its pictures")
-        problems += axe(found, theme)
-        assert not problems, "\n".join([f"{path} ({theme})", *problems])
+        problems += axe(found)
+        assert not problems, "\n".join([path, *problems])
 
 
 WEIGHTS = """Object.fromEntries(

@@ -30,6 +30,11 @@ class Visit:
         """What a function of checks.js complains about."""
         return [f"{name}: {problem}" for problem in self.page.evaluate(f"() => {CHECKS}.{name}()")]
 
+    def theme(self, name: str) -> None:
+        """By day ("light") or by night ("dark"): what the reader's system says, and the page follows."""
+        self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
+        self.page.wait_for_function("(name) => document.documentElement.dataset.theme === name", arg=name)
+
     def resize(self, width: int) -> None:
         """Another width of the window; sizes have settled when this returns."""
         self.page.set_viewport_size({"width": width, "height": 900})
