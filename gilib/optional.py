@@ -24,7 +24,7 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         raise ImportError(
             f"{module.partition('.')[0]} is needed for this and cannot be imported ({error}): "
-            f"pip install 'gilib[{extra}]'"
+            f"pip install 'gilib[{extra}]', or pip install -c constraints.txt -e '.[{extra}]' in a checkout"
         ) from error
 
 

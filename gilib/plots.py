@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gilib.optional import require_package
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -72,8 +74,8 @@ def style() -> None:
     """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
-    import seaborn as sns
 
+    sns = require_package("seaborn", "seaborn", "set the style of the book's figures")
     if mpl.get_backend().lower().endswith("inline"):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 

@@ -164,12 +164,16 @@ def trained(**settings):
 @pytest.mark.parametrize("make", [trained, lambda: gilib.Ensemble(trained(replicas=(2,)))])
 def test_inputs_in_other_units_are_warned_of(make):
     far = torch.tensor([[0.0, 1000.0], [500.0, 0.0], [0.1, 0.0]], dtype=D)
-    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside those of the training"):
+    one = torch.ones(2, dtype=D)
+    unit = gilib.data.Normalisation(0 * one, one, 0 * one, one)
+    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside those of the training: were"):
         gilib.predict(make(), gilib.Gaussian(0.1), far, 2)
+    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside .* in other units?"):
+        gilib.predict(make(), gilib.Gaussian(0.1), far, 2, normalisation=unit)
 
 
 def test_what_is_not_warned_of():
-    """Extrapolation by three widths, one point of three far away, a normalisation, a network not trained."""
+    """Extrapolation by three widths, one point of three far away, the right units, a network not trained."""
     net, likelihood = trained(), gilib.Gaussian(0.1)
     far = torch.full((3, 2), 1000.0, dtype=D)
     unit = gilib.data.Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,13 @@ def test_readme_holds_two_programs_of_about_ten_lines_and_the_landing_page_the_f
     both = programs("README.md")
     assert [8 <= len([line for line in p.splitlines() if line.strip()]) <= 14 for p in both] == [True, True]
     assert both[0] in programs("book/intro.md")
+
+
+def test_the_extra_brings_what_the_program_on_own_data_imports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    brought = {re.split("[<>=]", entry)[0] for entry in project["optional-dependencies"]["sklearn"]}
+    imported = set(re.findall(r"^(?:import|from) (\w+)", programs("README.md")[1], flags=re.M))
+    assert imported - {"gilib"} <= brought >= {"matplotlib"}  # of which `history_.plot()` is made
 
 
 def test_quickstart_leaves_little_unexplained(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def predict(
         drawable: a network, an `Ensemble`, stored `Samples`, chains.
         likelihood: of the targets; with an ensemble it may have a noise for every member.
         x: inputs, `[N, D]` or `[R, N, D]`, a tensor or an array of numpy; in original units if a
-            normalisation is given. Without one a warning is given if they lie far from those of the training.
+            normalisation is given. A warning is given if they lie far from those of the training.
         num_samples: S, of an ensemble for each member. A hundred give the mean to a tenth of the standard
             deviation of the functions; tails, and numbers that are to be compared, want a thousand.
         normalisation: how inputs and targets were scaled for training; predictions are returned in original
@@ -90,12 +90,11 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
     if tuple(x.shape[: -1 - len(shape)]) not in ((), replicas):
         wanted = [*replicas, "N", *shape]
         raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
-    if normalisation is None:
-        _warn_if_far(getattr(drawable, "trained_range", None), x)  # a drawable of your own needs none
+    _warn_if_far(getattr(drawable, "trained_range", None), x, normalisation)  # one of your own needs no range
     return x
 
 
-def _warn_if_far(seen: Tensor | None, x: Tensor) -> None:
+def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
     """Warn if half of the points are far outside a network's training inputs: other units, most likely.
 
     Far from the interval of an input is more than three times its width away from it, of an input that was
@@ -109,8 +108,12 @@ def _warn_if_far(seen: Tensor | None, x: Tensor) -> None:
     outside = torch.maximum(low - x, x - high) > 3.0 * width  # [..., N, ...]
     points = outside.flatten(x.dim() - low.dim()).any(-1)
     if float(points.double().mean()) > 0.5:
+        advice = (
+            "were those normalised? Then hand over original units with normalisation=, or normalise x"
+            if normalisation is None
+            else "are they in other units?"
+        )
         warnings.warn(
-            f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: were "
-            "those normalised? Then hand over original units with normalisation=, or normalise x",
+            f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: {advice}",
             stacklevel=5,
         )

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import CategoricalPrediction
-from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of
+from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
 from gilib.validation import check_count
 
 
@@ -47,7 +46,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `[N, D]` and labels `[N]` of any kind, arrays or pandas."""
         self.target_names_ = names_of(y)
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validated(self, X, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

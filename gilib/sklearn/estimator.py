@@ -106,6 +106,7 @@ class BayesianEstimator(BaseEstimator):
         self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
         self.elbo_ = self.elbos_[self.model_]
         self.net_, self.likelihood_, self.history_ = candidates[self.model_]
+        self.histories_ = {name: trained.history for name, trained in candidates.items()}
         self.net_.double()
         self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
@@ -127,11 +128,39 @@ class BayesianEstimator(BaseEstimator):
     def _points(self, X: Any) -> Tensor:
         """Validated inputs in original units, `[N, D]`."""
         check_is_fitted(self, "net_")
-        return torch.from_numpy(np.array(validate_data(self, X, reset=False, dtype=np.float64)))
+        return torch.from_numpy(np.array(validated(self, X, reset=False)))
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train; described where it is defined."""
         raise NotImplementedError
+
+
+def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> Any:
+    """As `validate_data`, in float64; a data frame's columns that hold no numbers are named.
+
+    Raises:
+        ValueError: for them, and for all that scikit-learn refuses.
+    """
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        words = [name for k, name in enumerate(X.columns) if not _numeric(X.iloc[:, k])]
+        if words:
+            raise ValueError(
+                f"could not convert the columns {words} of X to numbers: pandas.get_dummies(X) makes columns "
+                "of zeros and ones from words"
+            )
+    return validate_data(estimator, X, *y, dtype=np.float64, **options)
+
+
+def _numeric(column: Any) -> bool:
+    """Whether a column holds numbers, or what can be read as such; dates do not."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "biufmM":
+        return kind not in "mM"
+    try:
+        np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def seed_of(random_state: Any) -> int:

@@ -7,11 +7,19 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.sklearn.estimator import POINTS_AT_ONCE, Array, BayesianEstimator, named, names_of, seed_of
+from gilib.sklearn.estimator import (
+    POINTS_AT_ONCE,
+    Array,
+    BayesianEstimator,
+    named,
+    names_of,
+    seed_of,
+    validated,
+)
 from gilib.validation import check_count
 
 
@@ -40,7 +48,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         net_: the trained `gilib.Network`, on normalised data, in float64.
         likelihood_: with the learned noise; `normalisation_` likewise.
         elbo_: the evidence lower bound, nats per data point, for targets in original units.
-        elbos_: that of every candidate; `model_` is the name of the best.
+        elbos_: that of every candidate; `model_` is the name of the best, `histories_` are those of all.
         noise_sd_: standard deviation of the noise of every output, original units, `[O]`.
         history_: of the training; `history_.verdict()` says whether it has converged, in words.
         converged_: whether the bound was level at the end (a plateau is no proof).
@@ -57,7 +65,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `[N, D]` and targets `[N]` or `[N, O]`, arrays or pandas."""
         self.target_names_ = names_of(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
         targets = targets.reshape(len(X), -1)
@@ -97,33 +105,67 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
+        check_is_fitted(self, "net_")
+        targets = self._targets(y)
         prediction = self._gaussian(X)
-        targets = torch.from_numpy(np.array(y, dtype=np.float64)).reshape(len(prediction.mean), -1)
+        if targets.shape != prediction.mean.shape:
+            raise ValueError(
+                f"y must hold {list(prediction.mean.shape)} targets, one row for each of X, got "
+                f"{list(targets.shape)}"
+            )
         return prediction.log_prob(targets).numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Targets of drawn functions, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
 
-        A sample is one function at all points, plus noise of its own at each. Processes are sampled jointly,
-        exactly, at a cost of N³.
+        A sample is one function at all points, as of `sample_functions`, plus noise of its own at each.
 
         Args:
             X: inputs `[N, D]`.
             n_samples: how many.
             random_state: of the draws.
         """
-        check_count(n_samples, "n_samples")
-        x = self.normalisation_.x(self._points(X))
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(x)))
-        with torch.no_grad():
-            functions = torch.cat(
-                [self.net_.joint_draw(len(piece), len(x), generator=generator)(x) for piece in pieces]
-            )
+        functions = self._functions(X, n_samples, generator)
         noise = torch.randn(functions.shape, generator=generator, dtype=torch.float64)
-        values = self.normalisation_.invert_y(functions) + torch.from_numpy(self.noise_sd_) * noise
+        return self._samples(functions + torch.from_numpy(self.noise_sd_) * noise)
+
+    def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
+        """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
+
+        A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
+
+        Args:
+            X: inputs `[N, D]`.
+            n_samples: how many.
+            random_state: of the draws.
+        """
+        generator = torch.Generator().manual_seed(seed_of(random_state))
+        return self._samples(self._functions(X, n_samples, generator))
+
+    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> torch.Tensor:
+        """Drawn functions in original units, `[n_samples, N, O]`."""
+        check_count(n_samples, "n_samples")
+        points = self._points(X)
+        pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(points)))
+        x, size = self.normalisation_.x(points), len(points)
+        with torch.no_grad():
+            draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
+        return self.normalisation_.invert_y(torch.cat(draws))
+
+    def _samples(self, values: torch.Tensor) -> Array:
         samples = values.movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
+
+    def _targets(self, y: Any) -> torch.Tensor:
+        """Targets `[N, O]`, the columns of a data frame in the order of the training."""
+        names = names_of(y)
+        if isinstance(names, list) and isinstance(self.target_names_, list):
+            if set(names) != set(self.target_names_):
+                raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
+            y = y[self.target_names_]
+        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return torch.from_numpy(np.array(values)).reshape(len(values), -1)
 
     def _gaussian(
         self, X: Any, num_samples: int | None = None, seed: int | None = None

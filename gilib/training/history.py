@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from gilib.optional import require
+from gilib.optional import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,7 +136,7 @@ class History:
             ImportError: without matplotlib.
         """
         if axes is None:
-            axes = require("matplotlib.pyplot", "book").subplots()[1]
+            axes = require_package("matplotlib.pyplot", "matplotlib", "plot a history").subplots()[1]
         assert axes is not None
         traces = self.elbo.detach().double().reshape(len(self.elbo), -1)  # [steps, R]
         size = max(1, math.ceil(len(traces) / 100))
@@ -162,6 +162,7 @@ ADVICE = {
     "broken down": "lower the learning rate",
     "falling": "lower the learning rate, or let it fall (LinearDecay)",
     "still rising": "train longer",
-    "too noisy to tell": "take more draws a step, larger batches, or a learning rate that falls",
+    "too noisy to tell": "take more draws a step, larger batches, or a learning rate that falls; "
+    "a larger one if the bound has hardly moved",
     "level": PLATEAU,
 }

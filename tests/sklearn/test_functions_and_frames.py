@@ -1,0 +1,75 @@
+"""Functions and densities of the regressor, and what it says about frames that it cannot read."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from tests.sklearn.test_estimators import QUICK, X, Y
+
+
+@pytest.mark.parametrize("kind", ["gp", "deep_gp", "network"])
+def test_a_sample_is_one_function(kind):
+    """Far from the data functions differ by much, each from itself nearby by nothing but the noise."""
+    model = BayesianRegressor(model=kind, steps=20, random_state=0).fit(X[:60], Y[:60, 0])
+    nearby = X[:1] + np.array([[400.0], [400.0 + 1e-6]])
+    samples = model.sample_y(nearby, 2000)
+    noise = model.noise_sd_[0] * np.sqrt(2)
+    assert np.sqrt(2) * samples[0].std() > 1.3 * noise  # what independent points would differ by
+    assert abs(np.diff(samples, axis=0).std() / noise - 1) < 6 / np.sqrt(2 * 2000)
+
+
+def test_functions_are_samples_without_noise():
+    model = BayesianRegressor(**QUICK).fit(X[:60], Y[:60])
+    functions, samples = model.sample_functions(X[:5], 4000), model.sample_y(X[:5], 4000)
+    assert functions.shape == samples.shape == (5, 2, 4000)
+    noise = (samples - functions).std(-1)  # the functions are those of the same seed
+    np.testing.assert_allclose(noise, np.broadcast_to(model.noise_sd_, (5, 2)), rtol=6 / np.sqrt(2 * 4000))
+    one = BayesianRegressor(**QUICK).fit(X[:60], Y[:60, 0])
+    assert one.sample_functions(X[:5], 3).shape == (5, 3)
+
+
+@pytest.mark.parametrize("method", ["sample_y", "sample_functions"])
+def test_without_a_fit_nothing_is_sampled(method):
+    with pytest.raises(NotFittedError):
+        getattr(BayesianRegressor(), method)(X)
+
+
+@pytest.fixture(scope="module")
+def framed():
+    x, y = pd.DataFrame(X, columns=["heat", "load"]), pd.DataFrame(Y, columns=["drift", "wear"])
+    return x, y, BayesianRegressor(**QUICK).fit(x, y)
+
+
+def test_densities_are_of_targets_by_name(framed):
+    x, y, model = framed
+    assert np.array_equal(model.log_prob(x, y[["wear", "drift"]]), model.log_prob(x, y))
+    assert np.array_equal(model.log_prob(x, Y), model.log_prob(x, y))
+
+
+def test_targets_that_do_not_fit_are_refused(framed):
+    x, y, model = framed
+    for wrong in (y[:-1], Y[:, 0], Y.T):
+        with pytest.raises(ValueError, match=r"y must hold \[300, 2\] targets"):
+            model.log_prob(x, wrong)
+    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
+        model.log_prob(x, y.rename(columns={"wear": "tear"}))
+    with pytest.raises(ValueError, match="NaN"):
+        model.log_prob(x, np.full_like(Y, np.nan))
+    with pytest.raises(NotFittedError):
+        BayesianRegressor().log_prob(x, y)
+
+
+@pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
+def test_columns_without_numbers_are_named(framed, kind):
+    x, _, _ = framed
+    words = x.assign(kind="oak", day=pd.Timestamp("2026-01-01"), grade="3", sure=True)
+    with pytest.raises(ValueError, match=r"columns \['kind', 'day'\] of X to numbers: pandas.get_dummies"):
+        kind(**QUICK).fit(words, np.arange(300) % 2)
+
+
+def test_auto_keeps_all_histories():
+    model = BayesianRegressor(model="auto", steps=3, random_state=0).fit(X[:40], Y[:40, 0])
+    assert set(model.histories_) == set(model.elbos_) == {"network", "gp", "deep_gp"}
+    assert model.histories_[model.model_] is model.history_
