@@ -57,10 +57,17 @@ ALL = tuple(STAGES)
 
 
 def environment() -> dict[str, str]:
-    """One thread a process: several processes share the cores, and results do not depend on their number."""
+    """One thread a process: several processes share the cores, and results do not depend on their number.
+
+    What JAX has compiled is kept: chains of many tests are the same program.
+    """
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    compiled = {
+        "JAX_COMPILATION_CACHE_DIR": str(ROOT / "_build" / ".jax_cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+    }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return {**os.environ, **threads, "PATH": path, "PYTHONHASHSEED": "0"}
+    return {**os.environ, **threads, **compiled, "PATH": path, "PYTHONHASHSEED": "0"}
 
 
 def run(name: str, stage: Stage) -> bool:
