@@ -32,12 +32,12 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with a true minus sign; a dash for none.
+    """A number with a true minus sign, which zero has not; a dash for none.
 
-    >>> number(-1.0), number(None)
-    ('−1.00', '–')
+    >>> number(-1.0), number(-0.001), number(None)
+    ('−1.00', '0.00', '–')
     """
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
 
 
 def with_error(values: Iterable[float], digits: int) -> str:

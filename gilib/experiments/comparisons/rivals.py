@@ -136,7 +136,7 @@ def _apart(module: str) -> ModuleType:
     except ImportError as error:
         raise ImportError(
             f"{module} is no dependency of gilib and cannot be imported ({error}): "
-            f"pip install --no-deps {module}"
+            f"pip install --no-deps {module}, or name the other methods, --only method=network method=gp ..."
         ) from error
 
 
