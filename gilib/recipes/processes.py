@@ -22,7 +22,6 @@ from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
-CLOSE = 0.01  # nats per point: kernels whose evidences differ by less on some of the data are compared on all
 KERNELS = (Matern(smoothness=1.5), RBF(), Matern(), Matern(smoothness=0.5))
 
 
@@ -31,10 +30,9 @@ class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
     Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
-    the inducing points, and where these hardly differ on all data, if they are few; the best one goes on with
-    all data: as exact GP regression if they are few, which is a sparse process whose inducing points are all
-    of them. A kernel that cannot be factorised is left out. Classification, and networks with replicas, are
-    trained by Adam, with the first of the kernels.
+    the inducing points; the best one goes on with all data: as exact GP regression if they are few, which is
+    a sparse process whose inducing points are all of them. A kernel that cannot be factorised is left out.
+    Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
     Args:
         steps: of L-BFGS at most, or of Adam.
@@ -90,39 +88,32 @@ class ProcessRecipe(Recipe):
             return super().train(x, y, classes=classes, seed=seed, **options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
-        exact = len(x) <= self.num_exact
-        alone = [(replace(self, kernels=(kernel,)), None) for kernel in self.kernels]
-        found = self._ranked(alone, x[few], y[few])
-        close = [(own, start) for own, start in found if _evidence(found[0][1]) - _evidence(start) < CLOSE]
-        if exact and len(few) < len(x) and len(close) > 1:
-            found = self._ranked(close, x, y)
-        rows = slice(None) if exact else few
-        for own, start in found[:-1]:
+        rows = slice(None) if len(x) <= self.num_exact else few
+        candidates = self._candidates(x[few], y[few])
+        for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
                 return own._climb(x, y, rows, start, **options)
-        own, start = found[-1]
+        own, start = candidates[-1]
         return own._climb(x, y, rows, start, **options)
 
-    def _ranked(
-        self, candidates: Sequence[tuple[ProcessRecipe, Trained | None]], x: Tensor, y: Tensor
-    ) -> list[tuple[ProcessRecipe, Trained]]:
-        """Recipes of a single kernel, trained as exact processes from where they are, the best one first.
+    def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+        """Recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
             ValueError: if there are none.
             FactorisationError: if none can be factorised.
         """
-        if not candidates:
+        if not self.kernels:
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
-        for own, start in candidates:
+        for own in (replace(self, kernels=(kernel,)) for kernel in self.kernels):
             try:
-                found.append((own, own._climb(x, y, slice(None), start, progress=False)))
+                found.append((own, own._climb(x, y, slice(None), progress=False)))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
             raise failed
-        return sorted(found, key=lambda pair: -_evidence(pair[1]))
+        return sorted(found, key=lambda pair: -float(pair[1].history.elbo[-1]))
 
     def _climb(
         self, x: Tensor, y: Tensor, rows: Tensor | slice, start: Trained | None = None, **options: Any
@@ -138,11 +129,6 @@ class ProcessRecipe(Recipe):
             net.load_state_dict(known, strict=False)
         settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
-
-
-def _evidence(trained: Trained) -> float:
-    """Of a process, at the end of its training, nats per point."""
-    return float(trained.history.elbo[-1])
 
 
 @dataclass(frozen=True)

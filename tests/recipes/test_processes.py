@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import gilib
-import gilib.recipes.processes as processes
 from gilib.kernels import RBF, Matern
 from gilib.linalg import FactorisationError
 from tests.support import D, assert_equal, normals
@@ -37,20 +36,6 @@ def test_the_kernel_is_that_of_the_largest_evidence():
     found = train(kernels=tuple(alone))
     assert type(kernel(found)) is type(max(alone, key=alone.__getitem__))
     assert float(found.history.elbo[-1]) == pytest.approx(max(alone.values()), abs=1e-3)
-
-
-def test_kernels_that_are_close_on_some_of_the_data_are_compared_on_all(monkeypatch):
-    """A rough function, of which twelve points say that it is smooth; all sixty say otherwise, if asked."""
-    gram = torch.exp(-torch.cdist(X, X)) + 1e-9 * torch.eye(60, dtype=D)
-    rough = torch.linalg.cholesky(gram) @ normals(60, 1, seed=11) + 0.05 * normals(60, 1, seed=51)
-    kernels = (RBF(), Matern(smoothness=0.5))
-    smooth_alone, rough_alone = (float(train(y=rough, kernels=(k,)).history.elbo[-1]) for k in kernels)
-    assert rough_alone > smooth_alone + 0.01
-    for close, kind, wanted in ((0.0, RBF, smooth_alone), (10.0, Matern, rough_alone)):
-        monkeypatch.setattr(processes, "CLOSE", close)
-        found = train(y=rough, kernels=kernels, num_inducing=12)
-        assert type(kernel(found)) is kind
-        assert float(found.history.elbo[-1]) == pytest.approx(wanted, abs=1e-3)
 
 
 def test_single_precision_data_are_trained_in_double():
