@@ -16,6 +16,10 @@ READY = """async () => {
     await document.fonts.ready;
     return document.readyState === "complete";
 }"""
+SETTLED = """async () => {
+    const ends = (one) => one.effect?.getComputedTiming().endTime !== Infinity;
+    await Promise.allSettled(document.getAnimations().filter(ends).map((one) => one.finished));
+}"""
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))"
 
 
@@ -34,6 +38,8 @@ class Visit:
         """By day ("light") or by night ("dark"): what the reader's system says, and the page follows."""
         self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
         self.page.wait_for_function("(name) => document.documentElement.dataset.theme === name", arg=name)
+        self.page.evaluate(DRAWN)  # transitions have begun
+        self.page.evaluate(SETTLED)
 
     def resize(self, width: int) -> None:
         """Another width of the window; sizes have settled when this returns."""
