@@ -4,7 +4,7 @@ With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, the
 inducing outputs of several layers have a joint law, covariances S' of a layer with a later one make fields
 S' a at every point, with which the later layer's own a' has products a'ᵀ S' a.
 
-Of each sample these are some hundred kilobytes, which stay in cache from the first product to the last;
+Of a large sample these are some hundred kilobytes, which stay in cache from the first product to the last;
 written for all samples at once they travel to memory and back a dozen times.
 """
 
@@ -18,7 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gilib.linalg.samples import product, samples
+from gilib.linalg.samples import one_by_one, product, samples
+
+LARGE = 2**17  # products of one sample, measured: with half as many, all samples at once take half the time
 
 
 class Projected(NamedTuple):
@@ -90,7 +92,9 @@ def project_columns(
     """
     lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
     others = [columns.values.shape[:-2], *(field.shape[:-2] for field in fields)]
-    if torch.broadcast_shapes(lead, *others) != lead or kernel.device.type != "cpu":
+    shared = torch.broadcast_shapes(lead, *others) != lead
+    numbers = kernel.shape[-2] * (kernel.shape[-1] + columns.values.shape[-1])
+    if shared or not one_by_one(kernel, lead, numbers >= LARGE):
         return projected_at_once(kernel, inverse, columns, fields)
     mean, square, forms, *rest = _Project.apply(kernel, inverse, columns, columns.values, *fields)
     return Projected(mean, square, forms, rest[: len(fields)], rest[len(fields) :])
@@ -99,7 +103,7 @@ def project_columns(
 def projected_at_once(
     kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor]
 ) -> Projected:
-    """The same by plain products: where samples share a, and on an accelerator. Arguments as above."""
+    """The same by plain products: where samples share a or are small. Arguments as above."""
     white = product(kernel, inverse.mT)
     products = product(white, columns.values)
     own, *onward, mean = (products[..., part] for part in columns.parts)

@@ -5,10 +5,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gilib import projection
 from gilib.projection import Columns, project, project_columns
 from tests.helpers import normal, positive_definite, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
+
+
+@pytest.fixture(scope="module", autouse=True, params=["one by one", "at once"])
+def arrangement(request):
+    """Whatever their size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projection, "LARGE", 0 if request.param == "one by one" else 2**62)
+        yield request.param
+
+
 # leading axes of k, R⁻¹, m and S
 LEADS = {
     "one": ((), (), (), ()),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product as indices
 from typing import Any
 
 import torch
 from torch import Tensor
-
 
 def product(left: Tensor, right: Tensor) -> Tensor:
     """`left` @ `right`, `[..., I, J]` and `[..., J, K]`, each sample by itself.
@@ -21,6 +21,17 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     """
     lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     return left.expand(*lead, *left.shape[-2:]) @ right.expand(*lead, *right.shape[-2:])
+
+
+def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
+    """Whether samples are worked on one by one: several of them, on a processor, if each is `large`.
+
+    Small ones take less time than the calls that a loop makes for each. An accelerator takes all at once.
+
+    >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
+    (True, False)
+    """
+    return large and like.device.type == "cpu" and math.prod(lead) > 1
 
 
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:

@@ -5,10 +5,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gilib.linalg import exponential
 from gilib.linalg.exponential import exponentials
 from tests.helpers import normal, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
+
+
+@pytest.fixture(scope="module", autouse=True, params=["one by one", "at once"])
+def arrangement(request):
+    """Whatever their size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exponential, "LARGE", 0 if request.param == "one by one" else 2**62)
+        yield request.param
+
+
 LEADS = [((), ()), ((3,), ()), ((), (2,)), ((3, 2), (2,)), ((3, 1), (1, 2)), ((0,), ()), ((2,), (2,))]
 
 
