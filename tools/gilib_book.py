@@ -1,5 +1,6 @@
 """The book's Sphinx extension: execution cache by library, offline link inventories, API pages by room."""
 
+import gc
 import importlib
 import inspect
 import shutil
@@ -187,6 +188,9 @@ def _parsed(directive: SphinxDirective, lines: list[str], source: str) -> list[n
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    gc.set_threshold(
+        100_000, 50, 1000
+    )  # looking for cycles in the trees of all pages took a third of a build
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)

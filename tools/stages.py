@@ -1,7 +1,8 @@
 """Runs the project's checks one after another and times each: ``python tools/stages.py [STAGE ...]``.
 
 A stage that fails does not hide the others; one that needs the built book is not run where there is none.
-The exit code is zero only when every stage asked for has passed.
+The exit code is zero only when every stage asked for has passed. All stages together build the book from
+nothing; the book by itself keeps the pages whose text has not changed since a build that passed.
 """
 
 import os
@@ -12,11 +13,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import book_key
 import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "_build" / "html"
 READ = ROOT / "_build" / ".doctrees"  # with it, a chapter that failed would pass unread in the next build
+PASSED = ROOT / "_build" / ".passed"  # what the last build was made with, if it passed
 PYTHON = [sys.executable]
 PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 BOOK = [str(Path(sys.executable).parent / "jupyter-book"), "build", "-W", "-n", "--keep-going", "."]
@@ -70,19 +73,35 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, **compiled, "PATH": path, "PYTHONHASHSEED": "0"}
 
 
-def run(name: str, stage: Stage) -> bool:
-    """Whether every command of the stage succeeded; all of them run."""
+def make_room(afresh: bool) -> str:
+    """Remove what an earlier build has left, unless that passed and text alone has changed since; the key."""
+    key = book_key.build_key()
+    if afresh or not PASSED.is_file() or PASSED.read_text() != key:
+        for folder in (SITE, READ):
+            shutil.rmtree(folder, ignore_errors=True)
+    PASSED.unlink(missing_ok=True)
+    return key
+
+
+def run(name: str, stage: Stage, afresh: bool = True) -> bool:
+    """Whether every command of the stage succeeded; all of them run.
+
+    Args:
+        name: of the stage.
+        stage: its commands.
+        afresh: whether the book is built from nothing, or what has passed and not changed since stays.
+    """
     print(f"\n=== {name}", flush=True)
     if stage.needs_browser and (missing := browser.problem()):
         print(missing, file=sys.stderr, flush=True)
         return False
-    if name == "book":
-        for folder in (SITE, READ):
-            shutil.rmtree(folder, ignore_errors=True)
+    made_with = make_room(afresh) if name == "book" else ""
     passed = True
     for command in stage.commands:
         print("+", Path(command[0]).name, *command[1:], flush=True)
         passed &= subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode == 0
+    if made_with and passed:
+        PASSED.write_text(made_with)
     return passed
 
 
@@ -97,7 +116,7 @@ def main(names: list[str]) -> int:
         if STAGES[name].needs_book and not (SITE / "index.html").is_file():
             result = "NOT RUN (no book: `make book` first)"
         else:
-            result = "passed" if run(name, STAGES[name]) else "FAILED"
+            result = "passed" if run(name, STAGES[name], afresh=not names) else "FAILED"
         rows.append((name, result, time.perf_counter() - start))
     print("\n" + "\n".join(f"{name:<10} {seconds:7.1f} s  {result}" for name, result, seconds in rows))
     print(f"{'total':<10} {sum(row[2] for row in rows):7.1f} s")

@@ -113,8 +113,8 @@ def test_memory_where_moments_are_larger_than_images(count, channels, pixels, bo
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 def test_memory_does_not_grow_with_the_sets_that_share_images(route):
     """One set of images, five sets of weights: gradients are summed as they come."""
-    x, y = (torch.randn(200, 8, 32, 32, requires_grad=True) for _ in range(2))
-    precision = torch.rand(5, 200).requires_grad_()
+    x, y = (torch.randn(60, 8, 32, 32, requires_grad=True) for _ in range(2))
+    precision = torch.rand(5, 60).requires_grad_()
     with Peak() as memory:
         values = autocorrelation(x, y, 3, precision, route=route)
         gradients = torch.autograd.grad(values, (x, y, precision), [torch.ones_like(v) for v in values])

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 
-QUICK = {"hidden": (10,), "steps": 60, "num_samples": 20, "random_state": 0}
+QUICK = {"hidden": (10,), "steps": 30, "num_samples": 20, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = X[:, 0] - np.sin(X[:, 1])
 LABELS = np.where(Y > 0, "up", "down")

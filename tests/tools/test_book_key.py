@@ -27,6 +27,18 @@ def test_key_changes_with_any_source(tree: Path, name: str) -> None:
     assert book_key.book_key(tree) != before
 
 
+def test_pages_are_made_with_more_than_results(tree: Path) -> None:
+    """With whatever lies beside their text."""
+    for name in ("tools/page.py", "book/_static/page.css", "_toc.yml", "gilib/new.py"):
+        before = book_key.build_key(tree)
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("1")
+        assert book_key.build_key(tree) != before
+    before = book_key.build_key(tree)
+    (tree / "book" / "chapter.md").write_text("text")
+    assert book_key.build_key(tree) == before
+
+
 def test_key_changes_when_a_file_comes_goes_or_moves(tree: Path) -> None:
     keys = [book_key.book_key(tree)]
     (tree / "gilib" / "c.py").write_text("3")

@@ -1,5 +1,6 @@
 """What is changed of the package that links names in code."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 from docutils import nodes
@@ -43,3 +44,23 @@ def test_methods_are_known_by_the_module_that_defines_their_class() -> None:
     code_links.note_origins(SimpleNamespace(), env)
     origin = f"{gilib.Network.__module__}.{gilib.Network.draw.__qualname__}"
     assert objects == {"gilib.Network.draw": entry, origin: entry._replace(aliased=True)}
+
+
+def test_what_was_read_of_a_page_is_kept(tmp_path: Path) -> None:
+    """In Markdown, too; of pages that are gone, nothing."""
+    for name in ("page.md", "gone.md"):
+        (tmp_path / name).touch()
+    code = nodes.literal_block(text="import gilib\ngilib.fit", language="python")
+    found = analyse(nodes.section("", nodes.title(text="Title"), code, ids=["title"]))
+    first, second = (code_links.Kept(str(tmp_path), str(tmp_path)) for _ in range(2))
+    first.transforms = {name: found.source_transforms for name in ("page", "gone")}
+    first.write()
+    (tmp_path / "gone.md").unlink()
+    second.read()
+    assert second.transforms == {"page": found.source_transforms}
+
+
+def test_pages_that_are_written_again_get_their_links() -> None:
+    links = code_links.Links()
+    links.note_written(SimpleNamespace(), "book/page", "page.html", {}, None)
+    assert links.outdated_docs == {"book/page"}

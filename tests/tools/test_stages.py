@@ -42,13 +42,36 @@ def test_unknown_stage_is_named() -> None:
         stages.main(["fourth"])
 
 
-def test_book_is_read_afresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A chapter that failed must fail again; what an earlier build has read or written does not count."""
-    for name in ("SITE", "READ"):
-        monkeypatch.setattr(stages, name, tmp_path / name)
-        (tmp_path / name).mkdir()
-    assert stages.run("book", stages.Stage((PASS,)))
-    assert list(tmp_path.iterdir()) == []
+class TestBook:
+    """What of an earlier build counts in the next."""
+
+    @pytest.fixture(autouse=True)
+    def built(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        for name in ("SITE", "READ", "PASSED"):
+            monkeypatch.setattr(stages, name, tmp_path / name)
+        for name in ("SITE", "READ"):
+            (tmp_path / name).mkdir()
+        return tmp_path
+
+    def left(self, built: Path, command: list[str] = PASS, afresh: bool = False) -> set[str]:
+        assert stages.run("book", stages.Stage((command,)), afresh) is (command is PASS)
+        return {path.name for path in built.iterdir()}
+
+    def test_a_chapter_that_failed_fails_again(self, built: Path) -> None:
+        assert self.left(built) == {"PASSED"}  # nothing says that what is there has passed
+        assert self.left(built, FAIL) == set()
+        (built / "READ").mkdir()
+        assert self.left(built) == {"PASSED"}
+
+    def test_pages_stay_while_text_alone_changes(self, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        stages.PASSED.write_text(stages.book_key.build_key())
+        assert self.left(built) == {"SITE", "READ", "PASSED"}
+        monkeypatch.setattr(stages.book_key, "build_key", lambda: "of another library")
+        assert self.left(built) == {"PASSED"}
+
+    def test_all_stages_together_build_from_nothing(self, built: Path) -> None:
+        stages.PASSED.write_text(stages.book_key.build_key())
+        assert self.left(built, afresh=True) == {"PASSED"}
 
 
 def test_processes_run_on_one_thread() -> None:
