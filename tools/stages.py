@@ -1,4 +1,4 @@
-"""Runs the project's checks one after another and times each: ``python tools/stages.py [STAGE ...]``.
+"""Runs the project's checks and times each: ``python tools/stages.py [STAGE ...]``.
 
 A stage that fails does not hide the others; one that needs the built book is not run where there is none.
 The exit code is zero only when every stage asked for has passed. All stages together build the book from
@@ -9,9 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import book_key
 import browser
@@ -57,6 +60,16 @@ STAGES = {
     ),
 }
 ALL = tuple(STAGES)
+ASIDE = ("lint", "wheel")  # one process each
+BESIDE_THEM = ("book", "links")  # likewise
+
+
+class Row(NamedTuple):
+    """What became of a stage."""
+
+    name: str
+    result: str
+    seconds: float
 
 
 def environment() -> dict[str, str]:
@@ -83,46 +96,77 @@ def make_room(afresh: bool) -> str:
     return key
 
 
-def run(name: str, stage: Stage, afresh: bool = True) -> bool:
+def run(name: str, stage: Stage, afresh: bool = True, log: IO[str] | None = None) -> bool:
     """Whether every command of the stage succeeded; all of them run.
 
     Args:
         name: of the stage.
         stage: its commands.
         afresh: whether the book is built from nothing, or what has passed and not changed since stays.
+        log: what the commands print goes there; None: to the terminal.
     """
-    print(f"\n=== {name}", flush=True)
+    print(f"\n=== {name}", flush=True, file=log)
     if stage.needs_browser and (missing := browser.problem()):
-        print(missing, file=sys.stderr, flush=True)
+        print(missing, file=log or sys.stderr, flush=True)
         return False
     made_with = make_room(afresh) if name == "book" else ""
     passed = True
     for command in stage.commands:
-        print("+", Path(command[0]).name, *command[1:], flush=True)
-        passed &= subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode == 0
+        print("+", Path(command[0]).name, *command[1:], flush=True, file=log)
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), check=False, stdout=log, stderr=log and subprocess.STDOUT
+        )
+        passed &= done.returncode == 0
     if made_with and passed:
         PASSED.write_text(made_with)
     return passed
 
 
+def timed(name: str, afresh: bool, log: IO[str] | None = None) -> Row:
+    """Run a stage, if what it needs is there."""
+    start = time.perf_counter()
+    if STAGES[name].needs_book and not (SITE / "index.html").is_file():
+        result = "NOT RUN (no book: `make book` first)"
+    else:
+        result = "passed" if run(name, STAGES[name], afresh, log) else "FAILED"
+    return Row(name, result, time.perf_counter() - start)
+
+
+def run_all(chosen: list[str], afresh: bool) -> list[Row]:
+    """Run stages one after another, but what takes one process beside the book, which takes one, too."""
+    aside = [name for name in chosen if name in ASIDE and "book" in chosen]
+    rows: dict[str, Row] = {}
+
+    def others(log: IO[str]) -> None:
+        rows.update((name, timed(name, afresh, log)) for name in aside)
+
+    with ThreadPoolExecutor(1) as lane, tempfile.TemporaryFile("w+") as log:
+        waiting: list[Future[None]] = []
+        for name in [name for name in chosen if name not in aside]:
+            if name == "book":
+                waiting.append(lane.submit(others, log))
+            if waiting and name not in BESIDE_THEM:
+                waiting.pop().result()
+            rows[name] = timed(name, afresh)
+        if waiting:
+            waiting.pop().result()
+        log.seek(0)
+        print(log.read(), end="", flush=True)
+    return [rows[name] for name in chosen]
+
+
 def main(names: list[str]) -> int:
-    """Run the stages in their order, print a table, return an exit code."""
+    """Run the stages, print a table, return an exit code."""
     unknown = set(names) - set(STAGES)
     if unknown:
         raise SystemExit(f"no stage {', '.join(sorted(unknown))}; choose from {', '.join(ALL)}")
-    rows: list[tuple[str, str, float]] = []
-    for name in [name for name in ALL if name in (names or ALL)]:
-        start = time.perf_counter()
-        if STAGES[name].needs_book and not (SITE / "index.html").is_file():
-            result = "NOT RUN (no book: `make book` first)"
-        else:
-            result = "passed" if run(name, STAGES[name], afresh=not names) else "FAILED"
-        rows.append((name, result, time.perf_counter() - start))
-    print("\n" + "\n".join(f"{name:<10} {seconds:7.1f} s  {result}" for name, result, seconds in rows))
-    print(f"{'total':<10} {sum(row[2] for row in rows):7.1f} s")
+    start = time.perf_counter()
+    rows = run_all([name for name in ALL if name in (names or ALL)], afresh=not names)
+    print("\n" + "\n".join(f"{row.name:<10} {row.seconds:7.1f} s  {row.result}" for row in rows))
+    print(f"{'total':<10} {time.perf_counter() - start:7.1f} s")
     if ("book", "passed") in [row[:2] for row in rows]:
         print(f"The book: {SITE / 'index.html'}")
-    return 0 if all(row[1] == "passed" for row in rows) else 1
+    return 0 if all(row.result == "passed" for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -42,6 +42,31 @@ def test_unknown_stage_is_named() -> None:
         stages.main(["fourth"])
 
 
+def test_what_takes_one_process_runs_beside_the_book(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Lint ends only once the book has begun to wait for it; what it prints stands by itself."""
+    there, meet = (
+        tmp_path / "there",
+        "import pathlib, time\nwhile not pathlib.Path(r'{0}').exists(): time.sleep(0.01)",
+    )
+    touch = f"import pathlib; pathlib.Path(r'{there}').touch(); print('linted')"
+    table = {
+        "lint": stages.Stage(([sys.executable, "-c", touch],)),
+        "unit": stages.Stage((PASS,)),
+        "book": stages.Stage(([sys.executable, "-c", meet.format(there)],)),
+    }
+    for name, value in {"STAGES": table, "ALL": tuple(table), "PASSED": tmp_path / "passed"}.items():
+        monkeypatch.setattr(stages, name, value)
+    monkeypatch.setattr(stages, "SITE", tmp_path / "site")
+    monkeypatch.setattr(stages, "READ", tmp_path / "read")
+    assert stages.main([]) == 0
+    printed = capfd.readouterr().out
+    heads = [line for line in printed.splitlines() if line.startswith("===")]
+    assert heads == ["=== unit", "=== book", "=== lint"] and "linted" in printed
+    assert [row.split()[0] for row in printed.splitlines()[-5:-2]] == list(table)
+
+
 class TestBook:
     """What of an earlier build counts in the next."""
 
