@@ -1,4 +1,4 @@
-"""What processes are at many points given their inducing outputs, one sample after the other.
+"""What processes are at many points given their inducing outputs, large samples one after the other.
 
 With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, then aᵀ m_o, |a|² and aᵀ S_o a. Where
 inducing outputs of several layers have a joint law, covariances S' of a layer with a later one make fields
