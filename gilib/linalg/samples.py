@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+
 def product(left: Tensor, right: Tensor) -> Tensor:
     """`left` @ `right`, `[..., I, J]` and `[..., J, K]`, each sample by itself.
 
