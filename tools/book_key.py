@@ -2,19 +2,21 @@
 
 Jupyter's execution cache sees code cells only. Its folder therefore carries this key, so that an edit of
 ``gilib``, ``results`` or ``constraints.txt`` starts an empty cache and no page can show an old result. A
-second key is of whatever pages are made with, besides their text: while it stays, others are not built again.
+second key is of all that pages are made with, besides prose: while it stays, only edited ones are built again.
 """
 
 import hashlib
+import os
+import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_CACHES = 3
-
-
 COMPUTED_FROM = ("gilib", "results", "constraints.txt")
 BUILT_WITH = (*COMPUTED_FROM, "tools", "book", "_config.yml", "_toc.yml")
+CELL = re.compile(rb"^```\{code-cell\}.*?^```$", re.M | re.S)
 
 
 def files(root: Path, names: Iterable[str]) -> Iterator[Path]:
@@ -30,15 +32,25 @@ def book_key(root: Path = ROOT) -> str:
 
 
 def build_key(root: Path = ROOT) -> str:
-    """Of every file that a page can depend on, besides the text of the pages."""
-    return key(root, (path for path in files(root, BUILT_WITH) if path.suffix != ".md"))
+    """Of all that a page can depend on, besides prose: files, cells of any page, Python, the repository."""
+    around = f"{sys.version}\0{os.environ.get('GILIB_REPOSITORY', '')}\0"
+    return key(root, files(root, BUILT_WITH), around, prose=False)
 
 
-def key(root: Path, paths: Iterable[Path]) -> str:
-    """Sixteen hexadecimal digits that change when a file changes, appears, moves or goes."""
-    digest = hashlib.sha256()
+def key(root: Path, paths: Iterable[Path], around: str = "", prose: bool = True) -> str:
+    """Sixteen hexadecimal digits that change when a file changes, appears, moves or goes.
+
+    Args:
+        root: paths count from there.
+        paths: of the files.
+        around: what counts beside them.
+        prose: whether the text of a page counts, or its cells alone.
+    """
+    digest = hashlib.sha256(around.encode())
     for path in paths:
         content = path.read_bytes()
+        if not prose and path.suffix == ".md":
+            content = b"".join(CELL.findall(content))
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:16]

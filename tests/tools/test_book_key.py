@@ -27,16 +27,24 @@ def test_key_changes_with_any_source(tree: Path, name: str) -> None:
     assert book_key.book_key(tree) != before
 
 
-def test_pages_are_made_with_more_than_results(tree: Path) -> None:
-    """With whatever lies beside their text."""
+def test_pages_are_made_with_more_than_results(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With whatever lies beside their prose, their cells, and what the repository is called."""
     for name in ("tools/page.py", "book/_static/page.css", "_toc.yml", "gilib/new.py"):
         before = book_key.build_key(tree)
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("1")
         assert book_key.build_key(tree) != before
+    chapter = "# Title\n\nProse.\n\n```{code-cell} ipython3\n1 + 1\n```\n"
+    (tree / "book" / "chapter.md").write_text(chapter)
     before = book_key.build_key(tree)
-    (tree / "book" / "chapter.md").write_text("text")
+    (tree / "book" / "chapter.md").write_text(chapter.replace("Prose", "Better prose"))
     assert book_key.build_key(tree) == before
+    (tree / "book" / "chapter.md").write_text(chapter.replace("1 + 1", "1 + 2"))
+    assert book_key.build_key(tree) != before
+    (tree / "book" / "chapter.md").write_text(chapter)
+    assert book_key.build_key(tree) == before
+    monkeypatch.setenv("GILIB_REPOSITORY", "https://example.org/gilib")
+    assert book_key.build_key(tree) != before
 
 
 def test_key_changes_when_a_file_comes_goes_or_moves(tree: Path) -> None:
