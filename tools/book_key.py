@@ -2,7 +2,7 @@
 
 Jupyter's execution cache sees code cells only. Its folder therefore carries this key, so that an edit of
 ``gilib``, ``results`` or ``constraints.txt`` starts an empty cache and no page can show an old result. A
-second key is of all that pages are made with, besides prose: while it stays, only edited ones are built again.
+second key is of all that pages are made with, besides prose: while it stays, only edited ones are built.
 """
 
 import hashlib
