@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
@@ -205,20 +206,49 @@ class ResidualFunction(Composite):
 
 
 @dataclass(frozen=True)
-class SumFunction(Composite):
-    """f_1(x) + f_2(x) + ..."""
+class BranchesFunction(Composite):
+    """Functions of the same input, whose outputs become one."""
 
     functions: Sequence[Function]
 
+    @staticmethod
+    @abstractmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """What becomes of the outputs `[..., N, O_k]`, and of their variances."""
+
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate all and add."""
-        return total([call(function, x) for function in self.functions])
+        """Evaluate all of them at the same points."""
+        return self.joined([call(function, x) for function in self.functions])
 
     def moments(self, x: Tensor) -> Moments:
-        """Sums: the functions are independent given the input."""
+        """Of independent functions: what becomes of means and of variances."""
         parts = [moments(function, x) for function in self.functions]
-        variances = [part.variance for part in parts if part.variance is not None]
-        return Moments(total([part.mean for part in parts]), total(variances) if variances else None)
+        mean = self.joined([part.mean for part in parts])
+        if all(part.variance is None for part in parts):
+            return Moments(mean)
+        known = [p.mean.new_zeros(p.mean.shape) if p.variance is None else p.variance for p in parts]
+        return Moments(mean, self.joined(known))
+
+
+@dataclass(frozen=True)
+class SumFunction(BranchesFunction):
+    """f_1(x) + f_2(x) + ..."""
+
+    @staticmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """Their sum."""
+        return total(outputs)
+
+
+@dataclass(frozen=True)
+class ConcatFunction(BranchesFunction):
+    """(f_1(x), f_2(x), ...)."""
+
+    @staticmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """The outputs next to each other; leading axes are broadcast."""
+        lead = torch.broadcast_shapes(*(output.shape[:-1] for output in outputs))
+        return torch.cat([output.expand(*lead, output.shape[-1]) for output in outputs], -1)
 
 
 class Evaluated(NamedTuple):

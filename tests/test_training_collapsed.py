@@ -10,7 +10,8 @@ import gilib
 from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
 from gilib.training import Collapsed, NaturalGradient, settle
-from gilib.training.rules.collapsed import _process, _spacing
+from gilib.training.rules.collapsed.process import single_process
+from gilib.training.rules.collapsed.rule import _spacing
 from tests.support import D, assert_equal, normals
 
 X = normals(30, 2, seed=1)
@@ -54,7 +55,10 @@ def titsias(net, noises):
 def test_the_bound_and_its_gradient(points, noises):
     """Value and slopes in kernel and noise; with Z = X it is the evidence of exact regression."""
     net, likelihood = sparse(points, kernel=Matern(smoothness=0.5)), likelihood_of(noises, learn=True)
-    process, kernel = _process(net, likelihood), list(next(iter(net.layers)).hyperparameters.parameters())
+    process, kernel = (
+        single_process(net, likelihood),
+        list(next(iter(net.layers)).hyperparameters.parameters()),
+    )
     value = process.bound(X, Y, NO_ROUNDING)
     expected = titsias(net, noises)
     assert_equal(value.detach(), expected.detach(), 1e-9)
@@ -94,7 +98,7 @@ def test_settling_is_a_whole_natural_step():
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = sparse(X[::5]), sparse(X[::5])
     settle(whole, gilib.Gaussian(0.1), X, Y)
-    monkeypatch.setattr("gilib.training.rules.collapsed.AT_ONCE", 7)
+    monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
     settle(parts, gilib.Gaussian(0.1), X, Y)
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-10)
@@ -150,7 +154,7 @@ def test_rounded_targets_keep_their_noise():
     """
     y = torch.tensor([[0.0, 1.0], [0.5, 1.0], [2.0, 1.0], [0.5, 1.0]], dtype=D)
     assert _spacing(y).tolist() == [0.5, 0.0]
-    process = _process(sparse(X), gilib.likelihoods.PerOutputGaussian(NOISES["each"]))
+    process = single_process(sparse(X), gilib.likelihoods.PerOutputGaussian(NOISES["each"]))
     cost = process.bound(X, Y, NO_ROUNDING) - process.bound(X, Y, torch.tensor([0.5, 0.2], dtype=D))
     assert_equal(cost.detach(), torch.tensor(30 / 24 * (0.25 / 0.1 + 0.04 / 0.3), dtype=D), 1e-9)
     x, rounded = X.repeat(2, 1), Y[:, :1].round().repeat(2, 1)  # every row stands twice
@@ -162,7 +166,7 @@ def test_rounded_targets_keep_their_noise():
 
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
-    calls, evidence = [], gilib.training.rules.collapsed.evidence
+    calls, evidence = [], gilib.training.rules.collapsed.process.evidence
 
     def failing(*arguments):
         calls.append(arguments)
@@ -170,10 +174,10 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
             raise FactorisationError("the covariance", "for the test")
         return evidence(*arguments)
 
-    monkeypatch.setattr(gilib.training.rules.collapsed, "evidence", failing)
+    monkeypatch.setattr(gilib.training.rules.collapsed.process, "evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
-    now = _process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30
+    now = single_process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30
     assert_equal(now, history.elbo[-1], 1e-9)
     del calls[3:]
     with pytest.raises(FactorisationError, match="for the test"):  # nothing to return to

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.likelihoods import Gaussian, Likelihood
-from gilib.likelihoods.base import LOG_2PI
+from gilib.likelihoods.base import LOG_2PI, Likelihood
+from gilib.likelihoods.gaussian import Gaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import cholesky
 from gilib.metrics import log_mean_exp

@@ -9,17 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.likelihoods import Likelihood
+from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
-from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.likelihoods.gaussian import GaussianNoise
 from gilib.validation import check_positive
 
 if TYPE_CHECKING:
-    from gilib.data import Normalisation
     from gilib.draws import Drawn
 
 
-class PerOutputGaussian(Likelihood):
+class PerOutputGaussian(GaussianNoise):
     """y_o ~ N(f_o, σ_o²), independent over outputs, of which each has its own noise variance.
 
     Args:
@@ -34,8 +33,6 @@ class PerOutputGaussian(Likelihood):
     >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape
     torch.Size([3, 5])
     """
-
-    integrates = True
 
     def __init__(self, noise_variance: Sequence[float], learn: bool = False, replicas: tuple[int, ...] = ()):
         """Start from noise variances."""
@@ -59,7 +56,7 @@ class PerOutputGaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
-        self._check(targets, outputs.shape[-2], outputs.shape[-1])
+        self.check_targets(targets, *outputs.shape[-2:])
         log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
         squares = (outputs - targets).square() * (-log_variance).exp()
         return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)
@@ -73,36 +70,19 @@ class PerOutputGaussian(Likelihood):
         precision = (-self.log_variance).exp().to(mean.dtype)[..., None, :]
         return log_prob - 0.5 * (precision * variance).sum(-1)
 
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`, floating point."""
-        if not targets.is_floating_point():
-            raise TypeError(
-                f"targets must be floating-point numbers, got {targets.dtype}: convert with y.to(x.dtype)"
-            )
-        self._check(targets, num_points, outputs)
+    def target_moments(self, outputs: Tensor) -> Moments:
+        """The outputs, and σ_o² of every replica."""
+        noise = self.noise_variance.to(outputs)[..., None, :]
+        return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
-    def _check(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        if outputs != len(self.start):
+    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
+        """Targets must be `[N, O]`, floating point, and the network must have as many outputs."""
+        if targets.is_floating_point() and outputs != len(self.start):
             raise ValueError(
                 f"this likelihood has a noise for each of {len(self.start)} outputs, "
                 f"the network has {outputs} outputs"
             )
-        if tuple(targets.shape[-2:]) != (num_points, outputs):
-            raise ValueError(
-                f"targets must have shape [{num_points}, {outputs}] (points, outputs of the network), "
-                f"got {list(targets.shape)}"
-            )
-
-    def predictive(
-        self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
-    ) -> GaussianPrediction:
-        """Gaussians around the outputs, with the standard deviation σ_o and theirs."""
-        noise = self.noise_variance.to(outputs)[..., None, :]
-        noise = noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1])  # [1, R, 1, O]
-        sd = noise.sqrt() if variance is None else (noise + variance).sqrt()
-        if normalisation is None:
-            return GaussianPrediction(outputs, sd)
-        return GaussianPrediction(normalisation.invert_y(outputs), normalisation.scale_y(sd))
+        super().check_targets(targets, num_points, outputs)
 
     def config(self) -> ConfigDict:
         """Settings; what is learned is part of the state."""

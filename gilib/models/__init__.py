@@ -1,7 +1,17 @@
 """Architectures in a few lines each."""
 
 from gilib.models.networks import lenet, mlp, resnet8, resnet18
-from gilib.models.processes import deep_gp, inducing_start, sparse_gp
+from gilib.models.processes import deep_gp, heteroscedastic_gp, inducing_start, sparse_gp
 from gilib.models.structured import structured_gp
 
-__all__ = ["deep_gp", "inducing_start", "lenet", "mlp", "resnet8", "resnet18", "sparse_gp", "structured_gp"]
+__all__ = [
+    "deep_gp",
+    "heteroscedastic_gp",
+    "inducing_start",
+    "lenet",
+    "mlp",
+    "resnet8",
+    "resnet18",
+    "sparse_gp",
+    "structured_gp",
+]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.kernels import Kernel
-from gilib.layers import GP, FixedLinear, Layer, Residual, Sum
+from gilib.layers import GP, Concat, FixedLinear, Layer, Residual, Sum
 from gilib.models.networks import one_per_layer
 from gilib.network import Network
 from gilib.optional import require
@@ -155,6 +155,53 @@ def sparse_gp(
         inducing_points=inducing_points,
         **settings,
     )
+
+
+def heteroscedastic_gp(
+    in_features: int,
+    out_features: int,
+    *,
+    inducing_points: Tensor,
+    noise_inducing_points: Tensor | None = None,
+    kernel: Kernel | None = None,
+    noise_kernel: Kernel | None = None,
+    generator: GeneratorLike | None = None,
+    dtype: torch.dtype | None = None,
+    jitter: float = 1e-5,
+    num_features: int = 1024,
+) -> Network:
+    """Two sparse processes side by side, of mean and log variance (Lázaro-Gredilla & Titsias, 2011).
+
+    Its outputs are those that `gilib.likelihoods.HeteroscedasticGaussian` takes; `gilib.training.Collapsed`
+    trains it.
+
+    Args:
+        in_features: D.
+        out_features: O, of the targets; the network has 2 · O outputs.
+        inducing_points: of the mean, `[M, D]`.
+        noise_inducing_points: of the log variance, `[M', D]`; None: those of the mean.
+        kernel: of the mean; default `RBF()`.
+        noise_kernel: of the log variance; default `RBF()`.
+        generator: source of the initial values.
+        dtype: of the parameters.
+        jitter: of both, see `GP`.
+        num_features: of draws, see `GP`.
+
+    >>> net = heteroscedastic_gp(3, 1, inducing_points=torch.randn(20, 3))
+    >>> net.draw(10)(torch.zeros(4, 3)).shape
+    torch.Size([10, 4, 2])
+    """
+    others = inducing_points if noise_inducing_points is None else noise_inducing_points
+    settings: dict[str, Any] = {"jitter": jitter, "num_features": num_features}
+    processes = []
+    for name, given, own in (
+        ("inducing_points", inducing_points, kernel),
+        ("noise_inducing_points", others, noise_kernel),
+    ):
+        points = check_is_tensor(from_numpy(given), name)
+        posterior = FreeGaussian(points.shape[-2], initial_scale=1.0)
+        processes.append(GP(in_features, out_features, own, posterior, inducing_inputs=points, **settings))
+    return Network(None, [Concat(processes)], input_shape=(in_features,), generator=generator, dtype=dtype)
 
 
 def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed: int = 0) -> Tensor:

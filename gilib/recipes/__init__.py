@@ -1,12 +1,14 @@
 """What gilib recommends, in one place: models and settings of their training, read by estimator and study."""
 
 from gilib.recipes.base import Recipe, Trained, bound
+from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
 from gilib.recipes.recommendation import recommended
 
 __all__ = [
     "DeepProcessRecipe",
+    "HeteroscedasticProcessRecipe",
     "NetworkRecipe",
     "ProcessRecipe",
     "Recipe",

@@ -55,9 +55,7 @@ class ProcessRecipe(Recipe):
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """One process with the first kernel."""
-        kernel = self.kernels[0]
-        if isinstance(kernel.lengthscale, int | float):
-            kernel = replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(points.shape[-1]))
+        kernel = in_diagonals(self.kernels[0], points.shape[-1])
         return models.deep_gp(
             points.shape[-1],
             targets.shape[-1],
@@ -129,6 +127,13 @@ class ProcessRecipe(Recipe):
             net.load_state_dict(known, strict=False)
         settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+
+def in_diagonals(kernel: RBF, inputs: int) -> RBF:
+    """The kernel with its one lengthscale in units of √D."""
+    if not isinstance(kernel.lengthscale, int | float):
+        return kernel
+    return replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(inputs))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from gilib.recipes.base import Recipe
+from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
 from gilib.validation import check_choice
@@ -13,15 +14,17 @@ from gilib.validation import check_choice
 RECIPES: dict[str, Recipe] = {
     "network": NetworkRecipe(),
     "gp": ProcessRecipe(),
+    "heteroscedastic_gp": HeteroscedasticProcessRecipe(),
     "deep_gp": DeepProcessRecipe(),
 }
+FOR_REGRESSION = ("heteroscedastic_gp",)
 
 
 def recommended(model: str = "network", **changes: Any) -> Recipe:
     """The recipe that gilib recommends for a kind of model.
 
     Args:
-        model: "network", "gp" or "deep_gp".
+        model: "network", "gp", "heteroscedastic_gp" or "deep_gp".
         changes: fields of the recipe that are to be others.
 
     Raises:

@@ -19,7 +19,7 @@ from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import Prediction
 from gilib.prediction import predict
 from gilib.recipes import Recipe, Trained, bound, recommended
-from gilib.recipes.recommendation import RECIPES
+from gilib.recipes.recommendation import FOR_REGRESSION, RECIPES
 from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
@@ -83,16 +83,19 @@ class BayesianEstimator(BaseEstimator):
             )
         for k, width in enumerate(self.hidden or ()):
             check_count(width, f"hidden[{k}]")
-        names = list(RECIPES) if self.model == "auto" else [self.model]
+        names = [name for name in RECIPES if self.model in (name, "auto")]
         own: dict[str, Any] = {"network": {"hidden": None if self.hidden is None else tuple(self.hidden)}}
         if self.num_inducing is not None:
             own["gp"] = {"num_exact": self.num_inducing}
+        own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own.get("gp", {}))}
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
 
     def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
         """Train every candidate, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
+        if classes is not None and self.model == "auto":
+            recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()

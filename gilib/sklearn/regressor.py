@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from gilib.data import Normalisation
+from gilib.likelihoods import GaussianNoise, HeteroscedasticGaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
@@ -31,8 +32,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     Args:
         model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
-            1500 data), "deep_gp" (two layers), or "auto": all of them are trained, and the one with the best
-            ELBO on the training data is kept.
+            1500 data), "heteroscedastic_gp" (another one says how large the noise is where), "deep_gp" (two
+            layers), or "auto": all of them are trained, and the one with the best ELBO on the training data
+            is kept.
         hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
         num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
             with them.
@@ -49,7 +51,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         likelihood_: with the learned noise; `normalisation_` likewise.
         elbo_: the evidence lower bound, nats per data point, for targets in original units.
         elbos_: that of every candidate; `model_` is the name of the best, `histories_` are those of all.
-        noise_sd_: standard deviation of the noise of every output, original units, `[O]`.
+        noise_sd_: standard deviation of the noise of every output, original units, `[O]`; where it varies,
+            the root of its mean square at the training inputs.
         history_: of the training; `history_.verdict()` says whether it has converged, in words.
         converged_: whether the bound was level at the end (a plateau is no proof).
         n_iter_: steps done.
@@ -70,10 +73,36 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self._flat = targets.ndim == 1
         targets = targets.reshape(len(X), -1)
         self._train(X, torch.from_numpy(targets), None, Normalisation.fit(X, targets))
-        noise: Any = self.likelihood_.noise_variance
-        sd = noise.detach().sqrt().expand(targets.shape[1])
-        self.noise_sd_ = self.normalisation_.scale_y(sd).numpy()
+        if not isinstance(self.likelihood_, GaussianNoise):
+            raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
+        if isinstance(self.likelihood_, HeteroscedasticGaussian):
+            self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
+        else:
+            noise: Any = self.likelihood_.noise_variance
+            sd = noise.detach().sqrt().expand(targets.shape[1])
+            self.noise_sd_ = self.normalisation_.scale_y(sd).numpy()
         return self
+
+    def noise_sd(self, X: Any) -> Any:
+        """The standard deviation of the noise alone, `[N]` or `[N, O]`: what more data would not lower.
+
+        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`).
+
+        Args:
+            X: inputs `[N, D]`.
+        """
+        sd = self._noise_sd(self._points(X).numpy())
+        return named(sd[:, 0] if self._flat else sd, X, self.target_names_)
+
+    def _noise_sd(self, X: Array) -> Array:
+        assert isinstance(self.likelihood_, GaussianNoise)
+        generator = torch.Generator().manual_seed(self.seed_)
+        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
+        with torch.no_grad():
+            moments = [draw.moments(part) for part in points.split(POINTS_AT_ONCE)]
+            noise = torch.cat([self.likelihood_.expected_noise(*part).mean(0) for part in moments])
+        return self.normalisation_.scale_y(noise.sqrt()).numpy()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
@@ -126,9 +155,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        functions = self._functions(X, n_samples, generator)
-        noise = torch.randn(functions.shape, generator=generator, dtype=torch.float64)
-        return self._samples(functions + torch.from_numpy(self.noise_sd_) * noise)
+        mean, variance = self._functions(X, n_samples, generator)
+        noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
+        return self._samples(mean + variance.sqrt() * noise)
 
     def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
@@ -141,20 +170,25 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        return self._samples(self._functions(X, n_samples, generator))
+        return self._samples(self._functions(X, n_samples, generator)[0])
 
-    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> torch.Tensor:
-        """Drawn functions in original units, `[n_samples, N, O]`."""
+    def _functions(
+        self, X: Any, n_samples: int, generator: torch.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Drawn functions on normalised targets and the variance of the noise, `[n_samples, N, O]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
+        assert isinstance(self.likelihood_, GaussianNoise)
         pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
-        return self.normalisation_.invert_y(torch.cat(draws))
+            mean, variance = self.likelihood_.target_moments(torch.cat(draws))
+        assert variance is not None
+        return mean, variance
 
     def _samples(self, values: torch.Tensor) -> Array:
-        samples = values.movedim(0, -1).numpy()
+        samples = self.normalisation_.invert_y(values).movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
     def _targets(self, y: Any) -> torch.Tensor:

@@ -87,7 +87,7 @@ def test_the_bound_of_a_process_is_that_of_its_estimates():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="unknown model 'forest': choose one of 'network', 'gp', 'deep_gp'"):
+    with pytest.raises(ValueError, match="unknown model 'forest': choose one of 'network', 'gp', 'heterosc"):
         gilib.recommended("forest")
     with pytest.raises(TypeError, match="the recipe of a 'gp' has no 'hidden': it has steps, lr"):
         gilib.recommended("gp", hidden=(5,))

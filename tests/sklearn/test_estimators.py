@@ -147,7 +147,7 @@ def test_processes(kind):
 
 def test_auto_keeps_the_best_bound():
     model = BayesianRegressor("auto", steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
-    assert set(model.elbos_) == {"network", "gp", "deep_gp"}
+    assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.elbo_ == max(model.elbos_.values()) == model.elbos_[model.model_]
     alone = BayesianRegressor(model.model_, steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
     assert np.array_equal(alone.predict(X), model.predict(X))
@@ -165,7 +165,7 @@ def test_a_recipe_of_ones_own():
         (
             {"model": "tree"},
             ValueError,
-            "unknown model 'tree': choose one of 'network', 'gp', 'deep_gp', 'auto'",
+            "unknown model 'tree': choose one of 'network', 'gp', 'heteroscedastic_gp', 'deep_gp', 'auto'",
         ),
         ({"hidden": 50}, TypeError, r"hidden must be a sequence of widths, got 50: write \(50,\)"),
         ({"hidden": (5, 0)}, ValueError, r"hidden\[1\] must be an integer of at least 1"),

@@ -71,5 +71,6 @@ def test_columns_without_numbers_are_named(framed, kind):
 
 def test_auto_keeps_all_histories():
     model = BayesianRegressor(model="auto", steps=3, random_state=0).fit(X[:40], Y[:40, 0])
-    assert set(model.histories_) == set(model.elbos_) == {"network", "gp", "deep_gp"}
+    assert set(model.histories_) == set(model.elbos_)
+    assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.histories_[model.model_] is model.history_

@@ -241,7 +241,8 @@ METHODS: dict[str, Method] = {
     "dropout": dropout,
     "network": recommended("network"),
     "gp": recommended("gp"),
+    "heteroscedastic_gp": recommended("heteroscedastic_gp"),
     "deep_gp": recommended("deep_gp"),
 }
-OURS = ("network", "gp", "deep_gp")
-REGRESSION_ONLY, CLASSES_ONLY = ("exact_gp",), ("logistic",)
+OURS = ("network", "gp", "heteroscedastic_gp", "deep_gp")
+REGRESSION_ONLY, CLASSES_ONLY = ("exact_gp", "heteroscedastic_gp"), ("logistic",)

@@ -27,16 +27,16 @@ def test_every_method_has_a_name_and_meets_its_kind_of_targets():
     assert {*rivals.METHODS, "auto"} == set(against.LABELS)
     cells = {(c.dataset, c.method) for c in against.grid("long")}
     assert ("yacht", "exact_gp") in cells and (MOONS, "logistic") in cells
-    assert not {("yacht", "logistic"), (MOONS, "exact_gp"), ("spambase", "exact_gp")} & cells
+    assert not {("yacht", "logistic"), (MOONS, "exact_gp"), ("spambase", "heteroscedastic_gp")} & cells
 
 
 def test_all_methods_run_and_auto_has_the_best_bound():
-    assert run_experiment("against", "smoke").added == 16
+    assert run_experiment("against", "smoke").added == 17
     found = against.with_auto(load_records("against"))
     assert set(found) == {("yacht", 0), (MOONS, 0)}
     for own in found.values():
         assert all(math.isfinite(value) for metrics in own.values() for value in metrics.values())
-        assert own["auto"]["elbo"] == max(own[name]["elbo"] for name in rivals.OURS)
+        assert own["auto"]["elbo"] == max(own[name]["elbo"] for name in rivals.OURS if name in own)
         assert own["auto"]["process_seconds"] > own["deep_gp"]["process_seconds"]
 
 

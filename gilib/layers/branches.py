@@ -1,14 +1,23 @@
-"""Sums of layers: residual blocks whose shortcut is a layer too."""
+"""Layers side by side, of which each sees the same input: their outputs are added, or joined."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import Draw, Drawn, Estimate, SumFunction, total, total_log_pq
+from gilib.draws import (
+    BranchesFunction,
+    ConcatFunction,
+    Draw,
+    Drawn,
+    Estimate,
+    SumFunction,
+    total_log_pq,
+)
 from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
@@ -16,23 +25,20 @@ from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
 
 
-class Sum(Layer):
-    """f_1(x) + f_2(x) + ..., every branch a layer; for example a residual branch and a strided shortcut.
+class Branches(Layer):
+    """Layers with the same input; what becomes of their outputs is `function_type`.
 
     Args:
-        branches: gilib layers and plain modules, all of which give the same shape.
-
-    >>> from gilib.layers.linear import Linear
-    >>> block = Sum([Linear(5, 3), Linear(5, 3)])
-    >>> block.build((5,), BuildContext(num_inducing=4))
-    (3,)
+        branches: gilib layers and plain modules.
     """
+
+    function_type: type[BranchesFunction]
 
     def __init__(self, branches: Sequence[Layer | nn.Module]):
         """Collect the branches."""
         super().__init__()
         if not branches:
-            raise ValueError("a sum needs at least one branch")
+            raise ValueError(f"{type(self).__name__} needs at least one branch")
         self.branches = nn.ModuleList(as_layer(branch) for branch in branches)
         self.has_weights = any(branch.has_weights for branch in self)
 
@@ -42,19 +48,24 @@ class Sum(Layer):
             assert isinstance(branch, Layer)
             yield branch
 
+    @abstractmethod
+    def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
+        """The shape of what is made of outputs of these shapes.
+
+        Raises:
+            ValueError: if they do not fit together.
+        """
+
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Build every branch and compare shapes; none is the last layer, whose pseudo-outputs are targets."""
-        outputs = [branch.join(shape, context.as_last(False)) for branch in self]
-        if any(output != outputs[0] for output in outputs):
-            shapes = [list(output) for output in outputs]
-            raise ValueError(f"the branches of a sum must give one shape, got {shapes}")
+        output = self.output_shape_of([branch.join(shape, context.as_last(False)) for branch in self])
         self.replicas = context.replicas
         self.noise_size = sum(branch.noise_size for branch in self)
         self.needs_inducing = any(branch.needs_inducing for branch in self)
         self.carries = all(branch.carries for branch in self)
         self.prefers_estimate = any(branch.prefers_estimate for branch in self)
         self.starts_at_targets = any(branch.starts_at_targets for branch in self)
-        return outputs[0]
+        return output
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -73,7 +84,7 @@ class Sum(Layer):
             branch.located(f"branch {k}, ", partial(branch.draw_from_noise, noise=piece), inducing)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
-        function = SumFunction(tuple(part.function for part in parts))
+        function = self.function_type(tuple(part.function for part in parts))
         return Draw(function, total_log_pq(parts, noise), self._carried(parts, inducing))
 
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
@@ -86,19 +97,18 @@ class Sum(Layer):
 
     def _at_points(
         self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
-    ) -> tuple[SumFunction, Tensor | None, Tensor | None]:
+    ) -> tuple[BranchesFunction, Tensor | None, Tensor | None]:
         pieces = noise.split([mode.size(branch) for branch in self])
         parts = [
             branch.located(f"branch {k}, ", mode.make(branch, piece), inducing)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
-        function = SumFunction(tuple(part.function for part in parts))
+        function = self.function_type(tuple(part.function for part in parts))
         outputs = self._carried(parts, inducing) if self.carries else None
         return function, total_log_pq(parts, noise.draw), outputs
 
-    @staticmethod
-    def _carried(parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
-        return None if inducing is None else total([part.carry(inducing) for part in parts])
+    def _carried(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
+        return None if inducing is None else self.function_type.joined([p.carry(inducing) for p in parts])
 
     def input_shape(self) -> Shape | None:
         """That of the first branch that knows it."""
@@ -111,3 +121,49 @@ class Sum(Layer):
     def config(self) -> ConfigDict:
         """The branches."""
         return {"branches": list(self)}
+
+
+class Sum(Branches):
+    """f_1(x) + f_2(x) + ..., every branch a layer; for example a residual branch and a strided shortcut.
+
+    Args:
+        branches: gilib layers and plain modules, all of which give the same shape.
+
+    >>> from gilib.layers.linear import Linear
+    >>> block = Sum([Linear(5, 3), Linear(5, 3)])
+    >>> block.build((5,), BuildContext(num_inducing=4))
+    (3,)
+    """
+
+    function_type = SumFunction
+
+    def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
+        """That of every branch."""
+        if any(shape != shapes[0] for shape in shapes):
+            given = [list(shape) for shape in shapes]
+            raise ValueError(f"the branches of a sum must give one shape, got {given}")
+        return shapes[0]
+
+
+class Concat(Branches):
+    """(f_1(x), f_2(x), ...): outputs of independent layers next to each other, as many as all have together.
+
+    So processes with kernels of their own make one layer: the mean of targets, say, and the size of their
+    noise (`gilib.likelihoods.HeteroscedasticGaussian`).
+
+    Args:
+        branches: gilib layers and plain modules, all of which give vectors.
+
+    >>> from gilib.layers.linear import Linear
+    >>> Concat([Linear(5, 3), Linear(5, 1)]).build((5,), BuildContext(num_inducing=4))
+    (4,)
+    """
+
+    function_type = ConcatFunction
+
+    def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
+        """As long as all together."""
+        if any(len(shape) != 1 for shape in shapes):
+            given = [list(shape) for shape in shapes]
+            raise ValueError(f"branches whose outputs are joined must give vectors, got shapes {given}")
+        return (sum(shape[0] for shape in shapes),)

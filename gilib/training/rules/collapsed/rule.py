@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gilib.layers import GP
-from gilib.likelihoods import Gaussian, Likelihood
-from gilib.likelihoods.per_output import PerOutputGaussian
-from gilib.linalg import FactorisationError, cholesky
+from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
+from gilib.linalg import FactorisationError
 from gilib.network import Network
-from gilib.posteriors.free import FreeInducing
-from gilib.processes import Inducing
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.collapsed_bound import Sums, collapsed, evidence, sums_of
+from gilib.training.rules.collapsed.model import CollapsedModel
+from gilib.training.rules.collapsed.noise import process_with_noise
+from gilib.training.rules.collapsed.process import single_process
 from gilib.validation import check_count, check_positive
 
-AT_ONCE = 2000  # points whose cross-covariances are held while the posterior is set
 PATIENCE = 3  # steps that gain next to nothing, after which the search is over
 
 
@@ -41,6 +38,10 @@ class Collapsed(Rule):
     Targets that were written with few digits, δ apart, are taken for what they are, y + e, e uniform in ±δ/2:
     the expected log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in
     the data draw the noise to zero.
+
+    Noise whose log variance is a process too (`HeteroscedasticGaussian` over a `Concat` of two processes)
+    leaves one posterior to search for, that of the noise; given it the other has its closed form again
+    (Lázaro-Gredilla & Titsias, 2011). It is searched among those that pseudo-outputs with precisions give.
 
     Args:
         memory: pairs of steps and gradients that L-BFGS keeps.
@@ -65,7 +66,8 @@ class Collapsed(Rule):
         """The rule at work.
 
         Raises:
-            ValueError: unless one `GP` with `FreeGaussian` without replicas has Gaussian noise.
+            ValueError: unless one `GP` with `FreeGaussian` without replicas has Gaussian noise, or two of
+                them are mean and noise.
         """
         return RunningCollapsed(self, problem)
 
@@ -76,10 +78,10 @@ class RunningCollapsed(RunningRule):
     def __init__(self, rule: Collapsed, problem: Problem):
         """Find the process."""
         super().__init__(problem)
-        self.rule, self.process = rule, _process(problem.net, problem.likelihood)
-        fixed = [*self.process.posterior.gaussian_parameters, self.process.layer.inducing_inputs]
-        known = {id(parameter) for parameter in fixed}
+        self.rule, self.model = rule, _model(problem.net, problem.likelihood)
+        known = {id(parameter) for parameter in self.model.known}
         self.parameters = [p for p in problem.parameters.values() if id(p) not in known]
+        self.parameters += self.model.own
         if not self.parameters:
             raise ValueError(
                 "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
@@ -97,10 +99,12 @@ class RunningCollapsed(RunningRule):
         """One step of L-BFGS; the posterior if it was the last."""
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
             raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
+        if self.last == -math.inf:
+            self.model.start(batch.x, batch.y)
         if self.idle < PATIENCE:
             self._search(batch, _spacing(batch.y))
             if self.idle == PATIENCE or batch.step == self.problem.steps - 1:
-                settle(self.problem.net, self.problem.likelihood, batch.x, batch.y)
+                self.model.settle(batch.x, batch.y)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _search(self, batch: Batch, spacing: Tensor) -> None:
@@ -111,7 +115,7 @@ class RunningCollapsed(RunningRule):
             if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
                 return seen[-1][1]
             self.search.zero_grad()
-            value = -self.process.bound(batch.x, batch.y, spacing) / len(batch.x)
+            value = -self.model.bound(batch.x, batch.y, spacing) / len(batch.x)
             value.backward()
             seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
             return value.detach()
@@ -135,51 +139,19 @@ class RunningCollapsed(RunningRule):
         self.last, self.idle = -float(value), PATIENCE
 
     def state_dict(self) -> dict[str, Any]:
-        """That of L-BFGS, and how long it has stood still."""
-        return {"search": self.search.state_dict(), "last": self.last, "idle": self.idle}
+        """That of L-BFGS, how long it has stood still, and what is searched beside the model's parameters."""
+        own = [parameter.detach() for parameter in self.model.own]
+        return {"search": self.search.state_dict(), "last": self.last, "idle": self.idle, "own": own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.search.load_state_dict(state["search"])
         self.last, self.idle = float(state["last"]), int(state["idle"])
+        with torch.no_grad():
+            for parameter, value in zip(self.model.own, state["own"], strict=True):
+                parameter.copy_(value)
 
 
-class Process(NamedTuple):
-    """A network of one sparse process with its noise.
-
-    Attributes:
-        layer: the process.
-        posterior: over its inducing outputs.
-        likelihood: Gaussian.
-    """
-
-    layer: GP
-    posterior: FreeInducing
-    likelihood: Gaussian | PerOutputGaussian
-
-    @property
-    def noise(self) -> Tensor:
-        """σ², `[G]`: one for all outputs, or one each."""
-        return self.likelihood.noise_variance.double().reshape(-1)
-
-    def inducing(self) -> Inducing:
-        """Kernel and inducing inputs."""
-        layer = self.layer
-        assert layer.hyperparameters is not None and layer.inducing_inputs is not None
-        return Inducing.of(layer.hyperparameters(), layer.inducing_inputs.detach(), layer.jitter)
-
-    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
-        """The collapsed bound of all points less what rounding costs, nats; differentiable."""
-        points, noise = self.layer.inducing_inputs, self.noise
-        assert points is not None and self.layer.hyperparameters is not None
-        rounding = (spacing.square() / noise).sum() * (len(x) / 24.0)
-        if points.shape == x.shape and torch.equal(points.detach(), x):
-            gram = self.layer.hyperparameters().gram(x.double())
-            return evidence(gram, y.double(), noise, self.layer.jitter) - rounding
-        return collapsed(sums_of(self.inducing(), x, y), noise)[0] - rounding
-
-
-@torch.no_grad()
 def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     """Give a sparse GP the posterior that is best for its kernel, inducing inputs and noise.
 
@@ -195,7 +167,7 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
         The bound, in nats, summed over the points.
 
     Raises:
-        ValueError: for other networks and likelihoods.
+        ValueError: for other networks and likelihoods; with a process of the noise, `Collapsed` searches.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
@@ -204,16 +176,7 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
     >>> float((gilib.predict(net, gilib.Gaussian(0.01), x, 1).mean - x.sin()).abs().max()) < 0.05
     True
     """
-    process = _process(net, likelihood)
-    inducing = process.inducing()
-    pieces = zip(x.split(AT_ONCE, -2), y.split(AT_ONCE, -2), strict=True)
-    each = [sums_of(inducing, *piece) for piece in pieces]
-    totals = Sums(*(sum(part[1:], part[0]) for part in zip(*each, strict=True)))
-    bound, mean, factor = collapsed(totals, process.noise)
-    covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
-    process.posterior.mean.copy_(mean)
-    process.posterior.root.copy_(cholesky(covariance, "the covariance of the inducing outputs"))
-    return bound
+    return single_process(net, likelihood).settle(x, y)
 
 
 def _spacing(y: Tensor) -> Tensor:
@@ -223,16 +186,6 @@ def _spacing(y: Tensor) -> Tensor:
     return torch.where(least.isfinite(), least, 0.0)
 
 
-def _process(net: Network, likelihood: Likelihood) -> Process:
-    layers = list(net.layers)
-    if len(layers) != 1 or not isinstance(layers[0], GP) or net.replicas:
-        raise ValueError(
-            "the best posterior is known for a network of one gilib.GP without replicas, as "
-            f"gilib.models.sparse_gp makes it, got {net}"
-        )
-    posterior = layers[0].weights
-    if not isinstance(posterior, FreeInducing):
-        raise ValueError(f"the process must have the posterior FreeGaussian, got {layers[0].posterior}")
-    if not isinstance(likelihood, Gaussian | PerOutputGaussian):
-        raise ValueError(f"the noise must be Gaussian or PerOutputGaussian, got {likelihood}")
-    return Process(layers[0], posterior, likelihood)
+def _model(net: Network, likelihood: Likelihood) -> CollapsedModel:
+    kind = isinstance(likelihood, HeteroscedasticGaussian)
+    return process_with_noise(net, likelihood) if kind else single_process(net, likelihood)

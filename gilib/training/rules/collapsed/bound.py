@@ -5,7 +5,8 @@ Titsias (2009); `gilib.training.Collapsed` climbs it, and says what the symbols 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -33,12 +34,29 @@ class Sums(NamedTuple):
     left: Tensor
     points: int
 
+    @classmethod
+    def over(cls, parts: Iterable[Self]) -> Self:
+        """Those of all points, from those of some at a time."""
+        return cls(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
+
 
 def sums_of(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
     """Of inputs `[N, D]` and targets `[N, O]`."""
     white = inducing.white(x.double())  # [N, M]
     y, kernel = y.double(), inducing.kernel
     left = kernel.diagonal(x.double()).sum() - white.square().sum()
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
+
+
+def weighted_sums(inducing: Inducing, x: Tensor, y: Tensor, precision: Tensor) -> Sums:
+    """The same where every point of one output has noise of a precision `[N]` of its own.
+
+    Divided by the noise's deviations, features and targets `[N, 1]` are those of noise of variance 1.
+    """
+    weights = precision[:, None]
+    white, kernel = inducing.white(x.double()), inducing.kernel
+    left = ((kernel.diagonal(x.double()) - white.square().sum(-1)) * precision).sum()
+    white, y = white * weights.sqrt(), y.double() * weights.sqrt()
     return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
 
 
@@ -63,17 +81,23 @@ def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
     """The same if Z = X, up to the square of the jitter: log N(y; 0, K + σ²) - N jitter / (2σ²).
 
     The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
+
+    Args:
+        gram: K, `[N, N]`.
+        y: `[N, O]`.
+        noise: σ², `[G]`, or of every point, `[G, N]`.
+        jitter: of the process.
     """
     points, outputs = y.shape
     copies = outputs // len(noise)
+    noise = noise if noise.dim() == 2 else noise[:, None].expand(-1, points)
     with torch.no_grad():
-        identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
-        factor = cholesky(gram + noise[:, None, None] * identity, "the covariance of the targets")
+        factor = cholesky(gram + torch.diag_embed(noise), "the covariance of the targets")
         targets = split_outputs(y, copies)  # [G, N, C]
         solved = torch.cholesky_solve(targets, factor)
         log_det = copies * factor.diagonal(dim1=-2, dim2=-1).log().sum()
         value = -0.5 * (targets * solved).sum() - log_det - 0.5 * points * outputs * LOG_2PI
         slope = 0.5 * (solved @ solved.mT - copies * torch.cholesky_inverse(factor))
-    linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1).sum(-1) * noise).sum()
+    linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1) * noise).sum()
     nugget = jitter * gram.diagonal().mean()
-    return value + linear - linear.detach() - 0.5 * points * copies * (nugget / noise).sum()
+    return value + linear - linear.detach() - 0.5 * copies * (nugget / noise).sum()

@@ -1,0 +1,113 @@
+"""A recommended Gaussian process for noise that varies with the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib import models
+from gilib.kernels import RBF, Kernel
+from gilib.layers import GP, Concat
+from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
+from gilib.network import Network
+from gilib.randomness import GeneratorLike
+from gilib.recipes.base import Recipe, Trained
+from gilib.recipes.processes import JITTER, ProcessRecipe, in_diagonals
+from gilib.training import Collapsed, fit
+from gilib.validation import check_tensor
+
+
+@dataclass(frozen=True)
+class HeteroscedasticProcessRecipe(Recipe):
+    """Two Gaussian processes: of the mean, and of the logarithm of the noise's variance; for regression.
+
+    The mean's process is first trained with constant noise. Its residuals say where the process of the noise
+    starts, and `gilib.training.Collapsed` goes on with both, in float64.
+
+    Args:
+        steps: of L-BFGS, at most, with noise that varies.
+        num_samples: as every recipe's; bounds are in closed form.
+        num_inducing: of the noise's process, at most.
+        mean: recipe of the mean's process.
+        noise_kernel: of the log variance, which it moves by ±1.4 at the start; its lengthscale is in units
+            of √D.
+
+    >>> x = torch.randn(30, 3)
+    >>> HeteroscedasticProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
+    (2,)
+    """
+
+    steps: int = 100
+    num_samples: int = 1
+    mean: ProcessRecipe = field(default_factory=ProcessRecipe)
+    noise_kernel: RBF = RBF(variance=2.0)
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """Two processes at the same points, the mean's with the first of its kernels."""
+        kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
+        return self._network(points, points, kernel, targets.shape[-1])
+
+    def likelihood(
+        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    ) -> Likelihood:
+        """Noise of a size that the network says."""
+        if classes is not None:
+            raise ValueError("classes have no noise that could vary: take another recipe")
+        if replicas:
+            raise ValueError("this recipe trains one model at a time: give one seed")
+        return HeteroscedasticGaussian([self.noise_variance] * outputs)
+
+    def enough(self, num_samples: int, classes: int | None = None) -> int:
+        """One: predictions are in closed form."""
+        return 1
+
+    def train(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        classes: int | None = None,
+        seed: int | Sequence[int] = 0,
+        **options: Any,
+    ) -> Trained:
+        """Build and train; arguments are those of every recipe."""
+        self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
+        assert isinstance(seed, int)
+        x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
+        shown = {name: value for name, value in options.items() if name == "progress"}
+        start = self.mean.train(x, y, seed=seed, **shown)
+        net, likelihood = self._continued(start, x[self.rows(x, torch.Generator().manual_seed(seed))])
+        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
+        return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+    def _continued(self, start: Trained, points: Tensor) -> tuple[Network, Likelihood]:
+        """Kernel, inducing inputs and noise variances are those of constant noise."""
+        (known,) = start.network.layers
+        assert isinstance(known, GP) and known.inducing_inputs is not None
+        assert isinstance(start.likelihood, Gaussian | PerOutputGaussian)
+        noise = start.likelihood.noise_variance.detach().reshape(-1).tolist()
+        net = self._network(known.inducing_inputs.detach(), points, known.kernel, known.out_features)
+        (both,) = net.layers
+        assert isinstance(both, Concat)
+        mean = next(iter(both))
+        assert isinstance(mean, GP) and mean.hyperparameters is not None and known.hyperparameters is not None
+        mean.hyperparameters.load_state_dict(known.hyperparameters.state_dict())
+        return net, HeteroscedasticGaussian(noise).to(points.device)
+
+    def _network(self, points: Tensor, noise_points: Tensor, kernel: Kernel, outputs: int) -> Network:
+        return models.heteroscedastic_gp(
+            points.shape[-1],
+            outputs,
+            inducing_points=points,
+            noise_inducing_points=noise_points,
+            kernel=kernel,
+            noise_kernel=in_diagonals(self.noise_kernel, points.shape[-1]),
+            dtype=points.dtype,
+            jitter=JITTER[points.dtype],
+        ).to(points.device)

@@ -1,0 +1,179 @@
+"""A sparse process whose noise has a size that is a process, too (Lázaro-Gredilla & Titsias, 2011).
+
+With log σ²(x) = log σ² + g(x), of which Q knows g(x_n) ~ N(μ_n, τ_n), the best posterior of the mean's
+process is that of Gaussian noise with variance r_n = σ² exp(μ_n - τ_n/2), and the bound under it is
+
+    L = log N(y; 0, AᵀA + diag(r)) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2 r_n) - ¼ Σ_n τ_n - KL(Q(g) ‖ P(g)).
+
+Q(g) is what pseudo-outputs v at the noise's own inducing inputs make of its prior, observed with precisions
+Λ: a global inducing posterior of one layer. Of u = R w, w ~ N(0, Id), it is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with
+B = Id + RᵀΛR.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gilib.layers import GP, Concat
+from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
+from gilib.linalg import cholesky, cholesky_and_inverse
+from gilib.network import Network
+from gilib.regression.primal import merge_outputs
+from gilib.statistics import per_output_statistics
+from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of, weighted_sums
+from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess, in_pieces
+
+SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
+PRECISION = 2.0 / math.pi**2  # 1 / V log z²
+LEAST_SQUARE = 1e-4  # of a standardised residual whose logarithm is taken
+FEW = 0.1  # points that speak for an inducing input which is the nearest one of none
+
+
+class NoisePosterior(NamedTuple):
+    """Q(w) of the noise's process, for every target.
+
+    Attributes:
+        mean: `[M, O]`.
+        factor: T, B = T Tᵀ, `[O, M, M]`.
+        inverse: T⁻¹.
+    """
+
+    mean: Tensor
+    factor: Tensor
+    inverse: Tensor
+
+    @property
+    def divergence(self) -> Tensor:
+        """KL(Q ‖ N(0, Id)), nats."""
+        log_det = self.factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        squares = self.inverse.square().sum() + self.mean.square().sum()
+        return 0.5 * (squares - self.mean.numel()) + log_det
+
+
+class ProcessWithNoise(CollapsedModel):
+    """A process of the mean, and one of the noise.
+
+    Attributes:
+        mean: the process of f.
+        noise: of g.
+        likelihood: with σ².
+        pseudo: v, `[M, O]`, searched.
+        log_precision: log Λ, `[O, M]`, searched.
+    """
+
+    def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
+        """Start from the prior."""
+        self.mean, self.noise, self.likelihood = mean, noise, likelihood
+        like, targets = noise.points, len(likelihood.start)
+        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))
+        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))
+        self.known = [*mean.parameters, *noise.parameters]
+        self.own = [self.pseudo, self.log_precision]
+
+    @torch.no_grad()
+    def start(self, x: Tensor, y: Tensor) -> None:
+        """What residuals of constant noise say of its logarithm, averaged around every inducing input.
+
+        With leverage h = |T⁻¹a|²/σ² and residual e, e / (σ √(1 - h)) is what a point left out would have,
+        standardised; the logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ².
+        """
+        sigma, inducing, centres = self._variance, self.mean.inducing(), self.noise.points
+        sums = Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y))
+        _, mean, factor = collapsed(sums, sigma)
+        total = torch.zeros_like(self.pseudo)
+        count = total.new_zeros(len(total))
+        for x_part, y_part in in_pieces(x.double(), y.double()):
+            white = inducing.white(x_part)
+            solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [O, M, N]
+            left = 1.0 - solved.square().sum(-2).mT / sigma
+            squares = (y_part - white @ mean).square() / (sigma * left.clamp_min(LEAST_SQUARE))
+            nearest = torch.cdist(x_part, centres.double()).argmin(-1)
+            total.index_add_(0, nearest, squares.clamp_min(LEAST_SQUARE).log() + SHIFT)
+            count.index_add_(0, nearest, torch.ones_like(nearest, dtype=count.dtype))
+        self.pseudo.copy_(total / count.clamp_min(1.0)[:, None])
+        self.log_precision.copy_((PRECISION * count.clamp_min(FEW)).log().expand_as(self.log_precision))
+
+    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
+        """L less δ² / (24 r_n) for every point."""
+        posterior = self._posterior()
+        variance, doubt = self._at(posterior, x)
+        fit = self._fit(x, y, variance)
+        rounding = (spacing.square() / variance.mT).sum() / 24.0
+        return fit - 0.25 * doubt.sum() - posterior.divergence - rounding
+
+    @torch.no_grad()
+    def settle(self, x: Tensor, y: Tensor) -> Tensor:
+        """The posteriors of both processes."""
+        posterior, inducing = self._posterior(), self.mean.inducing()
+        pieces = list(in_pieces(x, y))
+        at = [self._at(posterior, x_part) for x_part, _ in pieces]
+        bound = -posterior.divergence - 0.25 * sum(float(doubt.sum()) for _, doubt in at)
+        for o in range(y.shape[-1]):
+            parts = zip(pieces, at, strict=True)
+            sums = Sums.over(
+                weighted_sums(inducing, part[0], part[1][:, o, None], 1.0 / variance[o])
+                for part, (variance, _) in parts
+            )
+            value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
+            bound = bound + value - 0.5 * sum(variance[o].log().sum() for variance, _ in at)
+            _set(self.mean, o, mean[:, 0], factor[0])
+            _set(self.noise, o, posterior.mean[:, o], posterior.factor[o])
+        return bound
+
+    @property
+    def _variance(self) -> Tensor:
+        return self.likelihood.noise_variance.double().reshape(-1)
+
+    def _posterior(self) -> NoisePosterior:
+        root, precision = self.noise.inducing().root, self.log_precision.exp()
+        gram, cross = per_output_statistics(root, self.pseudo, precision)
+        identity = torch.eye(len(root), dtype=root.dtype, device=root.device)
+        factor, inverse = cholesky_and_inverse(gram + identity, "the precision of the noise's process")
+        return NoisePosterior(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
+
+    def _at(self, posterior: NoisePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The effective variance r and the variance τ of the log noise at points, `[O, N]` both."""
+        inducing = self.noise.inducing()
+        white = inducing.white(x.double())  # [N, M]
+        prior = inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
+        doubt = prior + (posterior.inverse @ white.mT).square().sum(-2)
+        return ((white @ posterior.mean).mT - 0.5 * doubt).exp() * self._variance[:, None], doubt
+
+    def _fit(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
+        """The first two terms of L."""
+        if self.mean.is_exact(x):
+            return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter)
+        inducing, total = self.mean.inducing(), -0.5 * variance.log().sum()
+        for column, own in zip(y.mT, variance, strict=True):
+            sums = weighted_sums(inducing, x, column[:, None], 1.0 / own)
+            total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
+        return total
+
+
+def _set(process: SparseProcess, output: int, mean: Tensor, factor: Tensor) -> None:
+    """Give one output the posterior N(mean, (T Tᵀ)⁻¹)."""
+    covariance = torch.cholesky_inverse(factor)
+    process.posterior.mean[:, output] = mean.to(process.posterior.mean)
+    process.posterior.root[output] = cholesky(covariance, "the covariance of the inducing outputs")
+
+
+def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise:
+    """The model of a network of two processes side by side.
+
+    Raises:
+        ValueError: for other networks and posteriors.
+    """
+    layers = list(net.layers)
+    branches = list(layers[0]) if len(layers) == 1 and isinstance(layers[0], Concat) else []
+    if len(branches) != 2 or not all(isinstance(branch, GP) for branch in branches) or net.replicas:
+        raise ValueError(
+            "noise that varies is searched for a network of one gilib.layers.Concat of two gilib.GP, of mean "
+            f"and log variance, without replicas: gilib.models.heteroscedastic_gp makes it, got {net}"
+        )
+    mean, noise = (SparseProcess(branch) for branch in branches if isinstance(branch, GP))
+    assert isinstance(likelihood, HeteroscedasticGaussian)
+    return ProcessWithNoise(mean, noise, likelihood)
