@@ -30,6 +30,29 @@ def test_functions_are_samples_without_noise():
     assert one.sample_functions(X[:5], 3).shape == (5, 3)
 
 
+def test_noise_that_varies_is_that_of_samples():
+    """Its size at a point, in original units, is that of samples about their functions."""
+    rng = np.random.default_rng(0)
+    y = X[:, 0] + (0.1 + 0.4 * (X[:, 0] > X[:, 0].mean())) * rng.normal(size=len(X))
+    x = pd.DataFrame(X, columns=["heat", "load"])
+    target = pd.Series(1000.0 * y, name="drift")
+    model = BayesianRegressor("heteroscedastic_gp", random_state=0).fit(x, target)
+    noise = model.noise_sd(x)
+    assert isinstance(noise, pd.Series) and noise.max() > 3 * noise.min()
+    np.testing.assert_allclose(model.noise_sd_, np.sqrt(np.square(noise).mean()))
+    spread = model.sample_y(x[:20], 4000) - model.sample_functions(x[:20], 4000)
+    np.testing.assert_allclose(spread.std(-1), noise[:20], rtol=0.25)
+    np.testing.assert_allclose(np.log(spread.std(-1) / noise[:20]).mean(), 0.0, atol=0.05)
+    mean, sd = model.predict(x, return_std=True)
+    lower, upper = model.predict_interval(x, 0.9)
+    assert (sd > 0.9 * noise).all() and 0.8 < ((lower < target) & (target < upper)).mean() < 0.98
+
+
+def test_noise_of_one_size_is_the_same_everywhere():
+    model = BayesianRegressor(**QUICK).fit(X[:60], Y[:60])
+    np.testing.assert_allclose(model.noise_sd(X[:4]), np.broadcast_to(model.noise_sd_, (4, 2)), rtol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["sample_y", "sample_functions"])
 def test_without_a_fit_nothing_is_sampled(method):
     with pytest.raises(NotFittedError):

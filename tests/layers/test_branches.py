@@ -1,0 +1,80 @@
+"""Layers side by side: what they draw, estimate and say of Gaussian outputs is that of each by itself."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.layers import Concat, FixedLinear, Linear, Sum
+from gilib.posteriors import BuildContext
+from gilib.randomness import Noise
+from tests.support import D, assert_equal, normals, seeded
+
+X = normals(5, 2, seed=1)
+
+
+def built(layer, points=4):
+    layer.build((2,), BuildContext(points, dtype=D, generator=seeded()))
+    return layer
+
+
+def process(outputs):
+    return gilib.GP(2, outputs, posterior=gilib.FreeGaussian(3, initial_scale=0.5))
+
+
+def test_outputs_of_draws_stand_next_to_each_other():
+    layer, u = built(Concat([Linear(2, 3, gilib.Factorised()), Linear(2, 1)])), normals(4, 2)
+    noise = layer.base_noise(3, seeded(1))
+    drawn = layer.draw(u, noise=noise)
+    pieces = noise.split([branch.noise_size for branch in layer], dim=-1)
+    alone = [branch.draw(u, noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
+    assert torch.equal(drawn(X), torch.cat([part(X) for part in alone], -1))
+    assert torch.equal(drawn.log_pq, alone[0].log_pq + alone[1].log_pq)
+    assert torch.equal(drawn.carry(u), torch.cat([part.carry(u) for part in alone], -1))
+
+
+@pytest.mark.parametrize("face", ["estimate", "joint"])
+def test_processes_at_points(face):
+    layer = built(Concat([process(1), process(2)]))
+    size, make = f"{face}_size", f"{face}_from_noise"
+    sizes = getattr(layer, size)
+    noise = Noise(layer.base_noise(3, seeded(1), sizes.draw), normals(3, 5, sizes.points))
+    found = getattr(layer, make)(None, noise)
+    pieces = noise.split([getattr(branch, size) for branch in layer])
+    parts = [getattr(branch, make)(None, piece) for branch, piece in zip(layer, pieces, strict=True)]
+    assert_equal(found(X).detach(), torch.cat([part(X) for part in parts], -1).detach())
+    assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
+
+
+def test_moments_of_parts_that_are_not_random():
+    """An output that is known has no variance; a sum of it and a process has the process's."""
+    matrix = normals(2, 2, seed=3)
+    both = built(Concat([FixedLinear(2, 2, matrix), process(1)]))
+    mean, variance = both.estimate(num_samples=1, num_points=5).moments(X)
+    assert_equal(mean[0, :, :2].detach(), X @ matrix)
+    assert torch.equal(variance[0, :, :2], torch.zeros(5, 2, dtype=D)) and (variance[0, :, 2] > 0).all()
+    added = built(Sum([FixedLinear(2, 2, matrix), process(2)]))
+    assert (added.estimate(num_samples=1, num_points=5).moments(X).variance > 0).all()
+    known = built(Concat([FixedLinear(2, 2, matrix), nn.Identity()]))
+    assert known.draw(num_samples=2).moments(X).variance is None
+
+
+def test_it_is_a_layer_like_others(tmp_path):
+    """In the middle of a network, with replicas: trained, saved, loaded, predicted."""
+    layers = [Concat([gilib.Linear(2, 3), gilib.Linear(2, 2)]), nn.ReLU(), gilib.Linear(5, 1)]
+    net = gilib.Network(normals(6, 2), layers, replicas=(2,), generator=seeded(), dtype=D)
+    likelihood = gilib.Gaussian(0.1)
+    gilib.fit(net, likelihood, X, X[:, :1], steps=3, progress=False)
+    gilib.save(tmp_path / "model", net, likelihood)
+    again = gilib.load(tmp_path / "model").network
+    found = [gilib.predict(n, likelihood, X, 4, generator=seeded(2)).mean for n in (net, again)]
+    assert found[0].shape == (2, 5, 1) and torch.equal(*found)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"are joined must give vectors, got shapes \[\[3, 4, 4\]\]"):
+        Concat([nn.Identity()]).build((3, 4, 4), BuildContext(4))
+    with pytest.raises(ValueError, match="Concat needs at least one branch"):
+        Concat([])
+    with pytest.raises(ValueError, match="Sum needs at least one branch"):
+        Sum([])

@@ -1,0 +1,64 @@
+"""The recipe for noise that varies: it finds a known noise, and the bound says whether there is one."""
+
+import pytest
+import torch
+
+import gilib
+from gilib.layers import Concat
+from tests.support import D, normals
+
+X = normals(150, 2, seed=1)
+SMOOTH = torch.sin(X).sum(1, keepdim=True)
+NOISE = 0.3 * X[:, :1].exp()
+Y = SMOOTH + NOISE * normals(150, 1, seed=2)
+
+
+def train(model, y=Y, **changes):
+    trained = gilib.recommended(model, **changes).train(X, y, progress=False)
+    return trained, float(gilib.recipes.bound(trained.network, trained.likelihood, X, y))
+
+
+@pytest.fixture(scope="module")
+def found():
+    return train("heteroscedastic_gp")
+
+
+def test_it_finds_the_noise(found):
+    net, likelihood, _ = found[0]
+    noise = likelihood.expected_noise(*net.estimate(1, 150).moments(X))[0].detach().sqrt()
+    ratio = (noise / NOISE).log()
+    assert ratio.abs().mean() < 0.3 and (noise / noise.mean()).log().abs().mean() > 0.5
+
+
+def test_the_bound_says_whether_noise_varies(found):
+    assert found[1] > train("gp")[1] + 0.1
+    level = SMOOTH + 0.3 * normals(150, 1, seed=2)
+    assert abs(train("heteroscedastic_gp", level)[1] - train("gp", level)[1]) < 0.02
+
+
+def test_predictions_need_one_draw(found):
+    net, likelihood, _ = found[0]
+    one, many = (gilib.predict(net, likelihood, X[:5], s) for s in (1, 3))
+    torch.testing.assert_close(one.sd, many.sd)
+    assert gilib.recommended("heteroscedastic_gp").enough(100) == 1
+
+
+def test_what_it_is_made_of():
+    recipe = gilib.recommended("heteroscedastic_gp", num_inducing=20, steps=3)
+    net, likelihood = recipe.build(X, Y)
+    (both,) = net.layers
+    assert isinstance(both, Concat) and net.output_shape == (2,)
+    assert likelihood.log_variance.shape == (1,)
+    trained = recipe.train(X.float(), torch.cat([Y, -Y], 1).float(), progress=False)
+    mean, noise = next(iter(trained.network.layers))
+    assert torch.equal(mean.inducing_inputs.detach(), X.float().double())
+    assert noise.inducing_inputs.shape == (20, 2) and noise.inducing_inputs.dtype is D
+    assert trained.network.output_shape == (4,)
+
+
+def test_what_is_refused():
+    recipe = gilib.recommended("heteroscedastic_gp", steps=1)
+    with pytest.raises(ValueError, match="classes have no noise that could vary"):
+        recipe.train(X, (Y[:, 0] > 0).long(), classes=2)
+    with pytest.raises(ValueError, match="one model at a time"):
+        recipe.train(X, Y, seed=[0, 1])

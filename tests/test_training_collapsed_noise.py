@@ -1,0 +1,199 @@
+"""The collapsed bound with a process of the noise: dense algebra, the ELBO itself, points left out."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+
+import gilib
+from gilib.kernels import RBF, Matern
+from gilib.likelihoods import HeteroscedasticGaussian
+from gilib.training import Collapsed
+from gilib.training.rules.collapsed.noise import SHIFT, process_with_noise
+from gilib.training.rules.collapsed.process import single_process
+from tests.support import D, assert_equal, normals
+
+X = normals(40, 2, seed=1)
+SPREAD = torch.where(X[:, :1] > 0, 0.5, 0.05)
+Y = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D)
+Y = Y + SPREAD * normals(40, 2, seed=2)
+POINTS = {"sparse": X[::4], "exact": X}
+NONE = torch.zeros(2, dtype=D)
+VARIANCES = [0.1, 0.2]
+
+
+def processes(points, noise_points=X[::5], jitter=0.0, noise_kernel=None):
+    return gilib.models.heteroscedastic_gp(
+        2,
+        2,
+        inducing_points=points,
+        noise_inducing_points=noise_points,
+        kernel=Matern(smoothness=1.5),
+        noise_kernel=noise_kernel or RBF(variance=2.0),
+        dtype=D,
+        jitter=jitter,
+    )
+
+
+def shaken(points, jitter=0.0):
+    """A model whose noise's posterior is no special one."""
+    net, likelihood = processes(points, jitter=jitter), HeteroscedasticGaussian(VARIANCES)
+    model = process_with_noise(net, likelihood)
+    with torch.no_grad():
+        model.pseudo.copy_(normals(8, 2, seed=3))
+        model.log_precision.copy_(0.5 * normals(2, 8, seed=4))
+    return net, likelihood, model
+
+
+def train(net, likelihood, steps=60, x=X, y=Y, **options):
+    return gilib.fit(
+        net, likelihood, x, y, steps=steps, rule=Collapsed(), num_samples=1, progress=False, **options
+    )
+
+
+def kernels_of(net):
+    return [branch.hyperparameters() for branch in next(iter(net.layers))]
+
+
+def dense(net, model):
+    """L with covariances in place of factors: u ~ N(K (K + Λ⁻¹)⁻¹ v, K - K (K + Λ⁻¹)⁻¹ K)."""
+    mean_kernel, noise_kernel = kernels_of(net)
+    branches = list(next(iter(net.layers)))
+    z, centres = (branch.inducing_inputs.detach() for branch in branches)
+    cross = mean_kernel.cross(z, X)
+    q = cross.mT @ torch.linalg.solve(mean_kernel.gram(z), cross)
+    left = (mean_kernel.gram(X) - q).diagonal()
+    gram, at = noise_kernel.gram(centres), noise_kernel.cross(X, centres)
+    total = torch.zeros((), dtype=D)
+    for o, variance in enumerate(VARIANCES):
+        precision = torch.diag(model.log_precision[o].exp())
+        gain = gram @ torch.linalg.inv(gram + torch.linalg.inv(precision))
+        posterior = MultivariateNormal(gain @ model.pseudo[:, o], gram - gain @ gram)
+        prior = MultivariateNormal(torch.zeros(8, dtype=D), gram)
+        project = at @ torch.linalg.inv(gram)
+        mean = project @ posterior.mean
+        spread = noise_kernel.gram(X) - project @ (gram - posterior.covariance_matrix) @ project.mT
+        doubt = spread.diagonal()
+        effective = variance * (mean - doubt / 2).exp()
+        law = MultivariateNormal(torch.zeros(40, dtype=D), q + torch.diag(effective))
+        total = total + law.log_prob(Y[:, o]) - (left / (2 * effective)).sum() - doubt.sum() / 4
+        total = total - kl_divergence(posterior, prior)
+    return total
+
+
+@pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
+def test_the_bound_and_its_gradient(points):
+    net, likelihood, model = shaken(points)
+    value, expected = model.bound(X, Y, NONE), dense(net, model)
+    assert_equal(value.detach(), expected.detach(), 1e-8)
+    searched = [*model.own, *(p for name, p in net.named_parameters() if "hyper" in name)]
+    own, other = torch.autograd.grad(value, searched), torch.autograd.grad(expected, searched)
+    for a, b in zip(own, other, strict=True):
+        assert_equal(a, b, 1e-6)
+    (slope,) = torch.autograd.grad(model.bound(X, Y, NONE), likelihood.log_variance)
+    step = 1e-5
+    for o in range(2):
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                likelihood.log_variance[o] += sign * step
+            values.append(float(model.bound(X, Y, NONE).detach()))
+            with torch.no_grad():
+                likelihood.log_variance[o] -= sign * step
+        assert float(slope[o]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
+
+
+def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
+    net, likelihood, model = shaken(X[::4])
+    found = model.settle(X, Y)
+    assert_equal(found, model.bound(X, Y, NONE).detach(), 1e-9)
+    elbo = gilib.elbo(net.estimate(1, 40), likelihood, X, Y, num_data=40)
+    assert_equal(elbo.detach(), found, 1e-9)
+    posterior = list(next(iter(net.layers)))[0].weights
+    for slope in torch.autograd.grad(elbo, [posterior.mean, posterior.root]):
+        assert slope.tril().abs().max() < 1e-7
+
+
+def test_settling_in_parts_is_settling_at_once(monkeypatch):
+    whole, parts = shaken(X[::4]), shaken(X[::4])
+    whole[2].settle(X, Y)
+    monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
+    parts[2].settle(X, Y)
+    for a, b in zip(whole[0].parameters(), parts[0].parameters(), strict=True):
+        assert_equal(a.detach(), b.detach(), 1e-10)
+
+
+def test_noise_that_cannot_vary_is_that_of_one_process():
+    """With a variance of 10⁻¹² of its logarithm the bound is the evidence with noise per output."""
+    net = processes(X, noise_kernel=RBF(variance=1e-12))
+    model = process_with_noise(net, HeteroscedasticGaussian(VARIANCES))
+    alone = gilib.models.sparse_gp(
+        2, 2, inducing_points=X, dtype=D, jitter=0.0, kernel=Matern(smoothness=1.5)
+    )
+    other = single_process(alone, gilib.likelihoods.PerOutputGaussian(VARIANCES))
+    spacing = torch.tensor([0.1, 0.2], dtype=D)
+    assert_equal(model.bound(X, Y, spacing).detach(), other.bound(X, Y, spacing).detach(), 1e-6)
+
+
+def test_it_starts_from_residuals_of_points_left_out():
+    """With every point a centre, v is log r² + 1.27, r standardised by exact regression on the others."""
+    net = processes(X, noise_points=X)
+    model = process_with_noise(net, HeteroscedasticGaussian(VARIANCES))
+    model.start(X, Y)
+    kernel = kernels_of(net)[0]
+    for n in (0, 17):
+        rest = torch.arange(40) != n
+        for o, variance in enumerate(VARIANCES):
+            gram = kernel.gram(X[rest]) + variance * torch.eye(39, dtype=D)
+            cross = kernel.cross(X[n : n + 1], X[rest])
+            gain = torch.linalg.solve(gram, cross.mT)[:, 0]
+            residual = Y[n, o] - gain @ Y[rest, o]
+            spread = kernel.diagonal(X[n : n + 1]) - cross @ gain + variance
+            expected = (residual.square() / spread).log() + SHIFT
+            assert_equal(model.pseudo[n, o].detach(), expected[0].detach(), 1e-6)
+    assert_equal(model.log_precision.exp().detach(), torch.full((2, 40), 2 / math.pi**2, dtype=D))
+    squares = torch.randn(10**6, generator=torch.Generator().manual_seed(0), dtype=D).square().log()
+    assert abs(squares.mean() + SHIFT) < 6 * math.sqrt(math.pi**2 / 2 / 10**6)
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["sparse", "exact"])
+def test_training_finds_the_noise(few):
+    x = normals(120, 2, seed=5)
+    right = x[:, 0] > 0
+    y = x.sin() + torch.where(right[:, None], 0.5, 0.05) * normals(120, 2, seed=6)
+    net = processes(x[::3] if few else x, x[::4], jitter=1e-8)
+    likelihood = HeteroscedasticGaussian(VARIANCES)
+    history = train(net, likelihood, x=x, y=y)
+    assert history.elbo[-1] > history.elbo[0]
+    elbo = gilib.elbo(net.estimate(1, 120), likelihood, x, y, num_data=120, per_point=True)
+    assert_equal(elbo.detach(), history.elbo[-1], 1e-3)
+    noise = likelihood.expected_noise(*net.estimate(1, 120).moments(x))[0].detach().sqrt()
+    assert (noise[right].mean(0) > 3 * noise[~right].mean(0)).all()
+
+
+def test_a_training_resumes(tmp_path):
+    def run(steps, **options):
+        net, likelihood = processes(X[::4], jitter=1e-8), HeteroscedasticGaussian(VARIANCES)
+        return net, train(net, likelihood, steps, **options)
+
+    whole, trace = run(8)
+    run(4, checkpoint=tmp_path / "part")
+    resumed, rest = run(8, checkpoint=tmp_path / "part")
+    assert rest.resumed_at == 4
+    assert_equal(rest.elbo, trace.elbo, 1e-9)
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert_equal(a.detach(), b.detach(), 1e-7)
+
+
+def test_what_is_refused():
+    noise = HeteroscedasticGaussian(VARIANCES)
+    with pytest.raises(ValueError, match="a network of one gilib.layers.Concat of two gilib.GP"):
+        train(gilib.models.sparse_gp(2, 4, inducing_points=X, dtype=D), noise)
+    with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Heterosc"):
+        gilib.training.settle(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D), noise, X, Y)
+    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+        single_process(processes(X), gilib.likelihoods.PerOutputGaussian([0.1] * 4))
+    with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got LocalInducing"):
+        layers = [gilib.GP(2, 2, posterior=gilib.LocalInducing(3)) for _ in range(2)]
+        train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
