@@ -31,6 +31,7 @@ class HeteroscedasticProcessRecipe(Recipe):
     Args:
         steps: of L-BFGS, at most, with noise that varies.
         num_samples: as every recipe's; bounds are in closed form.
+        tolerance: nats per point; three steps in a row that gain less are the last.
         num_inducing: of the noise's process, at most.
         mean: recipe of the mean's process.
         noise_kernel: of the log variance, which it moves by ±1.4 at the start; its lengthscale is in units
@@ -41,8 +42,9 @@ class HeteroscedasticProcessRecipe(Recipe):
     (2,)
     """
 
-    steps: int = 100
+    steps: int = 400
     num_samples: int = 1
+    tolerance: float = 1e-4
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
     noise_kernel: RBF = RBF(variance=2.0)
 
@@ -83,7 +85,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         shown = {name: value for name, value in options.items() if name == "progress"}
         start = self.mean.train(x, y, seed=seed, **shown)
         net, likelihood = self._continued(start, x[self.rows(x, torch.Generator().manual_seed(seed))])
-        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
+        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(tolerance=self.tolerance), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
     def _continued(self, start: Trained, points: Tensor) -> tuple[Network, Likelihood]:
