@@ -164,6 +164,35 @@ def test_rounded_targets_keep_their_noise():
     assert likelihood.noise_variance.item() > 0.9 / 12
 
 
+def test_exact_targets_on_a_grid_are_not_taken_for_rounded_ones():
+    """Points left out are predicted to a thirtieth of the grid's step: the noise goes below δ² / 12."""
+    x = torch.arange(60).remainder(12).to(D)[:, None] / 4 + 0.05 * normals(60, 1)
+    y = (4 * (x - 0.05 * normals(60, 1))).round() / 4  # a grid of δ = 1/4, and a second input that tells it
+    x = torch.cat([x, y - x], 1)
+    net, likelihood = (
+        gilib.models.sparse_gp(2, 1, inducing_points=x, dtype=D),
+        gilib.Gaussian(0.05, learn=True),
+    )
+    rule = Collapsed()
+    gilib.fit(net, likelihood, x, y, steps=100, rule=rule, num_samples=1, progress=False)
+    assert likelihood.noise_variance.item() < 0.1 * 0.25**2 / 12
+    assert single_process(net, likelihood).errors(x, y) < 0.25**2 / 48
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+def test_errors_of_points_left_out(noises):
+    """With all points as inducing ones they are those of exact regression on all points but one."""
+    net = sparse(X)
+    kernel, squares = kernel_of(net), torch.zeros(2, dtype=D)
+    for n in range(30):
+        rest = torch.arange(30) != n
+        for o, noise in enumerate(noises * (2 // len(noises))):
+            gram = kernel.gram(X[rest]).detach() + noise * torch.eye(29, dtype=D)
+            cross = kernel.cross(X[n : n + 1], X[rest]).detach()
+            squares[o] += (Y[n, o] - cross @ torch.linalg.solve(gram, Y[rest, o])).square()[0]
+    assert_equal(single_process(net, likelihood_of(noises)).errors(X, Y), squares / 30, 1e-6)
+
+
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
     calls, evidence = [], gilib.training.rules.collapsed.process.evidence

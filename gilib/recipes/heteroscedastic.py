@@ -85,7 +85,8 @@ class HeteroscedasticProcessRecipe(Recipe):
         shown = {name: value for name, value in options.items() if name == "progress"}
         start = self.mean.train(x, y, seed=seed, **shown)
         net, likelihood = self._continued(start, x[self.rows(x, torch.Generator().manual_seed(seed))])
-        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(tolerance=self.tolerance), "num_samples": 1}
+        rule = Collapsed(tolerance=self.tolerance)
+        settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
     def _continued(self, start: Trained, points: Tensor) -> tuple[Network, Likelihood]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from gilib.layers import GP
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
+from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
 
 AT_ONCE = 2000  # points whose cross-covariances are held while nothing is differentiated
+LEAST_SHARE = 1e-4  # of a residual that is not a point's own doing
 
 
 class CollapsedModel(ABC):
@@ -38,6 +41,10 @@ class CollapsedModel(ABC):
             y: `[N, O]`.
             spacing: δ, `[O]`.
         """
+
+    @abstractmethod
+    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+        """Mean squares of what points that are left out are off by, `[O]`."""
 
     @abstractmethod
     def settle(self, x: Tensor, y: Tensor) -> Tensor:
@@ -86,6 +93,36 @@ class SparseProcess:
         """The kernel at all pairs of points, `[N, N]`, float64."""
         assert self.layer.hyperparameters is not None
         return self.layer.hyperparameters().gram(x.double())
+
+
+@torch.no_grad()
+def left_out(
+    process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Points, their residuals e and their shares 1 - h, some at a time: e / (1 - h) is off without them.
+
+    The leverage of a point in the regression on a(x) is h = |T⁻¹ a|² / σ², B = T Tᵀ; with all points as
+    inducing ones these are the errors of exact regression on all points but one.
+
+    Args:
+        process: with its kernel.
+        noise: σ², `[G]`.
+        x: `[N, D]`.
+        y: `[N, O]`.
+    """
+    inducing = process.inducing()
+    _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y)), noise)
+    for x_part, y_part in in_pieces(x.double(), y.double()):
+        white = inducing.white(x_part)
+        solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [G, M, N]
+        left = 1.0 - solved.square().sum(-2).mT / noise
+        yield x_part, y_part - white @ mean, left.clamp_min(LEAST_SHARE)
+
+
+def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Mean squares of the errors of regression on all points but one, `[O]`."""
+    parts = left_out(process, noise, x, y)
+    return torch.stack([(residual / left).square().sum(0) for _, residual, left in parts]).sum(0) / len(x)
 
 
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

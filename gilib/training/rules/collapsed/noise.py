@@ -24,8 +24,14 @@ from gilib.linalg import cholesky, cholesky_and_inverse
 from gilib.network import Network
 from gilib.regression.primal import merge_outputs
 from gilib.statistics import per_output_statistics
-from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of, weighted_sums
-from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess, in_pieces
+from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, weighted_sums
+from gilib.training.rules.collapsed.model import (
+    CollapsedModel,
+    SparseProcess,
+    in_pieces,
+    left_out,
+    squares_left_out,
+)
 
 SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
 PRECISION = 2.0 / math.pi**2  # 1 / V log z²
@@ -78,21 +84,16 @@ class ProcessWithNoise(CollapsedModel):
     def start(self, x: Tensor, y: Tensor) -> None:
         """What residuals of constant noise say of its logarithm, averaged around every inducing input.
 
-        With leverage h = |T⁻¹a|²/σ² and residual e, e / (σ √(1 - h)) is what a point left out would have,
-        standardised; the logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ².
+        With residual e and leverage h, e / (σ √(1 - h)) is what a point left out has, standardised; the
+        logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ².
         """
-        sigma, inducing, centres = self._variance, self.mean.inducing(), self.noise.points
-        sums = Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y))
-        _, mean, factor = collapsed(sums, sigma)
+        sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
         count = total.new_zeros(len(total))
-        for x_part, y_part in in_pieces(x.double(), y.double()):
-            white = inducing.white(x_part)
-            solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [O, M, N]
-            left = 1.0 - solved.square().sum(-2).mT / sigma
-            squares = (y_part - white @ mean).square() / (sigma * left.clamp_min(LEAST_SQUARE))
-            nearest = torch.cdist(x_part, centres.double()).argmin(-1)
-            total.index_add_(0, nearest, squares.clamp_min(LEAST_SQUARE).log() + SHIFT)
+        for part, residual, left in left_out(self.mean, sigma, x, y):
+            squares = (residual.square() / (sigma * left)).clamp_min(LEAST_SQUARE)
+            nearest = torch.cdist(part, centres).argmin(-1)
+            total.index_add_(0, nearest, squares.log() + SHIFT)
             count.index_add_(0, nearest, torch.ones_like(nearest, dtype=count.dtype))
         self.pseudo.copy_(total / count.clamp_min(1.0)[:, None])
         self.log_precision.copy_((PRECISION * count.clamp_min(FEW)).log().expand_as(self.log_precision))
@@ -104,6 +105,10 @@ class ProcessWithNoise(CollapsedModel):
         fit = self._fit(x, y, variance)
         rounding = (spacing.square() / variance.mT).sum() / 24.0
         return fit - 0.25 * doubt.sum() - posterior.divergence - rounding
+
+    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of regression on all other points, with the noise that it has where nothing is known of it."""
+        return squares_left_out(self.mean, self._variance.detach(), x, y)
 
     @torch.no_grad()
     def settle(self, x: Tensor, y: Tensor) -> Tensor:

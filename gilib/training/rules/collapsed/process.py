@@ -10,7 +10,7 @@ from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Per
 from gilib.linalg import cholesky
 from gilib.network import Network
 from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
-from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess, in_pieces
+from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess, in_pieces, squares_left_out
 
 
 class SingleProcess(CollapsedModel):
@@ -40,6 +40,10 @@ class SingleProcess(CollapsedModel):
         if self.process.is_exact(x):
             return evidence(self.process.gram(x), y.double(), noise, self.process.layer.jitter) - rounding
         return collapsed(sums_of(self.process.inducing(), x, y), noise)[0] - rounding
+
+    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+        """Of regression on all other points."""
+        return squares_left_out(self.process, self.noise.detach(), x, y)
 
     @torch.no_grad()
     def settle(self, x: Tensor, y: Tensor) -> Tensor:

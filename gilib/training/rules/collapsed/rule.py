@@ -35,9 +35,10 @@ class Collapsed(Rule):
     it stands still (the remaining steps change nothing). Inducing inputs stay where they are. If they are the
     points themselves, in the same order, L is the evidence of exact GP regression and is computed as such.
 
-    Targets that were written with few digits, δ apart, are taken for what they are, y + e, e uniform in ±δ/2:
-    the expected log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in
-    the data draw the noise to zero.
+    Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
+    log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
+    the noise to zero. Where points that are left out are predicted twice as exactly as rounding would allow,
+    with a mean square below δ² / 48, nothing was rounded, and the search goes on without it.
 
     Noise whose log variance is a process too (`HeteroscedasticGaussian` over a `Concat` of two processes)
     leaves one posterior to search for, that of the noise; given it the other has its closed form again
@@ -86,28 +87,43 @@ class RunningCollapsed(RunningRule):
             raise ValueError(
                 "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
             )
-        self.search = torch.optim.LBFGS(
+        self.search = self._fresh_search()
+        self.last, self.idle = -math.inf, 0
+        self.spacing = torch.zeros(())  # that of the targets, from the first step on
+
+    def _fresh_search(self) -> torch.optim.LBFGS:
+        return torch.optim.LBFGS(
             self.parameters,
             max_iter=1,
-            max_eval=rule.evaluations,
-            history_size=rule.memory,
+            max_eval=self.rule.evaluations,
+            history_size=self.rule.memory,
             line_search_fn="strong_wolfe",
         )
-        self.last, self.idle = -math.inf, 0
 
     def step(self, batch: Batch) -> Tensor:
         """One step of L-BFGS; the posterior if it was the last."""
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
             raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
         if self.last == -math.inf:
+            self.spacing = _spacing(batch.y)
             self.model.start(batch.x, batch.y)
         if self.idle < PATIENCE:
-            self._search(batch, _spacing(batch.y))
+            self._search(batch)
+            if self.idle == PATIENCE and self._was_not_rounded(batch):
+                self.search, self.idle = self._fresh_search(), 0
             if self.idle == PATIENCE or batch.step == self.problem.steps - 1:
                 self.model.settle(batch.x, batch.y)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
-    def _search(self, batch: Batch, spacing: Tensor) -> None:
+    def _was_not_rounded(self, batch: Batch) -> bool:
+        """Whether targets are predicted too well to have been rounded; they are taken as exact then."""
+        if not self.spacing.any():
+            return False
+        refuted = self.model.errors(batch.x, batch.y) < self.spacing.square() / 48.0
+        self.spacing = torch.where(refuted, 0.0, self.spacing)
+        return bool(refuted.any())
+
+    def _search(self, batch: Batch) -> None:
         """A line search, with every point of it evaluated once."""
         seen: list[tuple[list[Tensor], Tensor]] = []
 
@@ -115,7 +131,7 @@ class RunningCollapsed(RunningRule):
             if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
                 return seen[-1][1]
             self.search.zero_grad()
-            value = -self.model.bound(batch.x, batch.y, spacing) / len(batch.x)
+            value = -self.model.bound(batch.x, batch.y, self.spacing) / len(batch.x)
             value.backward()
             seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
             return value.detach()
@@ -137,16 +153,18 @@ class RunningCollapsed(RunningRule):
             for parameter, at in zip(self.parameters, best, strict=True):
                 parameter.copy_(at)
         self.last, self.idle = -float(value), PATIENCE
+        self.spacing = torch.zeros_like(self.spacing)  # and nothing asks whether to go on
 
     def state_dict(self) -> dict[str, Any]:
         """That of L-BFGS, how long it has stood still, and what is searched beside the model's parameters."""
         own = [parameter.detach() for parameter in self.model.own]
-        return {"search": self.search.state_dict(), "last": self.last, "idle": self.idle, "own": own}
+        stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing}
+        return {"search": self.search.state_dict(), "own": own, **stands}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.search.load_state_dict(state["search"])
-        self.last, self.idle = float(state["last"]), int(state["idle"])
+        self.last, self.idle, self.spacing = float(state["last"]), int(state["idle"]), state["spacing"]
         with torch.no_grad():
             for parameter, value in zip(self.model.own, state["own"], strict=True):
                 parameter.copy_(value)
