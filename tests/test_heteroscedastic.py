@@ -68,9 +68,6 @@ def test_the_predicted_density_by_quadrature():
     assert (found.log_prob(y) - density.log()).abs().max() < 0.01
     wide = 0.25 + 0.4 * math.exp(0.125)
     assert_equal(found.sd.square().mean(), torch.tensor(wide, dtype=D), 2e-3)
-    expected = likelihood.expected_noise(mean, variance)
-    assert_equal(expected, torch.full((1, 41, 1), wide - 0.25, dtype=D))
-    assert_equal(likelihood.expected_noise(mean), torch.full((1, 41, 1), 0.4, dtype=D))
 
 
 def test_predictions_in_original_units():
@@ -89,7 +86,7 @@ def test_a_network_learns_it_and_is_saved(tmp_path):
     )
     likelihood = HeteroscedasticGaussian([0.05])
     gilib.fit(net, likelihood, x, y, steps=600, rule=gilib.Adam(0.03), progress=False)
-    noise = likelihood.expected_noise(net.draw(50)(x)).mean(0).sqrt()
+    noise = likelihood.target_moments(net.draw(50)(x)).variance.mean(0).sqrt()
     assert noise[x > 0.3].mean() / noise[x < -0.3].mean() > 4
     gilib.save(tmp_path / "model", net, likelihood)
     again = gilib.load(tmp_path / "model").likelihood

@@ -168,7 +168,7 @@ def test_training_finds_the_noise(few):
     assert history.elbo[-1] > history.elbo[0]
     elbo = gilib.elbo(net.estimate(1, 120), likelihood, x, y, num_data=120, per_point=True)
     assert_equal(elbo.detach(), history.elbo[-1], 1e-3)
-    noise = likelihood.expected_noise(*net.estimate(1, 120).moments(x))[0].detach().sqrt()
+    noise = likelihood.target_moments(net.estimate(1, 120).moments(x).mean).variance[0].detach().sqrt()
     assert (noise[right].mean(0) > 3 * noise[~right].mean(0)).all()
 
 
@@ -197,3 +197,10 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got LocalInducing"):
         layers = [gilib.GP(2, 2, posterior=gilib.LocalInducing(3)) for _ in range(2)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
+    with pytest.raises(ValueError, match=r"2 targets are 2 outputs of each process, got \(1, 3\)"):
+        layers = [gilib.GP(2, k, posterior=gilib.FreeGaussian(3)) for k in (1, 3)]
+        train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
+    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, 2\], got \[2\]"):
+        processes(X[0])
+    with pytest.raises(ValueError, match="all targets of output 1 are the same"):
+        train(processes(X), noise, y=torch.cat([Y[:, :1], 0 * Y[:, 1:]], 1))

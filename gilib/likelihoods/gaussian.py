@@ -36,12 +36,6 @@ class GaussianNoise(Likelihood):
             `[S, R, N, O]`, and what can be broadcast to it.
         """
 
-    def expected_noise(self, outputs: Tensor, variance: Tensor | None = None) -> Tensor:
-        """The mean variance of the noise, over outputs with a `variance` if there is one, `[S, R, N, O]`."""
-        mean, noise = self.target_moments(outputs)
-        assert noise is not None
-        return noise.expand_as(mean)
-
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point."""
         check_shape(targets, num_points, outputs)

@@ -65,11 +65,6 @@ class HeteroscedasticGaussian(PerOutputGaussian):
         (mean, log_variance), (spread, doubt) = self._parts(outputs), variance.chunk(2, -1)
         return _scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
 
-    def expected_noise(self, outputs: Tensor, variance: Tensor | None = None) -> Tensor:
-        """E σ² eᵍ, `[S, R, N, O]`."""
-        log_variance = self._parts(outputs)[1]
-        return (log_variance if variance is None else log_variance + 0.5 * variance.chunk(2, -1)[1]).exp()
-
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point, and the network must have twice as many outputs."""
         if outputs != 2 * len(self.start):

@@ -199,7 +199,9 @@ def heteroscedastic_gp(
         ("noise_inducing_points", others, noise_kernel),
     ):
         points = check_is_tensor(from_numpy(given), name)
-        posterior = FreeGaussian(points.shape[-2], initial_scale=1.0)
+        if points.dim() != 2:
+            raise ValueError(f"{name} must have shape [M, {in_features}], got {list(points.shape)}")
+        posterior = FreeGaussian(len(points), initial_scale=1.0)
         processes.append(GP(in_features, out_features, own, posterior, inducing_inputs=points, **settings))
     return Network(None, [Concat(processes)], input_shape=(in_features,), generator=generator, dtype=dtype)
 

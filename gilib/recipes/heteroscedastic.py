@@ -60,7 +60,10 @@ class HeteroscedasticProcessRecipe(Recipe):
     ) -> Likelihood:
         """Noise of a size that the network says."""
         if classes is not None:
-            raise ValueError("classes have no noise that could vary: take another recipe")
+            raise ValueError(
+                "a heteroscedastic_gp is for regression, classes have no noise that could vary: take "
+                "'network', 'gp', 'deep_gp' or, of an estimator, 'auto'"
+            )
         if replicas:
             raise ValueError("this recipe trains one model at a time: give one seed")
         return HeteroscedasticGaussian([self.noise_variance] * outputs)
@@ -78,7 +81,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         seed: int | Sequence[int] = 0,
         **options: Any,
     ) -> Trained:
-        """Build and train; arguments are those of every recipe."""
+        """Build and train; arguments are those of every recipe, options those of the second training."""
         self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()

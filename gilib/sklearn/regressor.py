@@ -84,9 +84,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self
 
     def noise_sd(self, X: Any) -> Any:
-        """The standard deviation of the noise alone, `[N]` or `[N, O]`: what more data would not lower.
+        """The standard deviation of the noise alone, `[N]` or `[N, O]`.
 
-        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`).
+        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`). Of
+        that it is the median; what is not known of it widens the predictions beyond.
 
         Args:
             X: inputs `[N, D]`.
@@ -95,14 +96,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return named(sd[:, 0] if self._flat else sd, X, self.target_names_)
 
     def _noise_sd(self, X: Array) -> Array:
+        """The median over functions, `[N, O]`, of logarithms that are Gaussian."""
         assert isinstance(self.likelihood_, GaussianNoise)
         generator = torch.Generator().manual_seed(self.seed_)
         draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
+        levels = []
         with torch.no_grad():
-            moments = [draw.moments(part) for part in points.split(POINTS_AT_ONCE)]
-            noise = torch.cat([self.likelihood_.expected_noise(*part).mean(0) for part in moments])
-        return self.normalisation_.scale_y(noise.sqrt()).numpy()
+            for part in points.split(POINTS_AT_ONCE):
+                mean, noise = self.likelihood_.target_moments(draw.moments(part).mean)
+                assert noise is not None
+                levels.append(noise.expand_as(mean).log().mean(0))
+        return self.normalisation_.scale_y((0.5 * torch.cat(levels)).exp()).numpy()
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.

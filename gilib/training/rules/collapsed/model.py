@@ -44,7 +44,7 @@ class CollapsedModel(ABC):
 
     @abstractmethod
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
-        """Mean squares of what points that are left out are off by, `[O]`."""
+        """Mean squares of the errors at points left out, `[O]`, as if the noise were σ² everywhere."""
 
     @abstractmethod
     def settle(self, x: Tensor, y: Tensor) -> Tensor:

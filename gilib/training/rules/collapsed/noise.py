@@ -181,4 +181,9 @@ def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise
         )
     mean, noise = (SparseProcess(branch) for branch in branches if isinstance(branch, GP))
     assert isinstance(likelihood, HeteroscedasticGaussian)
+    widths, targets = (mean.layer.out_features, noise.layer.out_features), len(likelihood.start)
+    if widths != (targets, targets):
+        raise ValueError(
+            f"mean and log variance of {targets} targets are {targets} outputs of each process, got {widths}"
+        )
     return ProcessWithNoise(mean, noise, likelihood)

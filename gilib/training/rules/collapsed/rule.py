@@ -105,6 +105,7 @@ class RunningCollapsed(RunningRule):
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
             raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
         if self.last == -math.inf:
+            _check_varied(batch.y)
             self.spacing = _spacing(batch.y)
             self.model.start(batch.x, batch.y)
         if self.idle < PATIENCE:
@@ -164,7 +165,8 @@ class RunningCollapsed(RunningRule):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.search.load_state_dict(state["search"])
-        self.last, self.idle, self.spacing = float(state["last"]), int(state["idle"]), state["spacing"]
+        self.last, self.idle = float(state["last"]), int(state["idle"])
+        self.spacing = state["spacing"].to(self.parameters[0].device)
         with torch.no_grad():
             for parameter, value in zip(self.model.own, state["own"], strict=True):
                 parameter.copy_(value)
@@ -195,6 +197,16 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
     True
     """
     return single_process(net, likelihood).settle(x, y)
+
+
+def _check_varied(y: Tensor) -> None:
+    """Raise if an output has one target only, over and over: no noise is too small for it."""
+    same = (y == y[:1]).all(0)
+    if same.any():
+        raise ValueError(
+            f"all targets of output {int(same.nonzero()[0])} are the same, which tells nothing of kernel and "
+            "noise: leave the output out"
+        )
 
 
 def _spacing(y: Tensor) -> Tensor:
