@@ -121,7 +121,7 @@ def _rebuilt(value: Any) -> Any:
 
 def _find(name: Any, family: type[Any]) -> type[Part]:
     """The class of this name; of several, as when a cell of a notebook ran twice, the newest."""
-    known = {type_name(kind): kind for kind in subclasses(family)}
+    known = {type_name(kind): kind for kind in subclasses(family) if not inspect.isabstract(kind)}
     if name in known:
         return known[name]
     raise ValueError(f"unknown {family.__name__.lower()} {name!r}: {_advice(name, sorted(known))}")

@@ -92,9 +92,9 @@ def test_arguments_of_every_plain_kind_come_back():
         (f"{__name__}:Fourier", "is imported, but it defines no Fourier of this kind"),
         (f"{__name__}:own_class", "is imported, but it defines no own_class of this kind"),
         ("__main__:Fourier", "define Fourier first, as the script or notebook did that wrote the file"),
-        ("Fourier", "gilib knows Conv2d, .*, Linear, .*, Sum"),
-        ("NealPrior", "gilib knows Conv2d"),
-        (None, "gilib knows Conv2d"),
+        ("Fourier", "gilib knows Concat, Conv2d, .*, Linear, .*, Sum"),
+        ("NealPrior", "gilib knows Concat, Conv2d"),
+        (None, "gilib knows Concat, Conv2d"),
     ],
 )
 def test_an_unknown_layer(name, advice):

@@ -103,6 +103,7 @@ class Likelihood(nn.Module, Part, ABC):
 class Categorical(Likelihood):
     """y ~ Categorical(softmax(f)).
 
+    >>> import torch
     >>> Categorical().log_prob(torch.zeros(3, 2, 4), torch.tensor([0, 1]))[0]
     tensor([-1.3863, -1.3863])
     """
