@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gilib.arithmetic import exact_products
-from gilib.draws import Draw, Function, record
+from gilib.draws import Draw, record
+from gilib.draws.functions import Function
 from gilib.layers.linear import LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.likelihoods import Likelihood

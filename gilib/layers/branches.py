@@ -9,15 +9,9 @@ from functools import partial
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import (
-    BranchesFunction,
-    ConcatFunction,
-    Draw,
-    Drawn,
-    Estimate,
-    SumFunction,
-    total_log_pq,
-)
+from gilib.draws import Draw, Drawn, Estimate
+from gilib.draws.drawn import total_log_pq
+from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
 from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext

@@ -10,7 +10,9 @@ from typing import TypeVar
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import Composition, Draw, Drawn, Estimate, ResidualFunction, total_log_pq
+from gilib.draws import Composition, Draw, Drawn, Estimate
+from gilib.draws.drawn import total_log_pq
+from gilib.draws.functions import ResidualFunction
 from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext

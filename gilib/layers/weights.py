@@ -6,7 +6,8 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from gilib.draws import Draw, Estimate, Function
+from gilib.draws import Draw, Estimate
+from gilib.draws.functions import Function
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext, GlobalInducing, Posterior, PosteriorModule
 from gilib.priors import NealPrior, Prior, PriorModule

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import Specification
-from gilib.draws import Function
+from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.randomness import GeneratorLike, Noise, NoiseSize, ReplicaGenerators
 from gilib.sites import Site

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
-from gilib.draws import Function
+from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule

@@ -11,7 +11,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from gilib.draws import Draw, Function
+from gilib.draws import Draw
+from gilib.draws.functions import Function
 from gilib.network import Network
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.sites import Shape

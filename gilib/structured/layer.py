@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import Composition, Draw, Estimate, Function, SumFunction
+from gilib.draws import Composition, Draw, Estimate
+from gilib.draws.functions import Function, SumFunction
 from gilib.layers import Layer
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext, Law

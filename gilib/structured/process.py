@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict, Part
-from gilib.draws import Function
+from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers import Layer, as_layer
 from gilib.layers.gp import inducing_inputs as placed

@@ -24,7 +24,8 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gilib.draws import Function, GaussianFunction, Moments, total
+from gilib.draws import GaussianFunction, Moments
+from gilib.draws.functions import Function, total
 from gilib.processes import Inducing, positive
 from gilib.projection import Columns, project_columns, side_by_side
 from gilib.randomness import noise_at

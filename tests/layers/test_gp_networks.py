@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.draws import GaussianFunction, moments
+from gilib.draws import GaussianFunction
+from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
 from tests.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave

@@ -1,0 +1,19 @@
+"""Draws: functions with their densities, how they compose, and what happens inside them."""
+
+from gilib.draws.drawn import Draw, Drawn, Estimate, JointDraw
+from gilib.draws.functions import Composition, FixedFunction, GaussianFunction, Moments
+from gilib.draws.recording import Evaluated, Recording, record
+
+__all__ = [
+    "Composition",
+    "Draw",
+    "Drawn",
+    "Estimate",
+    "Evaluated",
+    "FixedFunction",
+    "GaussianFunction",
+    "JointDraw",
+    "Moments",
+    "Recording",
+    "record",
+]

@@ -1,0 +1,104 @@
+"""What a layer draws: a function, and how probable it is under the prior against the posterior."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gilib.arithmetic import exact_products
+from gilib.draws.functions import Function, Moments, moments, total
+
+
+@dataclass(frozen=True)
+class Drawn(ABC):
+    """S functions from a posterior over functions: a `Draw` or an `Estimate`.
+
+    Attributes:
+        function: maps inputs `[..., N, D]` to outputs `[S, R, ..., N, O]`.
+        log_pq: log P - log Q of everything that was drawn, less the Kullback-Leibler divergence of what was
+            integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
+        inducing_outputs: what became of the inducing points, `[S, R, M, ...]`; None: there were none, or
+            the function has to be asked.
+
+    It unpacks into the first two: `function, log_pq = layer.draw(u)`.
+    """
+
+    function: Function
+    log_pq: Tensor | None
+    inducing_outputs: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate the functions at `x`."""
+        with exact_products():
+            return self.function(x)
+
+    def moments(self, x: Tensor) -> Moments:
+        """Evaluate at `x`, and leave the last sampling undone if it is Gaussian.
+
+        Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
+        """
+        with exact_products():
+            return moments(self.function, x)
+
+    def __iter__(self) -> Iterator[Function | Tensor | None]:
+        """Unpack into function and log_pq."""
+        yield self.function
+        yield self.log_pq
+
+    @property
+    def density(self) -> Tensor:
+        """log_pq, where a bound needs it.
+
+        Raises:
+            TypeError: if what was drawn has none.
+        """
+        if self.log_pq is None:
+            raise TypeError(
+                "these functions have no density Q (chains, an ensemble): they predict, but bound no evidence"
+            )
+        return self.log_pq
+
+    def carry(self, inducing: Tensor) -> Tensor:
+        """What became of the inducing points from which this was drawn."""
+        return self.function(inducing) if self.inducing_outputs is None else self.inducing_outputs
+
+
+@dataclass(frozen=True)
+class Draw(Drawn):
+    """S functions drawn from a posterior over functions.
+
+    A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
+    """
+
+
+@dataclass(frozen=True)
+class JointDraw(Draw):
+    """A draw that is known at N points only: exactly what a Gaussian process is there, jointly.
+
+    The noise of the points is part of it, as for an `Estimate`. What was drawn once is the same at any
+    points; the rest is drawn for those at which it is evaluated: evaluate it once, at all of them.
+    """
+
+
+@dataclass(frozen=True)
+class Estimate(Drawn):
+    """The other face of a posterior, for training: every point is sampled anew, what can be is integrated.
+
+    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
+    weights lowers the variance of the gradient (local reparameterisation; Kingma, Salimans & Welling, 2015).
+    Points are independent given what was drawn once, as the sum over points in the ELBO allows. They do not
+    share a function, so `predict` and `iwbo` refuse an estimate. The noise of the points is part of the
+    value: it was made for N points, and evaluating it twice there gives the same outputs.
+    """
+
+
+def total_log_pq(parts: Iterable[Drawn], noise: Tensor) -> Tensor | None:
+    """The sum of the parts' log_pq, `[S, R]` as of `noise` `[S, R, P]`; None if one has no density."""
+    values = [part.log_pq for part in parts]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return total([noise.new_zeros(noise.shape[:-1]), *known])

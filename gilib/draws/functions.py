@@ -1,0 +1,157 @@
+"""Functions that layers draw, by themselves and composed: what they give, and what is Gaussian of it."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Function = Callable[[Tensor], Tensor]
+
+
+class Moments(NamedTuple):
+    """Gaussians at every point, independent of each other.
+
+    Attributes:
+        mean: `[S, R, N, O]`.
+        variance: of what is left to be sampled at a point given everything before it, `[S, R, N, O]`; None:
+            nothing, the mean is the output.
+    """
+
+    mean: Tensor
+    variance: Tensor | None = None
+
+
+def moments(function: Function, x: Tensor) -> Moments:
+    """The output of a function, with its last sampling left undone where it is Gaussian."""
+    if isinstance(function, Composite | GaussianFunction):
+        return function.moments(x)
+    return Moments(function(x))
+
+
+class GaussianFunction(ABC):
+    """A function whose outputs are Gaussian, given its input and what was drawn once."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """A sample at `x`, `[..., N, D]`."""
+
+    @abstractmethod
+    def moments(self, x: Tensor) -> Moments:
+        """Mean and variance at `x`."""
+
+
+class FixedFunction(ABC):
+    """A layer's function that is not random itself: an activation, a pooling, a normalisation."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate at `x`, `[..., N, D]`."""
+
+
+class Composite(ABC):
+    """A function that is made of other functions."""
+
+    @abstractmethod
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate at x, every part through `call(part, input)`."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate at x."""
+        return self.evaluate(x, lambda part, value: part(value))
+
+    def moments(self, x: Tensor) -> Moments:
+        """Those of what is random last."""
+        return Moments(self(x))
+
+
+@dataclass(frozen=True)
+class Composition(Composite):
+    """Functions applied one after the other."""
+
+    functions: Sequence[Function]
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate all of them."""
+        for function in self.functions:
+            x = call(function, x)
+        return x
+
+    def moments(self, x: Tensor) -> Moments:
+        """Those of the last function, at what the others give."""
+        for function in self.functions[:-1]:
+            x = function(x)
+        return moments(self.functions[-1], x)
+
+
+@dataclass(frozen=True)
+class ResidualFunction(Composite):
+    """x + f(x)."""
+
+    branch: Function
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate the branch and add the input."""
+        return x + call(self.branch, x)
+
+    def moments(self, x: Tensor) -> Moments:
+        """Those of the branch, with the input added to the mean."""
+        mean, variance = moments(self.branch, x)
+        return Moments(x + mean, variance)
+
+
+@dataclass(frozen=True)
+class BranchesFunction(Composite):
+    """Functions of the same input, whose outputs become one."""
+
+    functions: Sequence[Function]
+
+    @staticmethod
+    @abstractmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """What becomes of the outputs `[..., N, O_k]`, and of their variances."""
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate all of them at the same points."""
+        return self.joined([call(function, x) for function in self.functions])
+
+    def moments(self, x: Tensor) -> Moments:
+        """Of independent functions: what becomes of means and of variances."""
+        parts = [moments(function, x) for function in self.functions]
+        mean = self.joined([part.mean for part in parts])
+        if all(part.variance is None for part in parts):
+            return Moments(mean)
+        known = [p.mean.new_zeros(p.mean.shape) if p.variance is None else p.variance for p in parts]
+        return Moments(mean, self.joined(known))
+
+
+@dataclass(frozen=True)
+class SumFunction(BranchesFunction):
+    """f_1(x) + f_2(x) + ..."""
+
+    @staticmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """Their sum."""
+        return total(outputs)
+
+
+@dataclass(frozen=True)
+class ConcatFunction(BranchesFunction):
+    """(f_1(x), f_2(x), ...)."""
+
+    @staticmethod
+    def joined(outputs: Sequence[Tensor]) -> Tensor:
+        """The outputs next to each other; leading axes are broadcast."""
+        lead = torch.broadcast_shapes(*(output.shape[:-1] for output in outputs))
+        return torch.cat([output.expand(*lead, output.shape[-1]) for output in outputs], -1)
+
+
+def total(values: Iterable[Tensor]) -> Tensor:
+    """The sum of one or more tensors."""
+    return reduce(operator.add, values)
