@@ -43,7 +43,6 @@ UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) fol
 def axe(found: Visit) -> list[str]:
     """What axe-core finds: contrast by day and night, all else when wide and narrow; it changes the page."""
     all_else = {"rules": {CONTRAST: {"enabled": False}}}
-    found.page.evaluate(UNFOLD % "true")
     found.page.evaluate(SHORTEN)
     found.page.evaluate(AXE_SCRIPT)
     problems: list[str] = []
@@ -68,13 +67,10 @@ def violations(found: Visit, options: dict[str, Any]) -> list[str]:
     ]
 
 
-FOLDED = {"closed": (TABLET, PHONE, DESKTOP), "open": (DESKTOP, PHONE)}
-
-
-def shape(found: Visit, theme: str) -> list[str]:
-    """What overflows or is cut off at any width; by day with what is folded open, too."""
+def shape(found: Visit) -> list[str]:
+    """What overflows or is cut off at any width, with what is folded closed and open."""
     problems = []
-    for folded, widths in FOLDED.items() if theme == "light" else [("closed", FOLDED["closed"])]:
+    for folded, widths in (("closed", (TABLET, PHONE, DESKTOP)), ("open", (DESKTOP, PHONE))):
         found.page.evaluate(UNFOLD % str(folded == "open").lower())
         for width in widths:
             found.resize(width)
@@ -93,7 +89,7 @@ def test_page(browser: Browser, address: str, path: str) -> None:
             problems += found.check(name)
         for theme in THEMES:
             found.theme(theme)
-            problems += [f"{theme}: {problem}" for problem in found.check("colours") + shape(found, theme)]
+            problems += [f"{theme}: {problem}" for problem in found.check("colours") + shape(found)]
         assert found.page.evaluate("""() => document.fonts.check('16px "Source Serif 4"')""")
         weight = sum(found.page.evaluate("() => " + WEIGHTS).values())
         if weight > LIMIT and path not in ONE_LONG_PAGE:
