@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 import gilib
+from gilib.likelihoods import Likelihood
 from gilib.randomness import GeneratorLike
 
 
 @torch.no_grad()
 def sampled_bounds(
     net: gilib.Network,
-    likelihood: gilib.Gaussian,
+    likelihood: Likelihood,
     x: Tensor,
     y: Tensor,
     samples: int,
@@ -33,9 +34,9 @@ def sampled_bounds(
         batch: points that are evaluated at once.
         source: of the draws.
     """
-    points = x.shape[-2]
+    points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
     bounds = torch.zeros(samples, *net.replicas, dtype=torch.float64, device=x.device)
-    for inputs, targets in zip(x.split(batch, -2), y.split(batch, -2), strict=True):
+    for inputs, targets in zip(x.split(batch, -2), y.split(batch, axis), strict=True):
         size = inputs.shape[-2]
         estimate = net.estimate(samples, size, generator=source)
         found = gilib.elbo(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,9 @@ import gilib
 from gilib import training
 from gilib.baselines import laplace
 from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, PosteriorConfig
+from gilib.experiments.comparisons.tasks import Task
 from gilib.experiments.lindinger2020.networks import begin_at
+from gilib.likelihoods import Likelihood
 from gilib.models import inducing_start
 from gilib.posteriors import Posterior
 from gilib.prediction.drawables import Drawable
@@ -27,23 +30,12 @@ PROCESS_NOISE = 1e-2  # likewise of Gaussian processes, as in Salimbeni & Deisen
 RATE = 1e-2  # of Adam, where the setting is something else
 MEMBERS = 5  # of an ensemble
 STATES = 100  # of a chain that predict
-WIDTHS = {"protein": 100}  # of the hidden layer; else 50
+AT_ONCE = 1000  # points whose curvature is computed
+WIDTHS = {"protein": 100, "fashion-mnist": 100}  # of the hidden layer; else 50
 DECAY = training.CosineDecay(start=0.5, last=0.01)  # of the rules that set precisions by their gradients
 
 
-class Points(NamedTuple):
-    """What a training sees.
-
-    Attributes:
-        x: `[N, D]`.
-        y: `[N, 1]`.
-    """
-
-    x: Tensor
-    y: Tensor
-
-
-Networks = Callable[[PosteriorConfig, Points], gilib.Network]
+Networks = Callable[[PosteriorConfig, Task], gilib.Network]
 Layers = gilib.posteriors.Posterior | Sequence[gilib.posteriors.Posterior]
 
 
@@ -88,13 +80,13 @@ class Method:
         return [StoredStates(start, max(1, (config.steps - start) // STATES))] if self.chain else []
 
     def drawable(
-        self, net: gilib.Network, noise: gilib.Gaussian, points: Points, stored: Sequence[StoredStates]
+        self, net: gilib.Network, likelihood: Likelihood, task: Task, stored: Sequence[StoredStates]
     ) -> Drawable:
         """What predicts after training."""
         if self.members:
             return gilib.Ensemble(net)
         if self.laplace:
-            return laplace(net, noise, points.x, points.y)
+            return laplace(net, likelihood, task.x, task.y, batch_size=AT_ONCE)
         return stored[0].samples(net) if stored else net
 
 
@@ -119,19 +111,19 @@ def perceptron(
         members: trained side by side.
     """
 
-    def build(config: PosteriorConfig, points: Points) -> gilib.Network:
+    def build(config: PosteriorConfig, task: Task) -> gilib.Network:
         layers, seeds = posterior(config), member_seeds(config, members)
         source = ReplicaGenerators([1000 + s for s in seeds]) if members else _generator(config)
         return gilib.models.mlp(
-            points.x.shape[-1],
+            task.x.shape[-1],
             (WIDTHS.get(config.dataset, 50),),
-            1,
+            task.outputs,
             posterior=layers,
             prior=gilib.NealPrior(math.sqrt(prior_variance(config, own_prior))),
             replicas=(members,) if members else (),
             generator=source,
-            dtype=points.x.dtype,
-            **_inducing(layers, config, points),
+            dtype=task.x.dtype,
+            **_inducing(layers, config, task),
         )
 
     return build
@@ -144,18 +136,18 @@ def prior_variance(config: PosteriorConfig, own_prior: bool) -> float:
     return config.setting if own_prior else PRIOR_VARIANCE
 
 
-def _inducing(layers: Layers, config: PosteriorConfig, points: Points) -> dict[str, Any]:
+def _inducing(layers: Layers, config: PosteriorConfig, task: Task) -> dict[str, Any]:
     """Where inducing points start, if a layer has global ones: at training points, with their targets."""
     parts = [layers] if isinstance(layers, Posterior) else layers
     if not any(isinstance(part, gilib.GlobalInducing) for part in parts):
         return {}
-    rows = _some(config, points)
-    return {"inducing_points": points.x[rows].cpu(), "pseudo_outputs": points.y[rows].cpu()}
+    rows = _some(config, task)
+    return {"inducing_points": task.x[rows].cpu(), "pseudo_outputs": task.y[rows].cpu()}
 
 
-def _some(config: PosteriorConfig, points: Points) -> Tensor:
+def _some(config: PosteriorConfig, task: Task) -> Tensor:
     source = torch.Generator().manual_seed(3000 + config.split)
-    return torch.randperm(len(points.x), generator=source)[: config.num_inducing]
+    return torch.randperm(len(task.x), generator=source)[: config.num_inducing]
 
 
 def _generator(config: PosteriorConfig) -> torch.Generator:
@@ -165,23 +157,25 @@ def _generator(config: PosteriorConfig) -> torch.Generator:
 def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = True) -> Networks:
     """A Gaussian process of so many layers, kernels as Salimbeni & Deisenroth (2017) start them.
 
+    On images their lengthscale of 2 would leave all inputs uncorrelated: it starts at √D there.
+
     Args:
         depth: layers.
         posterior: of a layer, given whether it is the last.
         centres: whether inducing inputs start at centres of k-means; else at training points.
     """
 
-    def build(config: PosteriorConfig, points: Points) -> gilib.Network:
-        rows, x = _some(config, points), points.x.cpu()
+    def build(config: PosteriorConfig, task: Task) -> gilib.Network:
+        rows, x = _some(config, task), task.x.cpu()
         start = inducing_start(x, len(rows), seed=config.split) if centres else x[rows]
         return gilib.models.deep_gp(
             x.shape[-1],
-            1,
+            task.outputs,
             depth,
             posterior=[posterior(layer == depth - 1) for layer in range(depth)],
-            kernel=gilib.kernels.RBF(2.0, 2.0),
+            kernel=gilib.kernels.RBF(math.sqrt(x.shape[-1]) if task.classes else 2.0, 2.0),
             inducing_points=start,
-            pseudo_outputs=None if centres else points.y.cpu()[rows],
+            pseudo_outputs=None if centres else task.y.cpu()[rows],
             generator=_generator(config),
             dtype=x.dtype,
         )
@@ -189,9 +183,9 @@ def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = 
     return build
 
 
-def structured(config: PosteriorConfig, points: Points) -> gilib.Network:
+def structured(config: PosteriorConfig, task: Task) -> gilib.Network:
     """Stripes and arrow, two layers, hidden width 5; its factor starts at a tenth of the prior's."""
-    x = points.x.cpu()
+    x = task.x.cpu()
     net = gilib.models.structured_gp(
         x.shape[-1],
         1,
@@ -247,7 +241,13 @@ LAST = gilib.GlobalInducing(precision="per_output")
 
 def local(config: PosteriorConfig) -> Layers:
     """Inducing points of each layer's own."""
-    return gilib.LocalInducing(num_inducing=config.num_inducing, precision="per_output")
+    last = gilib.LocalInducing(num_inducing=config.num_inducing, precision="per_output")
+    return (dataclasses.replace(last, precision="shared"), last) if config.images else last
+
+
+def global_(config: PosteriorConfig) -> Layers:
+    """Inducing points of the network; one precision each where one for each unit takes a wide factor each."""
+    return (gilib.GlobalInducing(), LAST) if config.images else LAST
 
 
 METHODS: dict[str, Method] = {
@@ -277,7 +277,7 @@ METHODS: dict[str, Method] = {
     "ivon": Method(FACTORISED, decaying(training.IVON)),
     "sghmc": Method(perceptron(lambda config: gilib.PointEstimate()), sghmc, bound=False, chain=True),
     "li": Method(perceptron(local), adam),
-    "gi": Method(perceptron(lambda config: LAST), adam),
+    "gi": Method(perceptron(global_), adam),
     "fac_gi": Method(perceptron(lambda config: (gilib.Factorised(), LAST)), adam),
     "bali": Method(CONJUGATE, bali, noise=1.0),
     "bali_paper": Method(CONJUGATE, bali, noise=1.0, bound=False),

@@ -8,7 +8,7 @@ hyper-parameters of the tables in that paper are lost; these are ours.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gilib.data import load_uci
@@ -74,6 +74,7 @@ class PosteriorConfig:
         test_samples: draws that predict, and that measure the ELBO.
         leapfrog_steps: of every proposal of "hmc".
         scale: key of `SCALES`.
+        images: of a set of images: how many a split trains on, which no other split has.
     """
 
     dataset: str
@@ -88,6 +89,7 @@ class PosteriorConfig:
     test_samples: int = 100
     leapfrog_steps: int = 100
     scale: str = "paper"
+    images: int = 0
 
 
 @dataclass(frozen=True)
@@ -213,16 +215,29 @@ def choices(scale: str) -> dict[str, Choice[float]]:
     Raises:
         RecordError: if a part of the search is missing.
     """
-    found = {record_identity(r, PosteriorConfig): r for r in recorded("posteriors_search")}
-    scores: dict[str, dict[float, dict[str, list[float | None]]]] = {method: {} for method in SEARCHED}
-    for trial in search(scale):
-        record = found.get(identity("posteriors_search", trial))
+    return best("posteriors_search", search(scale))
+
+
+def best(name: str, trials: Iterable[PosteriorConfig]) -> dict[str, Choice[float]]:
+    """The same of the trials of any search.
+
+    Args:
+        name: of the experiment.
+        trials: all of them, of one scale.
+
+    Raises:
+        RecordError: if one of them is not recorded.
+    """
+    found = {record_identity(r, PosteriorConfig): r for r in recorded(name)}
+    scores: dict[str, dict[float, dict[str, list[float | None]]]] = {}
+    for trial in trials:
+        record = found.get(identity(name, trial))
         if record is None:
             raise RecordError(
                 "the search for the posteriors' settings is not complete: "
-                f"first run `python -m gilib.experiments run posteriors_search --scale {scale}`"
+                f"first run `python -m gilib.experiments run {name} --scale {trial.scale}`"
             )
-        by_set = scores[trial.method].setdefault(trial.setting, {})
+        by_set = scores.setdefault(trial.method, {}).setdefault(trial.setting, {})
         by_set.setdefault(trial.dataset, []).append(record["metrics"].get("log_likelihood"))
     return {method: choose(own) for method, own in scores.items()}
 

@@ -1,10 +1,9 @@
-"""Training and measuring every posterior of the book on one split of a UCI set."""
+"""Training and measuring every posterior of the book on one split of a set."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,13 +13,16 @@ import gilib
 from gilib.baselines import Chains, HMCSettings, hmc
 from gilib.experiments.common.bounds import sampled_bounds
 from gilib.experiments.common.measuring import significant
-from gilib.experiments.common.uci_splits import CURVE, Data, load, load_validation
-from gilib.experiments.comparisons import measures, posteriors
-from gilib.experiments.comparisons.methods import METHODS, WIDTHS, Method, Points
+from gilib.experiments.common.uci_splits import CURVE
+from gilib.experiments.comparisons import measures, posteriors, posteriors_images
+from gilib.experiments.comparisons.methods import METHODS, WIDTHS, Method
 from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, SCALES, PosteriorConfig
+from gilib.experiments.comparisons.tasks import Task, image_task, measured, task, validation_task
+from gilib.experiments.kurle2024.measures import told_apart
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
-from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.likelihoods import Likelihood
+from gilib.likelihoods.mixtures import GaussianPrediction, Prediction
 from gilib.linalg import FactorisationError
 from gilib.objectives import SteppedTempering
 from gilib.prediction.drawables import Drawable
@@ -31,40 +33,45 @@ AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
 
 
 def run(config: PosteriorConfig, job: Job) -> Record:
-    """Train on a published split and measure on its test part.
+    """Train on a split and measure on its test part.
 
     Returns:
-        A record: `measures.measure` of the test data; of posteriors with a bound on the evidence the ELBO per
-        training point (nats on normalised targets); the noise variance (normalised, of an ensemble the mean);
-        seconds of training, by the clock and of this process alone, for as many steps as were done in all,
-        and of predicting the test data; where there is HMC, moments of every test point; thinned training
-        curve.
+        A record: `tasks.measured` of the test data; of images `auroc`, how well those of the other set are
+        told by their entropy; of posteriors with a bound on the evidence the ELBO per training point (nats on
+        normalised targets); of regression the noise variance (normalised, of an ensemble the mean); seconds
+        of training, by the clock and of this process alone, for as many steps as were done in all, and of
+        predicting the test data; where there is HMC, moments of every test point; thinned training curve.
     """
-    data = load(config.dataset, [config.split], job.device)
     if config.method == "hmc":
-        return _sampled(config, data, job)
-    return _trained(config, data, job)
+        return _sampled(config, task(config.dataset, config.split, torch.float64), job)
+    if config.images:
+        return _trained(config, image_task(config.dataset, config.split, config.images), job)
+    return _trained(config, task(config.dataset, config.split), job)
 
 
 def search(config: PosteriorConfig, job: Job) -> Record:
     """The same on held-out points of the split's training data: no test data are read."""
-    record = _trained(config, load_validation(config.dataset, [config.split], job.device), job)
+    if config.images:
+        held_out = image_task(config.dataset, config.split, config.images, validation=True)
+    else:
+        held_out = validation_task(config.dataset, config.split)
+    record = _trained(config, held_out, job)
     return record | {"curve": record["curve"][::10]}
 
 
-def _trained(config: PosteriorConfig, data: Data, job: Job) -> Record:
+def _trained(config: PosteriorConfig, on: Task, job: Job) -> Record:
     """Train, predict, measure; a training that breaks down is recorded as diverged."""
-    method, points = METHODS[config.method], Points(data.x[0], data.y[0])
-    net = method.network(config, points).to(job.device)
-    likelihood = gilib.Gaussian(method.noise, learn=True, replicas=method.replicas).to(job.device)
+    method, on = METHODS[config.method], on.to(job.device)
+    net = method.network(config, on).to(job.device)
+    likelihood = _likelihood(method, on).to(job.device)
     stored = method.stored(config)
     clock = (time.perf_counter(), time.process_time())
     try:
         history = gilib.fit(
             net,
             likelihood,
-            points.x,
-            points.y,
+            on.x,
+            on.y,
             steps=config.steps,
             rule=method.rule(config),
             num_samples=config.num_samples,
@@ -75,13 +82,20 @@ def _trained(config: PosteriorConfig, data: Data, job: Job) -> Record:
             callbacks=stored,
             **job.fit_options(),
         )
-        drawable = method.drawable(net, likelihood, points, stored)
-        seconds = _seconds(clock, history)
-        metrics = seconds | _measured(config, drawable, likelihood, data)
-        metrics |= _bound(config, method, net, likelihood, points)
+        drawable = method.drawable(net, likelihood, on, stored)
+        metrics: dict[str, Any] = _seconds(clock, history)
+        metrics |= _measured(config, drawable, likelihood, on)
+        metrics |= _bound(config, method, net, likelihood, on)
     except (DivergenceError, FactorisationError) as error:
-        return _diverged(config, data, error)
-    return _body(config, data, metrics, history.elbo)
+        return _diverged(config, on, error)
+    return _body(config, on, metrics, history.elbo)
+
+
+def _likelihood(method: Method, on: Task) -> Likelihood:
+    """Noise that is learned, or probabilities of classes."""
+    if on.classes:
+        return gilib.Categorical()
+    return gilib.Gaussian(method.noise, learn=True, replicas=method.replicas)
 
 
 def _seconds(begin: tuple[float, float], history: gilib.training.History) -> dict[str, float]:
@@ -94,58 +108,59 @@ def _seconds(begin: tuple[float, float], history: gilib.training.History) -> dic
 
 
 def _measured(
-    config: PosteriorConfig, drawable: Drawable, likelihood: gilib.Gaussian, data: Data
+    config: PosteriorConfig, drawable: Drawable, likelihood: Likelihood, on: Task
 ) -> dict[str, Any]:
-    """Predict the test data: how well, in how many seconds, and with which moments."""
-    source = torch.Generator(data.x.device).manual_seed(4000 + config.split)
-    x, targets = data.test_x[0], data.test_y[0]
+    """Predict the test data: how well, in how many seconds; of regression, noise and moments."""
+    source = torch.Generator(on.x.device).manual_seed(4000 + config.split)
+
+    def predicted(x: Tensor) -> Prediction:
+        samples = config.test_samples
+        size = max(1, AT_ONCE // samples)
+        return gilib.predict(drawable, likelihood, x, samples, batch_size=size, generator=source)
+
     begin = time.perf_counter()
-    found = gilib.predict(
-        drawable,
-        likelihood,
-        x,
-        config.test_samples,
-        batch_size=max(1, AT_ONCE // config.test_samples),
-        generator=source,
-    )
-    assert isinstance(found, GaussianPrediction)
-    seconds, noise = time.perf_counter() - begin, likelihood.noise_variance.detach()
-    found = GaussianPrediction(found.means.double(), found.component_sd.double())
-    metrics = measures.measure(found, targets.double(), data.y_std[0].double())
-    metrics |= {"noise_variance": float(noise.mean()), "predict_seconds": seconds}
-    return metrics | {"test_points": measures.moments(found, noise.double())}
+    found = predicted(on.test_x)
+    metrics: dict[str, Any] = measured(found, on) | {"predict_seconds": time.perf_counter() - begin}
+    if isinstance(found, GaussianPrediction) and isinstance(likelihood, gilib.Gaussian):
+        noise = likelihood.noise_variance.detach().double()
+        found = GaussianPrediction(found.means.double(), found.component_sd.double())
+        metrics |= {"noise_variance": float(noise.mean()), "test_points": measures.moments(found, noise)}
+    if on.other is not None:
+        told = told_apart(found.mean, predicted(on.other).mean)
+        metrics |= {"auroc": told["auroc_entropy"]}
+    return metrics
 
 
 def _bound(
-    config: PosteriorConfig, method: Method, net: gilib.Network, likelihood: gilib.Gaussian, points: Points
+    config: PosteriorConfig, method: Method, net: gilib.Network, likelihood: Likelihood, on: Task
 ) -> dict[str, float]:
     """The ELBO per training point and its standard error over the draws, where it is one."""
     if not method.bound:
         return {}
-    source = torch.Generator(points.x.device).manual_seed(2000 + config.split)
+    source = torch.Generator(on.x.device).manual_seed(2000 + config.split)
     samples = config.test_samples
-    found = sampled_bounds(net, likelihood, *points, samples, max(1, AT_ONCE // samples), source)
+    found = sampled_bounds(net, likelihood, on.x, on.y, samples, max(1, AT_ONCE // samples), source)
     return {"elbo": float(found.mean()), "elbo_stderr": float(found.std()) / math.sqrt(samples)}
 
 
-def _body(config: PosteriorConfig, data: Data, metrics: dict[str, Any], curve: Tensor) -> Record:
+def _body(config: PosteriorConfig, on: Task, metrics: dict[str, Any], curve: Tensor) -> Record:
     """A record: numbers with six digits; moments where there is HMC; thinned curve, of members the mean."""
-    shown = metrics.pop("test_points")
+    shown = metrics.pop("test_points", None)
     if not all(math.isfinite(value) for value in metrics.values()):
-        return _diverged(config, data, ValueError("predictions are not finite"))
+        return _diverged(config, on, ValueError("predictions are not finite"))
     mean = curve if curve.dim() == 1 else curve.mean(1)
     every = max(1, config.steps // CURVE)
     record: Record = {
-        "data": {"name": data.name, "sha256": data.sha256},
+        "data": on.data,
         "metrics": {name: significant(value) for name, value in metrics.items()},
         "curve": [significant(value) for value in mean[::every].tolist()],
     }
     return record | ({"test_points": shown} if config.dataset in SCALES[config.scale].hmc else {})
 
 
-def _diverged(config: PosteriorConfig, data: Data, error: Exception) -> Record:
+def _diverged(config: PosteriorConfig, on: Task, error: Exception) -> Record:
     return {
-        "data": {"name": data.name, "sha256": data.sha256},
+        "data": on.data,
         "metrics": {},
         "curve": [],
         "diverged_at": config.steps,
@@ -153,9 +168,8 @@ def _diverged(config: PosteriorConfig, data: Data, error: Exception) -> Record:
     }
 
 
-def _sampled(config: PosteriorConfig, data: Data, job: Job) -> Record:
+def _sampled(config: PosteriorConfig, on: Task, job: Job) -> Record:
     """Chains of the same network under the same prior, with the noise that global inducing learned."""
-    x, y = data.x[0].cpu().double(), data.y[0].cpu().double()
     settings = HMCSettings(
         burn_in=config.steps,
         samples=config.steps,
@@ -166,13 +180,12 @@ def _sampled(config: PosteriorConfig, data: Data, job: Job) -> Record:
         coordinates="scaled",
         seed=config.split,
     )
-    widths = (x.shape[1], WIDTHS.get(config.dataset, 50), 1)
+    widths = (on.x.shape[1], WIDTHS.get(config.dataset, 50), 1)
     prior = gilib.NealPrior(math.sqrt(PRIOR_VARIANCE))
-    chains = hmc(widths, x, y, config.setting, prior, settings, **job.chain_options())
-    exact = load(config.dataset, [config.split], torch.device("cpu"), torch.float64)
-    metrics = _measured(config, chains, chains.likelihood, exact)
-    metrics |= {"train_seconds": chains.seconds} | _diagnostics(chains, exact.test_x[0])
-    return _body(config, data, metrics, chains.log_joint.mean(0) / len(x))
+    chains = hmc(widths, on.x, on.y, config.setting, prior, settings, **job.chain_options())
+    metrics = _measured(config, chains, chains.likelihood, on)
+    metrics |= {"train_seconds": chains.seconds} | _diagnostics(chains, on.test_x)
+    return _body(config, on, metrics, chains.log_joint.mean(0) / len(on.x))
 
 
 def _diagnostics(chains: Chains, x: Tensor) -> dict[str, float]:
@@ -186,15 +199,36 @@ def step_size(config: PosteriorConfig) -> float:
     return float(f"{posteriors.STEP_SIZES[config.dataset] * math.sqrt(config.setting):.3g}")
 
 
-def _experiment(
-    about: str, grid: Callable[..., Any], one: Callable[[PosteriorConfig, Job], Record]
-) -> Experiment:
-    return Experiment(about, PosteriorConfig, grid, one_by_one(one), check=posteriors.check)
-
-
 EXPERIMENTS = {
-    "posteriors_search": _experiment(
-        "Settings of the posteriors on validation data", posteriors.search, search
-    ),
-    "posteriors": _experiment("Every posterior of the book on the same UCI splits", posteriors.tables, run),
+    name: Experiment(about, PosteriorConfig, grid, one_by_one(one), check=check)
+    for name, about, grid, one, check in (
+        (
+            "posteriors_search",
+            "Settings of the posteriors on validation data",
+            posteriors.search,
+            search,
+            posteriors.check,
+        ),
+        (
+            "posteriors",
+            "Every posterior of the book on the same UCI splits",
+            posteriors.tables,
+            run,
+            posteriors.check,
+        ),
+        (
+            "posteriors_images_search",
+            "The same settings on validation images",
+            posteriors_images.search,
+            search,
+            posteriors_images.check,
+        ),
+        (
+            "posteriors_images",
+            "The same posteriors on images, and told which do not belong",
+            posteriors_images.tables,
+            run,
+            posteriors_images.check,
+        ),
+    )
 }

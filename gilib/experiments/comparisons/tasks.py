@@ -1,28 +1,30 @@
-"""The sets on which defaults are studied: regression, tables of labelled points, and two moons."""
+"""The sets on which methods are compared: regression, tables of labelled points, two moons, images."""
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import gilib
-from gilib.data import Dataset, classification_names, load_classification
-from gilib.experiments.common.uci_splits import load
+from gilib.data import Dataset, classification_names, load_classification, load_images
+from gilib.experiments.common.uci_splits import Data, load, load_validation
 from gilib.experiments.comparisons.measures import measure
+from gilib.experiments.kurle2024.tasks import other_images
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"
 MOON_POINTS, MOON_NOISE = 1000, 0.2  # in all; standard deviation
+HELD_OUT = 5  # one in so many images of a split is held out for validation
 
 
 @dataclass(frozen=True)
 class Task:
-    """One split of a set, normalised, float32.
+    """One split of a set, normalised.
 
     Attributes:
         data: name and checksum, as records have them.
@@ -32,6 +34,7 @@ class Task:
         test_y: likewise.
         classes: how many; None: regression.
         y_std: standard deviation of the targets in original units; 1 of classes.
+        other: inputs out of distribution, `[N*, D]`; None: there are none.
     """
 
     data: dict[str, str]
@@ -41,19 +44,66 @@ class Task:
     test_y: Tensor
     classes: int | None
     y_std: Tensor
+    other: Tensor | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Of a network: one of regression, else one for each class."""
+        return self.classes or 1
+
+    def to(self, device: torch.device) -> Task:
+        """The same on another device."""
+        moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
 
 
-def task(name: str, split: int) -> Task:
+def task(name: str, split: int, dtype: torch.dtype = torch.float32) -> Task:
     """A set's split: published ones of regression, ours of labelled points."""
     if name == MOONS or name in classification_names():
         table = _table(name)
-        part = table.split(split)
+        part = table.split(split, dtype)
         classes, one = len(table.class_names), torch.ones((), dtype=torch.float64)
         about = {"name": name, "sha256": table.sha256}
         return Task(about, part.train_x, part.train_y, part.test_x, part.test_y, classes, one)
-    data = load(name, [split], torch.device("cpu"))
-    about = {"name": name, "sha256": data.sha256}
+    return _regression(load(name, [split], torch.device("cpu"), dtype))
+
+
+def validation_task(name: str, split: int) -> Task:
+    """The training part alone of a published split of regression, a fifth of it in place of the test data."""
+    return _regression(load_validation(name, [split], torch.device("cpu")))
+
+
+def _regression(data: Data) -> Task:
+    about = {"name": data.name, "sha256": data.sha256}
     return Task(about, data.x[0], data.y[0], data.test_x[0], data.test_y[0], None, data.y_std[0].double())
+
+
+def image_task(name: str, split: int, images: int, validation: bool = False) -> Task:
+    """A split of a set of images as rows of pixels: training images of its own, and all test images.
+
+    Args:
+        name: mnist or fashion-mnist; the other one is out of distribution.
+        split: which part of the training images, in their order.
+        images: how many a split has.
+        validation: whether a fifth of these takes the place of the test images, which are then not read.
+
+    Raises:
+        ValueError: if the set has no such part.
+    """
+    data = load_images(name)
+    own = slice(split * images, (split + 1) * images)
+    if own.stop > len(data.train_x):
+        raise ValueError(
+            f"split {split} of {images} images ends at {own.stop}, and {name} has {len(data.train_x)}"
+        )
+    part = replace(data, train_x=data.train_x[own], train_y=data.train_y[own]).tensors()
+    (x, test_x), held = (part.train_x.flatten(1), part.test_x.flatten(1)), images // HELD_OUT
+    train, test = (x, part.train_y), (test_x, part.test_y)
+    if validation:
+        train, test = (x[:-held], part.train_y[:-held]), (x[-held:], part.train_y[-held:])
+    about, one = {"name": data.label, "sha256": data.sha256}, torch.ones((), dtype=torch.float64)
+    other = other_images(name, len(test[0]), torch.device("cpu"))
+    return Task(about, *train, *test, len(data.class_names), one, other)
 
 
 @functools.lru_cache(1)
@@ -92,7 +142,7 @@ def measured(found: Prediction, of: Task) -> dict[str, float]:
 
     Returns:
         Of regression what `measures.measure` gives; of classes `log_likelihood` (nats per point), `error`
-        (share that is wrong) and `ece`.
+        (share that is wrong) and `ece`, the expected calibration error.
     """
     if isinstance(found, GaussianPrediction):
         found = GaussianPrediction(found.means.double(), found.component_sd.double())
@@ -112,4 +162,4 @@ def check(configs: Any) -> None:
         task(name, 0)
 
 
-__all__ = ["MOONS", "Task", "check", "measured", "moons", "task"]
+__all__ = ["MOONS", "Task", "check", "image_task", "measured", "moons", "task", "validation_task"]

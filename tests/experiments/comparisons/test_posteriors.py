@@ -12,6 +12,7 @@ from gilib.experiments import RecordError, load_records
 from gilib.experiments.comparisons import measures, posteriors, posteriors_run
 from gilib.experiments.comparisons.methods import METHODS
 from gilib.experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
+from gilib.experiments.comparisons.tasks import Task
 from gilib.experiments.kurle2024.search import BaliSettings
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
@@ -98,7 +99,7 @@ def test_every_method_runs_and_beats_predicting_the_mean(searched):
 
 
 def test_the_search_reads_no_test_data(monkeypatch):
-    monkeypatch.setattr(posteriors_run, "load", None)
+    monkeypatch.setattr(posteriors_run, "task", None)
     trial = next(posteriors.search("smoke"))
     found = posteriors_run.search(dataclasses.replace(trial, steps=3), JOB)
     assert found["metrics"]["log_likelihood"] < 0.0
@@ -113,8 +114,8 @@ def test_what_breaks_down_is_recorded_as_diverged():
 def test_a_training_with_bali_has_the_prior_of_its_settings():
     settings = BaliSettings("relative", 7.0, 0.3, 0.2)
     config = PosteriorConfig("yacht", "bali_paper", 0, bali=settings)
-    data = posteriors_run.Points(torch.zeros(30, 6), torch.zeros(30, 1))
-    net = METHODS["bali_paper"].network(config, data)
+    x, y, one = torch.zeros(30, 6), torch.zeros(30, 1), torch.ones(())
+    net = METHODS["bali_paper"].network(config, Task({}, x, y, x, y, None, one))
     scales = [layer.prior.scale for layer in net.modules() if isinstance(layer, gilib.Linear)]
     assert scales == [pytest.approx(7.0**0.5)] * 2
     rule = METHODS["bali_paper"].rule(config)

@@ -1,0 +1,101 @@
+"""The posteriors on images: the splits, the choice of settings, and one smoke run of each method."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from gilib.data import DataError, load_images
+from gilib.experiments import RecordError, load_records
+from gilib.experiments.comparisons import posteriors, posteriors_images, posteriors_run, tasks
+from gilib.experiments.comparisons.methods import METHODS
+from gilib.experiments.comparisons.posteriors_images import DATASET, ORDER, SEARCHED
+from gilib.experiments.runner.experiment import Job
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.writing import append
+from gilib.experiments.running import run_experiment
+from gilib.metrics import auroc, entropy
+
+JOB = Job(torch.device("cpu"), None)
+
+
+@pytest.fixture
+def searched():
+    """A search in which the last setting of every method is the best."""
+    for k, trial in enumerate(posteriors_images.search("smoke")):
+        settings = dataclasses.asdict(trial)
+        head = {"id": identity("posteriors_images_search", trial), "experiment": "posteriors_images_search"}
+        head["scale"] = settings.pop("scale")
+        metrics = {"log_likelihood": float(k)}
+        append("posteriors_images_search", [head | {"config": settings, "metrics": metrics}])
+
+
+def test_all_methods_but_two_are_compared():
+    assert set(posteriors.ORDER) - set(ORDER) == {"star", "hmc"}
+    assert set(SEARCHED) == set(posteriors.SEARCHED)
+
+
+def test_splits_share_no_image_and_validation_reads_no_test_image(monkeypatch):
+    first, second = (tasks.image_task(DATASET, split, 50) for split in (0, 1))
+    data = load_images(DATASET)
+    assert torch.equal(first.y, data.train_y[:50]) and torch.equal(second.y, data.train_y[50:100])
+    assert len(first.test_x) == len(first.other) == len(data.test_x) and first.outputs == 10
+    scaled = data.normalisation.x(data.train_x[50:100], torch.float32).flatten(1)
+    torch.testing.assert_close(second.x, scaled, rtol=0, atol=0)
+    inner = tasks.image_task(DATASET, 0, 50, validation=True)
+    torch.testing.assert_close(torch.cat([inner.x, inner.test_x]), first.x, rtol=0, atol=0)
+    assert torch.equal(torch.cat([inner.y, inner.test_y]), first.y) and len(inner.test_y) == 10
+    with pytest.raises(ValueError, match="ends at 65000, and fashion-mnist has 60000"):
+        tasks.image_task(DATASET, 12, 5000)
+
+
+def test_settings_follow_the_search_and_bali_that_of_its_own_images(searched, results):
+    found = posteriors_images.chosen_settings("smoke")
+    assert all(found[name] == values[-1] for name, values in SEARCHED.items())
+    assert found["ensemble"] == found["laplace"] == found["map"]
+    own = {c.method: c.bali for c in posteriors_images.tables("smoke") if c.bali}
+    assert {name: each.prior for name, each in own.items()} == posteriors.BALI
+    assert own["bali"] == own["bali_l"] and own["bali"].lr == 1.0 and own["bali"].v0 == 10.0
+    (results / "posteriors_images_search.jsonl").write_text("")
+    with pytest.raises(RecordError, match="run posteriors_images_search --scale smoke"):
+        list(posteriors_images.tables("smoke"))
+
+
+def test_every_method_runs_and_most_beat_guessing(searched):
+    """At smoke scale, where inducing points and processes have hardly moved."""
+    assert run_experiment("posteriors_images", "smoke").added == len(ORDER)
+    found = {r["config"]["method"]: r for r in load_records("posteriors_images")}
+    assert list(found) == list(ORDER)
+    better = 0
+    for name, own in found.items():
+        metrics = own["metrics"]
+        assert all(math.isfinite(value) for value in metrics.values()), name
+        assert ("elbo" in metrics) == METHODS[name].bound and 0.0 <= metrics["auroc"] <= 1.0, name
+        assert "noise_variance" not in metrics and own["config"]["images"] == 200
+        better += metrics["error"] < 0.8
+    assert better > len(ORDER) // 2
+
+
+def test_strange_images_are_told_by_their_entropy():
+    """A record's area is that of the entropies of both sets, by the definition over all pairs."""
+    config = posteriors_images._config("map", 0, "smoke", 10.0)
+    on = tasks.image_task(DATASET, 0, config.images)
+    on = dataclasses.replace(on, test_x=on.test_x[:60], test_y=on.test_y[:60], other=on.other[:40])
+    net = METHODS["map"].network(config, on)
+    likelihood = posteriors_run._likelihood(METHODS["map"], on)
+    found = posteriors_run._measured(config, net, likelihood, on)
+    with torch.no_grad():
+        inside, outside = (entropy(net.draw(1)(x)[0].softmax(-1)) for x in (on.test_x, on.other))
+    pairs = (outside[:, None] > inside).double() + 0.5 * (outside[:, None] == inside)
+    assert found["auroc"] == pytest.approx(float(pairs.mean()), abs=1e-5)
+    assert found["auroc"] == pytest.approx(float(auroc(outside, inside)), abs=1e-5)
+
+
+def test_missing_images_stop_everything_before_it_begins(monkeypatch):
+    def missing(name):
+        raise DataError(f"{name} is not on this machine")
+
+    monkeypatch.setattr(tasks, "load_images", missing)
+    with pytest.raises(DataError, match="fashion-mnist is not on this machine"):
+        posteriors_images.check([posteriors_images._config("map", 0, "smoke", 1.0)])
