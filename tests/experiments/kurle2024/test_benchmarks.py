@@ -93,12 +93,16 @@ def test_grids_have_records(name):
             assert settings.frozen(c.dataset, c.method).items() <= dataclasses.asdict(c).items()
 
 
-@pytest.mark.parametrize("method", settings.CENTRE)
-@pytest.mark.parametrize(("kind", "sets"), [("tables", ("spambase", "telescope")), ("images", ("mnist",))])
+SEARCHED = [("tables", ("spambase", "telescope"), method) for method in settings.CENTRE]
+SEARCHED += [("images", ("mnist",), method) for method in settings.CENTRE]
+SEARCHED += [("regressions", ("yacht", "energy"), method) for method in settings.ADAM]
+
+
+@pytest.mark.parametrize(("kind", "sets", "method"), SEARCHED)
 def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, monkeypatch):
     """By the mean log-likelihood of validation points, among those recorded on all sets of the kind."""
     monkeypatch.delenv("GILIB_RESULTS")
-    names = ("lr", "prior_variance", "update_rate")
+    names = ("lr", "prior_variance", "update_rate", "dropout")
     found = {}
     for record in select("bali_settings", method=method):
         if (own := record["config"])["dataset"] in sets:
