@@ -164,7 +164,9 @@ class _Project(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         *given, white, kept = ctx.saved_tensors
         own, *later, means = ctx.parts
-        gradients = [torch.zeros_like(value) for value in given]
+        gradients = [torch.zeros_like(value) for value in given[1:]]
+        alone = given[0].shape == white.shape  # whether every sample has a kernel of its own
+        gradients.insert(0, torch.empty_like(given[0]) if alone else torch.zeros_like(given[0]))
         (points, size), count = white.shape[-2:], len(given) - 3
         d_a, weighted = white.new_empty(points, size), white.new_empty(points, ctx.forms, size)
         for a, p, k, r, c, *rest in samples(white.shape[:-2], white, kept, *given, *gradients, *upstream):
@@ -184,7 +186,7 @@ class _Project(torch.autograd.Function):
                 d_a.addmm_(o, c[:, part].mT)
                 d_c[:, part].addmm_(a.mT, o)
             d_r.addmm_(d_a.mT, k)
-            d_k.addmm_(d_a, r)
+            torch.addmm(d_k, d_a, r, beta=0 if alone else 1, out=d_k)
         return gradients[0], gradients[1], None, *gradients[2:]
 
 
@@ -195,4 +197,6 @@ def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:
 
 def _weighted(vectors: Tensor, weights: Tensor) -> Tensor:
     """Σ_j j_j v_j, `[N, M]`, of `[N, J M]` and `[N, J]`."""
+    if weights.shape[1] == 1:
+        return vectors * weights
     return torch.bmm(weights[:, None], vectors.unflatten(1, (weights.shape[1], -1)))[:, 0]
