@@ -21,7 +21,13 @@ DATASET = "fashion-mnist"
 ORDER = tuple(method for method in posteriors.ORDER if method not in ("star", "hmc"))
 SEARCHED: dict[str, tuple[float, ...]] = posteriors.SEARCHED | {
     "map": (1.0, 10.0, 100.0),  # of MNIST, too, validation images choose a wide prior
-    "dropout": (0.05, 0.2),
+    "dropout": (0.02, 0.05, 0.2),
+    "vadam": (1e-2, 3e-2),
+    "vogn": (5e-2, 2e-1, 5e-1),
+    "noisy_adam": (5e-2, 2e-1, 5e-1),
+    "noisy_kfac": (5e-2, 2e-1),
+    "ivon": (1e-1, 5e-1),
+    "sghmc": (1e-2, 3e-2, 1e-1),
 }
 UPDATE_RATE = 0.2  # of BALI, in the search that chose its other settings
 
@@ -56,8 +62,8 @@ SCALES = {
 
 def search(scale: str) -> Iterator[PosteriorConfig]:
     """Every searched method with all its settings on the validation images of the first split."""
-    for method, values in SEARCHED.items():
-        for value in values:
+    for method in ORDER:
+        for value in SEARCHED.get(method, ()):
             yield _config(method, 0, scale, value)
 
 
@@ -78,8 +84,7 @@ def chosen_settings(scale: str) -> dict[str, float]:
         method: choice.setting
         for method, choice in posteriors.best("posteriors_images_search", search(scale)).items()
     }
-    followed = {own: found[other] for own, other in posteriors.FOLLOWS.items()}
-    return found | followed | posteriors.FIXED
+    return found | {own: found[other] for own, other in posteriors.FOLLOWS.items()}
 
 
 def bali_settings(method: str) -> BaliSettings:
