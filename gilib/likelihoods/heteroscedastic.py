@@ -13,7 +13,7 @@ from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import check_shape, gaussians
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.likelihoods.per_output import PerOutputGaussian
+from gilib.likelihoods.per_output import NoisePerTarget
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NODES = 20  # Gaussians that stand for one whose variance is uncertain
 
 
-class HeteroscedasticGaussian(PerOutputGaussian):
+class HeteroscedasticGaussian(NoisePerTarget):
     """y_o ~ N(f_o, σ_o² exp(g_o)): a network with 2 · O outputs says mean and log variance of the targets.
 
     The first O outputs are f, the others g. Where both are Gaussian and independent, as those of processes

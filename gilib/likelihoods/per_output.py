@@ -1,4 +1,4 @@
-"""Gaussian noise of a size of its own for every output."""
+"""Gaussian noise with a parameter for every target, and, of these, noise of one size for every output."""
 
 from __future__ import annotations
 
@@ -18,20 +18,15 @@ if TYPE_CHECKING:
     from gilib.draws import Drawn
 
 
-class PerOutputGaussian(GaussianNoise):
-    """y_o ~ N(f_o, σ_o²), independent over outputs, of which each has its own noise variance.
+class NoisePerTarget(GaussianNoise):
+    """Gaussian noise with a parameter for every target.
 
     Args:
-        noise_variance: σ_o², one for every output, in the squared units of the targets; where they start if
-            learned.
+        noise_variance: σ_o², one for every target, in their squared units; where they start if learned.
         learn: whether they are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own.
 
     The parameter is kept in float64, as that of `gilib.Gaussian`.
-
-    >>> likelihood = PerOutputGaussian([0.25, 4.0])
-    >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape
-    torch.Size([3, 5])
     """
 
     def __init__(self, noise_variance: Sequence[float], learn: bool = False, replicas: tuple[int, ...] = ()):
@@ -53,6 +48,27 @@ class PerOutputGaussian(GaussianNoise):
     def noise_variance(self) -> Tensor:
         """σ_o², `[R, O]`, in squared units of the targets."""
         return self.log_variance.exp()
+
+    def config(self) -> ConfigDict:
+        """Settings; what is learned is part of the state."""
+        return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}
+
+
+class PerOutputGaussian(NoisePerTarget):
+    """y_o ~ N(f_o, σ_o²), independent over outputs, of which each has its own noise variance.
+
+    Args:
+        noise_variance: σ_o², one for every output, in the squared units of the targets; where they start if
+            learned.
+        learn: whether they are learned, as point estimates.
+        replicas: shape of the replica axes, if every replica has its own.
+
+    The parameter is kept in float64, as that of `gilib.Gaussian`.
+
+    >>> likelihood = PerOutputGaussian([0.25, 4.0])
+    >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape
+    torch.Size([3, 5])
+    """
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
@@ -83,7 +99,3 @@ class PerOutputGaussian(GaussianNoise):
                 f"the network has {outputs} outputs"
             )
         super().check_targets(targets, num_points, outputs)
-
-    def config(self) -> ConfigDict:
-        """Settings; what is learned is part of the state."""
-        return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}

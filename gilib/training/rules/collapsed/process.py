@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gilib.layers import GP
-from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
+from gilib.likelihoods import Gaussian, Likelihood, PerOutputGaussian
 from gilib.linalg import cholesky
 from gilib.network import Network
 from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
@@ -71,7 +71,6 @@ def single_process(net: Network, likelihood: Likelihood) -> SingleProcess:
             f"gilib.models.sparse_gp makes it, got {net}"
         )
     process = SparseProcess(layers[0])
-    varies = isinstance(likelihood, HeteroscedasticGaussian)
-    if varies or not isinstance(likelihood, Gaussian | PerOutputGaussian):
+    if not isinstance(likelihood, Gaussian | PerOutputGaussian):
         raise ValueError(f"the noise must be Gaussian or PerOutputGaussian, got {likelihood}")
     return SingleProcess(process, likelihood)
