@@ -28,6 +28,7 @@ SEARCHED: dict[str, tuple[float, ...]] = posteriors.SEARCHED | {
     "noisy_kfac": (5e-2, 2e-1),
     "ivon": (1e-1, 5e-1),
     "sghmc": (1e-2, 3e-2, 1e-1),
+    **dict.fromkeys(("bbb_hundredth", "li", "sgp", "dgp_gi", "dsvi"), posteriors.ADAM),
 }
 UPDATE_RATE = 0.2  # of BALI, in the search that chose its other settings
 
