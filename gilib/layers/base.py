@@ -249,7 +249,11 @@ class Layer(nn.Module, Part, ABC):
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        held = itertools.chain(self.parameters(), self.buffers())
+        held = (
+            value
+            for module in self.modules()
+            for value in itertools.chain(module.parameters(recurse=False), module.buffers(recurse=False))
+        )
         return next((value for value in held if value.is_floating_point()), None)
 
     def describe(self) -> str:
