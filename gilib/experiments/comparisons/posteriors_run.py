@@ -50,7 +50,10 @@ def run(config: PosteriorConfig, job: Job) -> Record:
 
 
 def search(config: PosteriorConfig, job: Job) -> Record:
-    """The same on held-out points of the split's training data: no test data are read."""
+    """The same on held-out points of the split's training data: no test data of the set are read.
+
+    Of images `auroc` is against test images of the other set; nothing is chosen by it.
+    """
     if config.images:
         held_out = image_task(config.dataset, config.split, config.images, validation=True)
     else:
