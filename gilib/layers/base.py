@@ -249,11 +249,7 @@ class Layer(nn.Module, Part, ABC):
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        held = (
-            value
-            for module in self.modules()
-            for value in itertools.chain(module.parameters(recurse=False), module.buffers(recurse=False))
-        )
+        held = (v for m in self.modules() for v in itertools.chain(m.parameters(False), m.buffers(False)))
         return next((value for value in held if value.is_floating_point()), None)
 
     def describe(self) -> str:

@@ -16,6 +16,7 @@ from gilib.experiments.comparisons.posteriors import BALI, DRAWS, INDUCING, PROC
 from gilib.experiments.comparisons.tasks import image_task
 from gilib.experiments.kurle2024.search import BaliSettings
 from gilib.experiments.kurle2024.settings import frozen
+from gilib.experiments.kurle2024.training import TrainingConfig
 
 DATASET = "fashion-mnist"
 ORDER = tuple(method for method in posteriors.ORDER if method not in ("star", "hmc"))
@@ -30,7 +31,6 @@ SEARCHED: dict[str, tuple[float, ...]] = posteriors.SEARCHED | {
     "sghmc": (1e-2, 3e-2, 1e-1),
     **dict.fromkeys(("bbb_hundredth", "li", "sgp", "dgp_gi", "dsvi"), posteriors.ADAM),
 }
-UPDATE_RATE = 0.2  # of BALI, in the search that chose its other settings
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def chosen_settings(scale: str) -> dict[str, float]:
 def bali_settings(method: str) -> BaliSettings:
     """What validation images of MNIST chose in `bali_settings`."""
     own = frozen(DATASET, method)
-    return BaliSettings(str(BALI[method]), own["prior_variance"], own["lr"], UPDATE_RATE)
+    return BaliSettings(str(BALI[method]), own["prior_variance"], own["lr"], TrainingConfig.update_rate)
 
 
 def _config(method: str, split: int, scale: str, setting: float) -> PosteriorConfig:

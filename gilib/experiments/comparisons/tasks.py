@@ -12,14 +12,13 @@ from torch import Tensor
 
 import gilib
 from gilib.data import Dataset, classification_names, load_classification, load_images
-from gilib.experiments.common.uci_splits import Data, load, load_validation
+from gilib.experiments.common.uci_splits import VALIDATION, Data, load, load_validation
 from gilib.experiments.comparisons.measures import measure
 from gilib.experiments.kurle2024.tasks import other_images
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"
 MOON_POINTS, MOON_NOISE = 1000, 0.2  # in all; standard deviation
-HELD_OUT = 5  # one in so many images of a split is held out for validation
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def image_task(name: str, split: int, images: int, validation: bool = False) -> 
             f"split {split} of {images} images ends at {own.stop}, and {name} has {len(data.train_x)}"
         )
     part = replace(data, train_x=data.train_x[own], train_y=data.train_y[own]).tensors()
-    (x, test_x), held = (part.train_x.flatten(1), part.test_x.flatten(1)), images // HELD_OUT
+    (x, test_x), held = (part.train_x.flatten(1), part.test_x.flatten(1)), images // VALIDATION
     train, test = (x, part.train_y), (test_x, part.test_y)
     if validation:
         train, test = (x[:-held], part.train_y[:-held]), (x[-held:], part.train_y[-held:])

@@ -36,7 +36,7 @@ def test_all_methods_but_two_are_compared():
     assert set(SEARCHED) == set(posteriors.SEARCHED)
 
 
-def test_splits_share_no_image_and_validation_reads_no_test_image(monkeypatch):
+def test_splits_share_no_image_and_validation_reads_no_test_image_of_its_set():
     first, second = (tasks.image_task(DATASET, split, 50) for split in (0, 1))
     data = load_images(DATASET)
     assert torch.equal(first.y, data.train_y[:50]) and torch.equal(second.y, data.train_y[50:100])
