@@ -159,16 +159,15 @@ def operations(shape: Shape) -> dict[str, float]:
     """Of a step, GFLOP.
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
-    layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; three
-    triangular solves of I² O (two for the mean, one for a draw) and T S; S = E Cᵀ, twice, and half of SᵀS,
-    AᵀV_0⁻¹A, K Kᵀ and C Cᵀ.
+    layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
+    triangular solves of I² O and T S; S = E Cᵀ, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and C Cᵀ.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
         i, o, b = inputs + 1, outputs, shape.batch
         back = 2 * b * i * o if k else 0
         total["adam"] += 4 * b * i * o + back
-        total["bali"] += 4 * b * i * o + back + b * i**2 + b * o**2 + i**3 / 3 + 4 * i**2 * o + 8 * i * o**2
+        total["bali"] += 4 * b * i * o + back + b * i**2 + b * o**2 + i**3 / 3 + 3 * i**2 * o + 8 * i * o**2
     return {name: value / 1e9 for name, value in total.items()}
 
 

@@ -5,7 +5,7 @@ import torch
 
 import gilib
 from gilib.linalg import ScaledIdentity
-from gilib.regression.joint import DrawnAt, JointState, averaged, moments, residuals
+from gilib.regression.joint import JointState, Place, averaged, moments, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741
@@ -16,7 +16,7 @@ EYE = torch.eye(O, dtype=D)
 
 def state(mean, precision, scale):
     tril = torch.linalg.cholesky
-    return JointState(mean, precision, tril(precision), tril(scale))
+    return JointState(mean, precision, tril(precision), tril(scale), torch.zeros_like(mean))
 
 
 def spread(rows, size, seed):
@@ -56,11 +56,25 @@ def test_a_first_batch_is_the_conjugate_posterior():
     assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
 
 
-def test_wide_features_a_few_rows_at_a_time():
-    x = normals(2, 7, 401, seed=1)
-    batch = residuals(x, normals(2, 7, O, seed=2), normals(2, 401, O, seed=3), 0.7)
-    assert_equal(batch.gram.tril(), (0.7 * x.mT @ x).tril(), 1e-12)
-    assert batch.cross.shape == (2, 401, O) and batch.scatter.shape == (2, O, O)
+@pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
+@pytest.mark.parametrize("size", [I, 112, 401])
+def test_moments_are_plain_products(lead, size):
+    """Wide features a few rows at a time, with and without a constant, in memory that is used again."""
+    x, left = normals(*lead, 7, size, seed=1), normals(*lead, 7, O, seed=2)
+    memory = torch.zeros(*lead, size + 1, size + 1, dtype=D)
+    for _ in range(2):
+        found = moments(x, left, 0.7, 0.3, bias=True, out=memory)
+    full = 0.3 * torch.cat([x, torch.ones_like(x[..., :1])], -1)
+    same = moments(full, left, 0.7)
+    assert found.gram is memory
+    for gram, cross, scatter in (found, same):
+        assert_equal(gram.tril(), 0.7 * (full.mT @ full).tril(), 1e-12)
+        assert_equal(cross, 0.7 * full.mT @ left, 1e-12)
+        assert_equal(scatter, 0.7 * left.mT @ left, 1e-12)
+    mean = normals(*lead, size + 1, O, seed=3)
+    expected = residuals(full, left, mean, 0.7)
+    for value, other in zip(residuals(x, left, mean, 0.7, 0.3, bias=True), expected, strict=True):
+        assert_equal(value.tril(), other.tril(), 1e-12)
 
 
 def test_many_batches_are_moving_averages_of_statistics():
@@ -144,7 +158,7 @@ def test_rounding_errors_do_not_add_up():
 def drawn(start, white):
     """A = M + T⁻ᵀS."""
     step = torch.linalg.solve_triangular(start.precision_tril.mT, white, upper=True)
-    return DrawnAt(start.mean + step, white)
+    return Place(start.mean + step, white)
 
 
 @pytest.mark.parametrize(("lead", "size"), [((), I), ((2,), I), ((), 300)])
@@ -158,7 +172,7 @@ def test_residuals_may_be_taken_anywhere(lead, size):
     place, rate = drawn(start, normals(*lead, size, O, seed=9)), at_rate(0.3).expand(lead)
     found = averaged(start, moments(x, y - x @ place.centre, 2.0), prior, SCALE, rate, place)
     expected = averaged(start, residuals(x, y, start.mean, 2.0), prior, SCALE, rate)
-    for value, other in zip(found, expected, strict=True):
+    for value, other in zip((found.mean, *found[1:4]), (expected.mean, *expected[1:4]), strict=True):
         assert_equal(value.tril(), other.tril(), 1e-9)
 
 
@@ -176,7 +190,7 @@ def test_new_directions_of_wide_priors_leave_the_noise_in_float32():
     results = []
     for dtype in (D, torch.float32):
         own = JointState(*(value.to(dtype) for value in start))
-        there = DrawnAt(*(value.to(dtype) for value in place))
+        there = Place(*(value.to(dtype) for value in place))
         batch = moments(x.to(dtype), left.to(dtype), 1.0)
         results.append(averaged(own, batch, weak.to(dtype), 1e-3, torch.tensor(0.2, dtype=dtype), there))
     exact, rounded = (value.scale_tril.double() @ value.scale_tril.double().mT for value in results)

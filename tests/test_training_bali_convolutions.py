@@ -49,7 +49,7 @@ def test_moments_are_those_of_patches(replicas):
             images.flatten(0, -4), windows.kernel, padding=windows.padding, stride=windows.stride
         )
         patches = patches.mT.unflatten(0, images.shape[:-3]).flatten(-3, -2)  # [S, R, B H' W', I]
-        targets = (step.output - shift).flatten(-2).mT.flatten(-3, -2)
+        targets = (step.output + shift).flatten(-2).mT.flatten(-3, -2)
         joined = [values.movedim(0, -3).flatten(-3, -2) for values in (patches, targets)]
         expected = residuals(*joined, mean, 0.7, 1.0 / math.sqrt(layer.fan_in))
         assert_equal(found.gram.tril(), expected.gram.tril(), 1e-10)

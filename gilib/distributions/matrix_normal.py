@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from gilib.linalg.columns import Columns
+from gilib.linalg.columns import solve_shared
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -132,13 +132,7 @@ class MatrixNormal(Distribution):
         """Chol(V) times `values`, the factor shared by all samples."""
         if not self.by_precision:
             return self.row_tril @ values
-        if values.shape[:-2].numel() == self.row_tril.shape[:-2].numel():
-            factor = self.row_tril.expand(*values.shape[:-2], *self.row_tril.shape[-2:])
-            return torch.linalg.solve_triangular(factor.mT, values, upper=True)
-        columns = Columns(self.row_tril.shape[:-2], values.shape[:-2])
-        factor = self.row_tril.reshape(-1, *self.row_tril.shape[-2:]).mT
-        solved = torch.linalg.solve_triangular(factor, columns.merge(values), upper=True)
-        return columns.split(solved, values.shape[-1])
+        return solve_shared(self.row_tril.mT, values)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density (nats) of matrices `[..., I, O]`."""

@@ -41,3 +41,25 @@ class Columns:
         """The way back: `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""
         values = columns.reshape(*self.kept, columns.shape[-2], *self.shared, count)
         return values.permute([self.order.index(axis) for axis in range(len(self.order))])
+
+
+def solve_shared(factor: Tensor, values: Tensor) -> Tensor:
+    """`factor`⁻¹ `values` for upper triangular matrices that right-hand sides share along leading axes.
+
+    Args:
+        factor: `[*own, I, I]`.
+        values: `[*lead, I, C]`, where `own` broadcasts to `lead`.
+
+    Returns:
+        `[*lead, I, C]`.
+
+    >>> solve_shared(2.0 * torch.eye(2), torch.ones(3, 2, 1)).flatten()
+    tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000])
+    """
+    lead = values.shape[:-2]
+    if lead.numel() == factor.shape[:-2].numel():
+        return torch.linalg.solve_triangular(factor.expand(*lead, *factor.shape[-2:]), values, upper=True)
+    columns = Columns(factor.shape[:-2], lead)
+    flat = factor.reshape(-1, *factor.shape[-2:])
+    solved = torch.linalg.solve_triangular(flat, columns.merge(values), upper=True)
+    return columns.split(solved, values.shape[-1])

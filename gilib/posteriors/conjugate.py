@@ -10,14 +10,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gilib.distributions import MatrixNormal, MatrixNormalInverseWishart
+from gilib.distributions import MatrixNormalInverseWishart
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
+from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
-from gilib.regression.joint import DrawnAt, JointState
-from gilib.regression.primal import prior_log_prob
+from gilib.regression.joint import JointState, Place
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 from gilib.validation import check_positive
 
@@ -81,10 +81,13 @@ class Conjugate(Posterior):
 class ConjugateWeights(PosteriorModule):
     """The state of a layer's regression; all of it is saved and loaded with the model.
 
+    The mean is M = A - T⁻ᵀS, where T Tᵀ = V⁻¹: see `gilib.regression.joint`.
+
     Attributes:
-        mean: M, `[R, I, O]`.
+        centre: A, `[R, I, O]`.
+        white: S, `[R, I, O]`.
         precision: V⁻¹, `[R, I, I]`; only its lower triangle.
-        precision_tril: its Cholesky factor.
+        precision_tril: T, its Cholesky factor.
         scale_tril: that of Ψ, `[R, O, O]`.
         df: ν, `[R]`.
         mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`.
@@ -92,7 +95,8 @@ class ConjugateWeights(PosteriorModule):
     """
 
     carries = False
-    mean: Tensor
+    centre: Tensor
+    white: Tensor
     precision: Tensor
     precision_tril: Tensor
     scale_tril: Tensor
@@ -107,11 +111,13 @@ class ConjugateWeights(PosteriorModule):
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
         self.noise_size, self.root_fan_in = inputs * outputs, math.sqrt(inputs)
         ones, wide = context.full((inputs,), 1.0), spec.initial_sd * math.sqrt(df + outputs + 1)
+        # columns in a row, as LAPACK leaves them: what is loaded is laid out as what was trained
         start = {
-            "mean": context.full((inputs, outputs), 0.0),
+            "centre": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
-            "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
+            "precision_tril": torch.diag_embed(ones).mT,
+            "scale_tril": torch.diag_embed(context.full((outputs,), wide)).mT,
+            "white": context.full((outputs, inputs), 0.0).mT,
             "df": context.full((), df),
             "mean_square": context.full((outputs,), 0.0),
             "steps": context.full((), 0.0).long(),
@@ -122,23 +128,18 @@ class ConjugateWeights(PosteriorModule):
     @property
     def state(self) -> JointState:
         """What a minibatch changes."""
-        return JointState(self.mean, self.precision, self.precision_tril, self.scale_tril)
+        return JointState(self.centre, self.precision, self.precision_tril, self.scale_tril, self.white)
+
+    @property
+    def mean(self) -> Tensor:
+        """M, `[R, I, O]`."""
+        return self.state.mean
 
     @property
     def posterior(self) -> MatrixNormalInverseWishart:
         """The law of W̃ and Σ."""
         return MatrixNormalInverseWishart(
             self.mean, self.precision_tril, self.df, self.scale_tril, validate_args=False
-        )
-
-    @property
-    def at_mode(self) -> MatrixNormal:
-        """The law of W̃ given the mode of Σ."""
-        return MatrixNormal(
-            self.mean,
-            column_scale_tril=self.noise_tril,
-            row_precision_tril=self.precision_tril,
-            validate_args=False,
         )
 
     @property
@@ -160,16 +161,27 @@ class ConjugateWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W = W̃ / √I, and log P - log Q of it."""
-        noise, given = noise.unflatten(-1, self.mean.shape[-2:]), self.at_mode
-        weights = given.rsample(noise=noise) / self.root_fan_in
-        log_q = given.log_prob_noise(noise) + self.noise_size * math.log(self.root_fan_in)
-        return weights, prior_log_prob(weights, prior_precision, self.outputs) - log_q
+        """W = W̃ / √I, and log P - log Q of it.
 
-    def drawn_at(self, weights: Tensor, noise: Tensor) -> DrawnAt:
+        With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
+        """
+        noise, columns = noise.unflatten(-1, self.centre.shape[-2:]), self.noise_tril
+        white = noise @ columns.mT - self.white
+        weights = (self.centre + solve_shared(self.precision_tril.mT, white)) / self.root_fan_in
+        squares = noise.square().sum((-2, -1)) - prior_precision.quadratic(weights)
+        return weights, 0.5 * squares + self._log_scales(columns, prior_precision)
+
+    def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
+        """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""
+        inputs = self.centre.shape[-2]
+        log_dets = inputs * _log_diagonal(columns) - self.outputs * _log_diagonal(self.precision_tril)
+        constant = self.noise_size * math.log(self.root_fan_in)
+        return 0.5 * self.outputs * prior_precision.log_det() + log_dets - constant
+
+    def place(self, weights: Tensor, noise: Tensor) -> Place:
         """Where one draw `[1, R, I, O]` stands, which was made of `noise` `[1, R, I O]`."""
-        white = noise[0].unflatten(-1, self.mean.shape[-2:]) @ self.noise_tril.mT
-        return DrawnAt(self.root_fan_in * weights[0], white)
+        white = noise[0].unflatten(-1, self.centre.shape[-2:]) @ self.noise_tril.mT
+        return Place(self.root_fan_in * weights[0], white)
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -183,46 +195,43 @@ class ConjugateWeights(PosteriorModule):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor]:
-        """Outputs N(x̃ M, x̃ V x̃ᵀ Σ) at every point (ibid., App. F); log_pq is minus the divergence."""
-        given = self.at_mode
-        identity = torch.eye(self.mean.shape[-2], dtype=self.mean.dtype, device=self.mean.device)
-        root = torch.linalg.solve_triangular(self.precision_tril.mT, identity, upper=True) / self.root_fan_in
-        outputs = CorrelatedOutputs(
-            function(self.mean / self.root_fan_in), function(root), given.column_scale_tril, noise.points
-        )
-        return outputs, -self._kl(given, root, prior_precision).expand(noise.draw.shape[:-1])
+        """Outputs N(x̃ M, x̃ V x̃ᵀ Σ) at every point (ibid., App. F); log_pq is minus the divergence.
 
-    def _kl(self, given: MatrixNormal, root: Tensor, prior_precision: SymmetricOperator) -> Tensor:
-        """KL(Q(W)‖N(0, P⁻¹)), `[S, R]` nats.
-
-        ½ [tr(P V) tr(Σ) + Σ_o M_oᵀPM_o - I O - O log det P - O log det V - I log det Σ], V and M unscaled.
+        KL(Q(W)‖N(0, P⁻¹)) = ½ [tr(P V) tr(Σ) + Σ_o M_oᵀPM_o - I O - O log det (P V) - I log det Σ], V and M
+        those of W.
         """
-        inputs, columns = root.shape[-1], given.column_scale_tril
+        mean, columns = self.mean / self.root_fan_in, self.noise_tril
+        identity = torch.eye(mean.shape[-2], dtype=mean.dtype, device=mean.device)
+        root = torch.linalg.solve_triangular(self.precision_tril.mT, identity, upper=True) / self.root_fan_in
         trace = prior_precision.quadratic(root) * columns.square().sum((-2, -1))
-        log_dets = self.outputs * prior_precision.log_det() + 2.0 * (
-            self.outputs * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-            + inputs * columns.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        )
-        quadratic = prior_precision.quadratic(self.mean / self.root_fan_in)
-        return 0.5 * (trace + quadratic - inputs * self.outputs - log_dets)
+        kl = 0.5 * (trace + prior_precision.quadratic(mean) - self.noise_size)
+        kl = kl - self._log_scales(columns, prior_precision)
+        outputs = CorrelatedOutputs(function(mean), function(root), columns, noise.points)
+        return outputs, -kl.expand(noise.draw.shape[:-1])
 
     @torch.no_grad()
-    def move(self, state: JointState, df: float, active: Tensor) -> None:
+    def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor) -> bool:
         """Take a new state, of the replicas that are active, and count it.
 
         Args:
             state: after a minibatch.
+            mean_square: v, `[R, O]`.
             df: ν.
             active: `[R]`.
+
+        Returns:
+            Whether all were active, as far as that can be read: then the new tensors are the buffers' memory.
         """
-        if readable(active) and bool(active.all()):
-            for old, new in zip(self.state, state, strict=True):
-                old.copy_(new)
-        else:
-            for old, new in zip(self.state, state, strict=True):
-                old.copy_(new.where(active[..., None, None], old))
+        whole = readable(active) and bool(active.all())
+        for name, new in (*state._asdict().items(), ("mean_square", mean_square)):
+            old = getattr(self, name)
+            if whole:
+                old.set_(new)
+            else:
+                old.copy_(new.where(active[(..., *[None] * (old.dim() - active.dim()))], old))
         self.df.masked_fill_(active, df)
         self.steps += active
+        return whole
 
 
 class ConjugateKernels(ConjugateWeights):
@@ -274,3 +283,7 @@ class CorrelatedOutputs:
         centre = self.mean(x)
         size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
         return centre + size * (noise_at(self.noise, centre, -2).to(centre.dtype) @ self.root.mT)
+
+
+def _log_diagonal(factor: Tensor) -> Tensor:
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -21,6 +21,9 @@ S = Tᵀ(A - M): (1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the fir
 others. At drawn weights A = M + T⁻ᵀE Cᵀ, S is the noise E Cᵀ of the draw. The residuals at A are those of
 what the network computed, without a product, and small where those at M are not: features change from step to
 step, X (A - M) is large where V is, and in float32 nothing true would be left of J_yy - K Kᵀ.
+
+The new mean is not solved for, either. It is kept as A and S = -Kᵀ, which say it as M = A - T⁻ᵀS: the next
+draw is A + T⁻ᵀ(E Cᵀ - S), one triangular solve for both.
 """
 
 from __future__ import annotations
@@ -33,25 +36,32 @@ from torch import Tensor
 from gilib.linalg import cholesky
 from gilib.linalg.blocks import pieces
 
-__all__ = ["DrawnAt", "JointState", "Residuals", "averaged", "moments", "residuals"]
+__all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
 
-LEAF = 128  # the largest Gram matrix that is computed whole: at I = 785, 9/16 of the arithmetic of all of it
+STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
 
 
 class JointState(NamedTuple):
     """What the averages are so far.
 
     Attributes:
-        mean: M, `[R, I, O]`.
+        centre: A, `[R, I, O]`.
         precision: P, `[R, I, I]`; its upper triangle is not read.
         precision_tril: T, its Cholesky factor.
         scale_tril: C, that of Ψ, `[R, O, O]`.
+        white: S = Tᵀ(A - M), `[R, I, O]`; zero where A is the mean.
     """
 
-    mean: Tensor
+    centre: Tensor
     precision: Tensor
     precision_tril: Tensor
     scale_tril: Tensor
+    white: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """M, `[R, I, O]`."""
+        return self.centre - torch.linalg.solve_triangular(self.precision_tril.mT, self.white, upper=True)
 
 
 class Residuals(NamedTuple):
@@ -68,12 +78,12 @@ class Residuals(NamedTuple):
     scatter: Tensor
 
 
-class DrawnAt(NamedTuple):
-    """Weights that were drawn, and the noise in them.
+class Place(NamedTuple):
+    """Weights at which residuals are taken, such as drawn ones.
 
     Attributes:
-        centre: A = M + T⁻ᵀS, `[R, I, O]`.
-        white: S, `[R, I, O]`.
+        centre: A, `[R, I, O]`.
+        white: S = Tᵀ(A - M), `[R, I, O]`, the noise in them.
     """
 
     centre: Tensor
@@ -81,50 +91,65 @@ class DrawnAt(NamedTuple):
 
 
 def residuals(
-    features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0
+    features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0, bias: bool = False
 ) -> Residuals:
     """The moments of a minibatch.
 
     Args:
-        features: X / scale, `[R, B, I]`.
+        features: X / scale, `[R, B, I]`, or without the last one, which is 1 / scale, `[R, B, I - 1]`.
         targets: Y, `[R, B, O]`.
         mean: M, `[R, I, O]`, at which the residuals are taken.
         weight: c.
         scale: of the features, which enters where matrices are small.
+        bias: whether that column of ones is left out of `features`.
     """
-    return moments(features, targets - features @ (scale * mean), weight, scale)
+    weights, rest = scale * mean, targets
+    if bias:
+        weights, rest = weights[..., :-1, :], targets - weights[..., -1:, :]
+    return moments(features, rest - features @ weights, weight, scale, bias)
 
 
-def moments(features: Tensor, left: Tensor, weight: float, scale: float = 1.0) -> Residuals:
-    """The moments of a minibatch whose residuals D are known, `left` `[R, B, O]`; the rest as above."""
-    return Residuals(
-        _lower_gram(features).mul_(weight * scale**2),
-        (features.mT @ left).mul_(weight * scale),
-        (left.mT @ left).mul_(weight),
-    )
+def moments(
+    features: Tensor,
+    left: Tensor,
+    weight: float,
+    scale: float = 1.0,
+    bias: bool = False,
+    out: Tensor | None = None,
+) -> Residuals:
+    """The moments of a minibatch whose residuals D are known.
+
+    Args:
+        features: as above.
+        left: D, `[R, B, O]`.
+        weight: c.
+        scale: of the features.
+        bias: as above.
+        out: where to write the Gram matrix, `[R, I, I]`, with zeros above its diagonal; None: new memory.
+    """
+    size = features.shape[-1] + bias
+    if bias and size <= STRIP:
+        ones = features.new_ones(()).expand(*features.shape[:-1], 1)
+        features, bias = torch.cat([features, ones], -1), False
+    gram = features.new_zeros(*features.shape[:-2], size, size) if out is None else out
+    _fill_lower_gram(gram, features, weight * scale**2, bias)
+    cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
+    torch.matmul(features.mT, left, out=cross[..., : features.shape[-1], :])
+    if bias:
+        torch.sum(left, -2, out=cross[..., -1, :])
+    return Residuals(gram, cross.mul_(weight * scale), (left.mT @ left).mul_(weight))
 
 
-def _lower_gram(features: Tensor) -> Tensor:
-    """The lower triangle of XᵀX; above it, zeros or the other half of a block that is small."""
-    size = features.shape[-1]
-    if size <= LEAF:
-        return features.mT @ features
-    gram = features.new_zeros(*features.shape[:-2], size, size)
-    _fill_lower_gram(features, gram)
-    return gram
-
-
-def _fill_lower_gram(features: Tensor, gram: Tensor) -> None:
-    """By halves: one product for the block between them, and each of them again."""
-    size = features.shape[-1]
-    if size <= LEAF:
-        torch.matmul(features.mT, features, out=gram)
-        return
-    half = (size // 2 + 15) // 16 * 16
-    first, second = features[..., :half], features[..., half:]
-    torch.matmul(second.mT, first, out=gram[..., half:, :half])
-    _fill_lower_gram(first, gram[..., :half, :half])
-    _fill_lower_gram(second, gram[..., half:, half:])
+def _fill_lower_gram(gram: Tensor, features: Tensor, weight: float, bias: bool) -> None:
+    """The lower triangle of XᵀX, some rows at a time; above it, the other half of a block that is small."""
+    size, rows = features.shape[-1], features.flatten(0, -3) if features.dim() > 2 else features[None]
+    flat = gram.view(-1, *gram.shape[-2:])
+    for strip in pieces(size, STRIP):
+        block, left = flat[:, strip, : strip.stop], rows[..., strip].mT
+        torch.baddbmm(block, left, rows[..., : strip.stop], beta=0.0, alpha=weight, out=block)
+    if bias:
+        flat[:, -1, :-1] = weight * rows.sum(-2)
+        flat[:, -1, -1] = weight * rows.shape[-2]
 
 
 def averaged(
@@ -133,7 +158,8 @@ def averaged(
     prior_precision: Tensor,
     prior_scale: float,
     rate: Tensor,
-    drawn: DrawnAt | None = None,
+    place: Place | None = None,
+    out: Tensor | None = None,
 ) -> JointState:
     """The state after a minibatch.
 
@@ -143,40 +169,42 @@ def averaged(
         prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
         rate: γ, `[R]`, 1 for the first one.
-        drawn: where the residuals of `batch` were taken; None: at the mean of `state`.
+        place: where the residuals of `batch` were taken; None: at the mean of `state`.
+        out: memory for T, as `gilib.linalg.cholesky` takes it.
 
     Raises:
         FactorisationError: as `gilib.linalg.cholesky` does.
 
     >>> one = torch.ones(1, 1)
-    >>> start = JointState(0 * one, one, one, one)
+    >>> start = JointState(0 * one, one, one, one, 0 * one)
     >>> batch = residuals(torch.ones(3, 1), torch.ones(3, 1), start.mean, 1.0)
     >>> averaged(start, batch, torch.ones(1), 1.0, torch.tensor(1.0)).mean
     tensor([[0.7500]])
     """
-    rate, centre = rate[..., None, None], state.mean if drawn is None else drawn.centre
+    rate, centre = rate[..., None, None], state.mean if place is None else place.centre
     shrunk = prior_precision[..., None] * centre
     precision = torch.lerp(state.precision, batch.gram, rate, out=batch.gram)
     precision.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_precision)
-    scatter, cross = state.scale_tril @ state.scale_tril.mT, rate * (batch.cross - shrunk)
-    if drawn is not None:
-        scatter = scatter + drawn.white.mT @ drawn.white
-        cross = cross - (1.0 - rate) * _lower_product(state.precision_tril, drawn.white)
+    scatter, slope = state.scale_tril @ state.scale_tril.mT, shrunk - batch.cross
+    if place is None:
+        slope = rate * slope
+    else:
+        scatter = scatter + place.white.mT @ place.white
+        slope = torch.lerp(_lower_product(state.precision_tril, place.white), slope, rate)
     scatter = torch.lerp(scatter, batch.scatter + centre.mT @ shrunk, rate)
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
-    root = cholesky(precision, "the precision of a layer's regression")
-    below = torch.linalg.solve_triangular(root, cross, upper=False)  # Kᵀ
-    step = torch.linalg.solve_triangular(root.mT, below, upper=True)
-    scale_tril = cholesky(scatter - below.mT @ below, "the residual scatter of a layer's regression")
-    return JointState(centre + step, precision, root, scale_tril)
+    root = cholesky(precision, "the precision of a layer's regression", out)
+    white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
+    scale_tril = cholesky(scatter - white.mT @ white, "the residual scatter of a layer's regression")
+    return JointState(centre, precision, root, scale_tril, white)
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
     """T S, some rows at a time, without the products by zero above the diagonal."""
     size = factor.shape[-1]
-    if size <= LEAF:
+    if size <= STRIP:
         return factor @ values
     product = torch.empty_like(values)
-    for rows in pieces(size, LEAF):
+    for rows in pieces(size, STRIP):
         product[..., rows, :] = factor[..., rows, : rows.stop] @ values[..., : rows.stop, :]
     return product

@@ -29,8 +29,9 @@ def moved(generator, replicas=()):
         positive_definite(generator, *replicas, O, O),
     )
     tril = torch.linalg.cholesky
-    state = JointState(normal(generator, *replicas, I, O), precision, tril(precision), tril(scale))
-    module.move(state, DF, ACTIVE.expand(replicas))
+    centre, white = normal(generator, *replicas, I, O), normal(generator, *replicas, I, O)
+    state = JointState(centre, precision, tril(precision), tril(scale), white)
+    module.move(state, torch.ones(*replicas, O), DF, ACTIVE.expand(replicas))
     return module, torch.linalg.inv(precision), scale / (DF + O + 1)
 
 
@@ -125,24 +126,25 @@ def test_replicas_that_are_not_active_stay(generator):
     module, _, _ = moved(generator, (2,))
     other, _, _ = moved(generator, (2,))
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    module.move(other.state, DF + 1, torch.tensor([True, False]))
+    module.move(other.state, 2.0 * other.mean_square, DF + 1, torch.tensor([True, False]))
     for name, value in module.state_dict().items():
         assert torch.equal(value[1], before[name][1])
     assert torch.equal(module.mean[0], other.mean[0]) and module.steps.tolist() == [2, 1]
+    assert module.mean_square[:, 0].tolist() == [2.0, 1.0]
 
 
 def test_everything_is_state():
     """A rule may change it; nothing else does, and it has no parameters."""
     module = build()
     assert not list(module.parameters())
-    names = {"mean", "precision", "precision_tril", "scale_tril", "df", "mean_square", "steps"}
+    names = {"centre", "white", "precision", "precision_tril", "scale_tril", "df", "mean_square", "steps"}
     assert set(module.state_dict()) == names
 
 
 def test_a_model_is_saved_with_its_state(tmp_path, generator):
     net = gilib.models.mlp(2, (3,), 1, posterior=Conjugate(df=4.5), dtype=torch.float64)
     for layer in (list(net.layers)[0], list(net.layers)[2]):
-        layer.weights.mean.add_(normal(generator, *layer.weights.mean.shape))
+        layer.weights.centre.add_(normal(generator, *layer.weights.centre.shape))
     gilib.save(tmp_path / "model", net, gilib.Gaussian(0.3, learn=True))
     loaded = gilib.load(tmp_path / "model")[0]
     x, noise = normal(generator, 6, 2), net.base_noise(2, generator)

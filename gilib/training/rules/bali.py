@@ -15,7 +15,7 @@ from gilib.draws import Drawn, Evaluated, record
 from gilib.linalg import failures_as_nan
 from gilib.persistence import CheckpointError
 from gilib.randomness import Noise
-from gilib.regression.joint import DrawnAt, JointState, Residuals, averaged
+from gilib.regression.joint import JointState, Place, Residuals, averaged
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.layerwise import (
@@ -156,11 +156,10 @@ class RunningBali(RunningRule):
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
         squares = [
-            share / layer.windows * layer.rows(gradient).square().sum(-2)
+            share / layer.windows * layer.squares(gradient)
             for layer, gradient in zip(self.layers, passed.gradients, strict=True)
         ]
         bound, *squares = self.problem.sum_over_processes([passed.bound, *squares])
-        self.active &= torch.stack([bound, *(square.sum(-1) for square in squares)]).isfinite().all(0)
         with torch.no_grad():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
         return bound
@@ -198,35 +197,36 @@ class RunningBali(RunningRule):
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        rates, scales, states, moments = [], [], [], []
         first, places = self._is_first(batch), self._places(batch, passed.steps)
+        rate = rate_at(self.rule.update_rate, self.layers[0].posterior.steps + 1).to(passed.bound.dtype)
+        scales, states, moments = [], [], []
         for layer, step, gradient, square, place in zip(
             self.layers, passed.steps, passed.gradients, squares, places, strict=True
         ):
-            rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
-            scales.append(layer.scale(square, rates[-1]))
+            scales.append(layer.scale(square, rate))
             states.append(layer.drawn(step) if first else layer.posterior.state)
-            shift = self.lr * gradient * layer.by_output(inverse_root(scales[-1]))
+            shift = gradient * layer.by_output(-self.lr * inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
             mean = states[-1].mean if place is None else None
             moments.append(layer.residuals(step, mean, target, shift, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
             self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
-            for layer, state, scale, rate, place in zip(
-                self.layers, states, scales, rates, places, strict=True
-            )
+            for layer, state, scale, place in zip(self.layers, states, scales, places, strict=True)
         ]
-        self.active &= torch.stack([state.mean.sum((-2, -1)) for state in moved]).isfinite().all(0)
+        self._take(moved, scales, passed.bound)
+
+    def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
+        """Keep the new states where all of them are numbers."""
+        for state in moved:  # C is made of all else
+            bound = bound + state.scale_tril.sum((-2, -1))
+        self.active &= bound.isfinite()
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
-            own = layer.posterior
-            own.mean_square.copy_(scale.where(self.active[..., None], own.mean_square))
-            observed = layer.windows * self.problem.objective.num_data
-            own.move(state, own.prior_df + observed, self.active)
+            layer.take(state, scale, self.active, self.problem.objective.num_data)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
-    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[DrawnAt | None]:
+    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[Place | None]:
         """Where residuals are taken: at the weights of the one draw; None: at the mean.
 
         At the first step that is the draw. Several draws, and outputs without weights, have no such place.
@@ -235,7 +235,7 @@ class RunningBali(RunningRule):
         if not one_draw or self._is_first(batch):
             return [None] * len(self.layers)
         noise = self._noise(batch).draw.split([layer.posterior.noise_size for layer in self.layers], -1)
-        return [layer.drawn_at(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
+        return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
 
     def _moved(
         self,
@@ -244,13 +244,14 @@ class RunningBali(RunningRule):
         batch: Residuals,
         scale: Tensor,
         rate: Tensor,
-        place: DrawnAt | None,
+        place: Place | None,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
-        own = layer.posterior
+        own, freeze = layer.posterior, self.problem.objective.freeze
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
-        with failures_as_nan() if self.problem.objective.freeze else nullcontext():
-            return layer.layer.located("", averaged, state, batch, prior, own.prior_scale, rate, place)
+        known = (state, batch, prior, own.prior_scale, rate, place, layer.spare[1])
+        with failures_as_nan() if freeze else nullcontext():
+            return layer.layer.located("", averaged, *known)
 
     def _warn_of_few(self, points: float) -> None:
         """Once, at the first step."""

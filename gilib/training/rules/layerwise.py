@@ -15,7 +15,7 @@ from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.regression.joint import DrawnAt, JointState, Residuals, moments, residuals
+from gilib.regression.joint import JointState, Place, Residuals, moments, residuals
 from gilib.training.rules.base import Problem
 
 
@@ -30,6 +30,7 @@ class LayerRegression:
     Attributes:
         prior: the diagonal of the prior precision of W̃, `[R, I]`.
         windows: observations that a point gives.
+        spare: memory for the next precision and its factor, `[R, I, I]`: that of those before the last ones.
     """
 
     windows = 1
@@ -49,10 +50,15 @@ class LayerRegression:
             raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
         diagonal = precision.diagonal() / layer.fan_in
         self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
+        self.spare = (torch.zeros_like(posterior.precision), torch.empty_like(posterior.precision_tril))
 
     def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
         """v after a minibatch, `[R, O]`."""
         return torch.lerp(self.posterior.mean_square, mean_square, rate[..., None])
+
+    def squares(self, gradient: Tensor) -> Tensor:
+        """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
+        return torch.linalg.vector_norm(self.rows(gradient), dim=-2).square()
 
     def drawn(self, step: Evaluated) -> JointState:
         """What stands for a state before the first minibatch, of which nothing stays.
@@ -60,11 +66,12 @@ class LayerRegression:
         Its mean is the drawn weights, which explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at
         a mean of zero would be large and, at layers with more outputs than inputs, of small rank.
         """
-        return self.posterior.state._replace(mean=self.posterior.root_fan_in * weights_of(step).mean(0))
+        drawn = self.posterior.root_fan_in * weights_of(step).mean(0)
+        return self.posterior.state._replace(centre=drawn, white=torch.zeros_like(drawn))
 
-    def drawn_at(self, step: Evaluated, noise: Tensor) -> DrawnAt:
+    def place(self, step: Evaluated, noise: Tensor) -> Place:
         """Where the one draw of a step stands, by its noise."""
-        return self.posterior.drawn_at(weights_of(step), noise)
+        return self.posterior.place(weights_of(step), noise)
 
     def rows(self, values: Tensor) -> Tensor:
         """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
@@ -83,17 +90,24 @@ class LayerRegression:
             step: input and output of the layer.
             mean: `[R, I, O]`, at which residuals are taken; None: at the weights of the step.
             target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
-            shift: α g / √v, `[S, R, B, O]`.
+            shift: -α g / √v, `[S, R, B, O]`.
             weight: N over the rows of all processes.
         """
-        output = step.output.detach()
-        features = self.layer.features(step.input.detach())
-        spread = rows(features.expand(*output.shape[:-1], features.shape[-1]))
-        scale = 1.0 / self.posterior.root_fan_in
+        output, inputs = step.output.detach(), step.input.detach()
+        spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
+        scale, bias = 1.0 / self.posterior.root_fan_in, bool(self.layer.bias)
         if mean is None:
-            return moments(spread, rows(-shift if target is None else target - output), weight, scale)
-        targets = output - shift if target is None else target.expand_as(output)
-        return residuals(spread, rows(targets), mean, weight, scale)
+            left = rows(shift if target is None else target - output)
+            return moments(spread, left, weight, scale, bias, self.spare[0])
+        targets = output + shift if target is None else target.expand_as(output)
+        return residuals(spread, rows(targets), mean, weight, scale, bias)
+
+    def take(self, state: JointState, mean_square: Tensor, active: Tensor, num_data: int) -> None:
+        """Keep a new state, and the memory of what it replaces."""
+        own = self.posterior
+        memory = own.precision.detach(), own.precision_tril.detach()
+        if own.move(state, mean_square, own.prior_df + self.windows * num_data, active):
+            self.spare = memory
 
     def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
@@ -136,7 +150,7 @@ class KernelRegression(LayerRegression):
         output, scale = step.output.detach(), 1.0 / self.posterior.root_fan_in
         images = step.input.detach()
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
-        left = -shift
+        left = shift
         if mean is not None:
             left = left + output - self.layer.function(scale * mean)(images)
         merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
