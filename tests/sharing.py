@@ -24,7 +24,8 @@ WORLD, STEPS = 2, 10
 
 def fit(net, x=X, y=Y, likelihood=None, *, steps=STEPS, **settings):
     likelihood = likelihood or gilib.Gaussian(0.1, learn=True, replicas=net.replicas)
-    history = gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
+    settings = {"num_samples": 2, "rule": gilib.Adam(), "progress": False} | settings
+    history = gilib.fit(net, likelihood, x, y, steps=steps, **settings)
     parameters = {f"net.{name}": p.detach() for name, p in net.named_parameters()}
     parameters |= {f"likelihood.{name}": p.detach() for name, p in likelihood.named_parameters()}
     parameters |= dict(net.named_buffers())

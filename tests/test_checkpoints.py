@@ -25,7 +25,7 @@ CASES = {
 
 
 def fit(net, likelihood, path=None, *, steps=12, **settings):
-    settings = {"num_samples": 2, "seed": 3, "every": 4} | settings
+    settings = {"num_samples": 2, "seed": 3, "every": 4, "rule": gilib.Adam()} | settings
     every = settings.pop("every")
     checkpoint = None if path is None else Checkpoint(path, every)
     return gilib.fit(net, likelihood, X, Y, steps=steps, checkpoint=checkpoint, progress=False, **settings)

@@ -31,7 +31,7 @@ def test_no_hidden_layer_is_linear_regression_and_no_activation_a_deep_linear_ne
 @pytest.mark.parametrize(
     ("posterior", "expected"),
     [
-        (None, ["gi"] * 3),
+        (None, ["fac", "fac", "gi"]),
         (gilib.Factorised(), ["fac"] * 3),
         ((gilib.FromPrior(), gilib.GlobalInducing()), ["rand", "rand", "gi"]),
         ([gilib.LocalInducing(), gilib.Factorised(), gilib.GlobalInducing()], ["li", "fac", "gi"]),
@@ -54,7 +54,8 @@ def test_bias_counts_as_an_input(bias):
 def test_starting_values_of_the_paper():
     """App. O: log-precisions -4, 0 in the last layer; targets as the last pseudo-outputs; U_0 as given."""
     points, targets = normals(6, 2), normals(6, 1, seed=1)
-    net = gilib.models.mlp(2, (5, 4), 1, inducing_points=points, pseudo_outputs=targets)
+    start = {"inducing_points": points, "pseudo_outputs": targets}
+    net = gilib.models.mlp(2, (5, 4), 1, posterior=gilib.GlobalInducing(), **start)
     posteriors = [layer.weights.pseudo for layer in net.layers if layer.has_weights]
     for posterior, start in zip(posteriors, (-4.0, -4.0, 0.0), strict=True):
         assert_equal(posterior.log_precision.detach(), torch.full((6,), start))

@@ -63,7 +63,8 @@ def test_a_training_goes_on_with_the_same_noise(ahead, tmp_path):
     x, y = normals(R, 12, 2, seed=1), normals(R, 12, 2, seed=2)
 
     def fit(net, steps, checkpoint=None):
-        settings = {"num_samples": 2, "seed": SEEDS, "progress": False, "checkpoint": checkpoint}
+        settings = {"num_samples": 2, "rule": gilib.Adam(), "seed": SEEDS, "progress": False}
+        settings["checkpoint"] = checkpoint
         return gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=steps, **settings)
 
     def net():

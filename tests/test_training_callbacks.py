@@ -13,7 +13,7 @@ HELD_X, HELD_Y = normals(6, 2, seed=3), normals(6, 2, seed=4)
 
 
 def fit(net, x=X[0], y=Y[0], *, steps=40, **settings):
-    settings = {"num_samples": 2, "progress": False} | settings
+    settings = {"num_samples": 2, "rule": gilib.Adam(), "progress": False} | settings
     return gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=steps, **settings)
 
 

@@ -54,7 +54,7 @@ def titsias(net, noises):
 @pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
 def test_the_bound_and_its_gradient(points, noises):
     """Value and slopes in kernel and noise; with Z = X it is the evidence of exact regression."""
-    net, likelihood = sparse(points, kernel=Matern(smoothness=0.5)), likelihood_of(noises, learn=True)
+    net, likelihood = sparse(points, kernel=Matern(smoothness=1.5)), likelihood_of(noises, learn=True)
     process, kernel = (
         single_process(net, likelihood),
         list(next(iter(net.layers)).hyperparameters.parameters()),

@@ -1,5 +1,7 @@
 """Recipes build what they say, from the rows they choose; their bound is the ELBO over all the data."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -22,6 +24,21 @@ def test_the_recommendation():
     assert all(layer.prior == gilib.NealPrior(learn=True) for layer in weights)
     assert likelihood.noise_variance.tolist() == pytest.approx([0.05, 0.05]) and likelihood.learn
     assert type(recipe.build(X, Y[:, :1])[1]) is gilib.Gaussian
+
+
+def test_the_defaults_of_the_library_are_the_recommendation():
+    """Of `gilib.fit`, and of a network without a posterior; a prior of learned scale needs a divergence."""
+    recipe, given = gilib.recommended(), inspect.signature(gilib.fit).parameters
+    assert given["rule"].default == recipe.rule()
+    assert (given["steps"].default, given["num_samples"].default) == (recipe.steps, recipe.num_samples)
+    points = {"inducing_points": X[:5]}
+    plain = gilib.models.mlp(3, (25,), 2, **points)
+    (recommended, _), kept = recipe.build(X, Y), {"inducing_points", "input_shape", "replicas"}
+    ours, theirs = ({k: v for k, v in net.config().items() if k not in kept} for net in (plain, recommended))
+    assert ours == theirs
+    for posterior in (gilib.PointEstimate(), gilib.GlobalInducing()):
+        chosen = gilib.models.mlp(3, (25,), 2, posterior=posterior, **points)
+        assert all(layer.prior == gilib.NealPrior() for layer in chosen.layers if layer.has_weights)
 
 
 def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():

@@ -33,6 +33,7 @@ from gilib.training.gradients.speed import Speed
 from gilib.training.history import History
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Rule
+from gilib.training.schedules import LinearDecay
 from gilib.validation import check_count, check_instance
 
 
@@ -42,9 +43,9 @@ def fit(
     x: Tensor | np.ndarray,
     y: Tensor | np.ndarray,
     *,
-    steps: int,
-    rule: Rule = Adam(),  # noqa: B008 (frozen)
-    num_samples: int = 10,
+    steps: int = 1000,
+    rule: Rule = Adam(0.05, schedule=LinearDecay()),  # noqa: B008 (frozen)
+    num_samples: int = 5,
     estimator: str | None = None,
     kl_weight: Callable[[int], float] | None = None,
     batch_size: int | None = None,
@@ -73,7 +74,9 @@ def fit(
         steps: in all; a resumed run does the rest of them. Take more while `history.verdict()` says that the
             bound still rises.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
-            The rate is what most often needs a change: see `Adam`.
+            The rate is what most often needs a change: see `Adam`. The default, a high rate for half the
+            steps that then falls to zero, is that of `gilib.recommended`, as those of `steps` and
+            `num_samples` are. A training whose rates follow the number of steps goes on only over as many.
         num_samples: S, draws a step. Fewer make a step cheaper and its gradient noisier; one is enough where
             a step is expensive (images), more help where the bound jumps from step to step.
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
