@@ -121,10 +121,28 @@ def test_the_step_is_the_natural_parameters_of_the_expectation_gradient():
     assert_equal(moved.mT, torch.linalg.solve(new_precision, new_shift), 1e-10)
 
 
-def test_a_step_that_is_too_long_says_so():
+def test_a_step_that_is_too_long_keeps_a_precision():
+    """Two Gaussians: one loses 0.49 of a direction's precision, the other 0.51, and 40 times another's."""
+    rotation = torch.linalg.qr(normals(3, 3, seed=8)).Q
+    changes = torch.tensor([[-0.49, 0.3, 0.0], [-0.51, -40.0, 7.0]], dtype=D)  # eigenvalues of A
+    root = normals(2, 3, 3, seed=9).tril()
+    root.diagonal(dim1=-2, dim2=-1).abs_().add_(0.5)
+    back = torch.linalg.inv(root)
+    whitened = rotation @ torch.diag_embed(changes) @ rotation.mT
+    slope = 0.5 * back.mT @ whitened @ back  # of the loss with respect to S, at γ = 1
+    mean, d_mean = normals(3, 2, seed=10), normals(3, 2, seed=11)
+    moved, factor = natural_step(mean, root, d_mean, (2.0 * slope @ root).tril(), 1.0)
+    kept = torch.stack([1.0 + changes[0], 1.0 + changes[1] + 0.5 * changes[1].square()])
+    assert bool((kept >= 0.5).all())
+    covariance = root @ rotation @ torch.diag_embed(1.0 / kept) @ rotation.mT @ root.mT
+    assert_equal(factor @ factor.mT, covariance, 1e-10)
+    assert_equal(moved.mT, mean.mT - (covariance @ d_mean.mT[..., None])[..., 0], 1e-10)
+
+
+def test_a_step_that_is_not_a_number_says_so():
     eye = torch.eye(3, dtype=D)[None]
     with pytest.raises(FactorisationError, match="lower its learning rate"):
-        natural_step(torch.zeros(3, 1, dtype=D), eye, torch.zeros(3, 1, dtype=D), -3 * eye, 1.0)
+        natural_step(torch.zeros(3, 1, dtype=D), eye, torch.zeros(3, 1, dtype=D), math.nan * eye, 1.0)
 
 
 @pytest.mark.parametrize("lr", [0.0, -1.0, 1.5, math.nan])

@@ -29,9 +29,9 @@ class StructuredConfig:
     and hidden layers no wider than the inputs; for "gi_bnn" the network of their UCI experiment (hidden
     layers of 50, NealPrior); for "sghmc" the rule of Havasi et al. (2018), a chain whose first half is
     burn-in, and hidden layers no wider than the inputs; for "mf_ng" and "fc_ng" a rate of the natural
-    gradients at which full coupling does not break down (at 0.03 it does). Below paper scale, a factor of S
-    that starts at 0.1 of the prior's in hidden layers: from 1e-5 it has not come far after 5000 steps (see
-    `DgpConfig`).
+    gradients at which few steps of full coupling are bent back (at 0.1 most are). Below paper scale, a factor
+    of S that starts at 0.1 of the prior's in hidden layers: from 1e-5 it has not come far after 5000 steps
+    (see `DgpConfig`).
 
     Attributes:
         dataset: name of the set.
@@ -154,6 +154,7 @@ def _config(
         num_inducing=part.num_inducing,
         steps=part.steps,
         lr=1e-2 if method == "gi_bnn" else StructuredConfig.lr,  # by the ELBO of `uci_search`
+        natural_lr=0.03 if method.endswith("_ng") else StructuredConfig.natural_lr,
         hidden_scale=part.hidden_scale if method in STRUCTURED else StructuredConfig.hidden_scale,
         elbo_samples=part.samples[0],
         test_samples=part.samples[1],

@@ -27,7 +27,10 @@ class NaturalGradient(Rule):
 
         S'⁻¹ = S⁻¹ + 2 γ ∂S,    m' = m - γ S' ∂m.
 
-    With a Gaussian likelihood, all points and γ = 1, one step ends at the optimum for one layer.
+    With a Gaussian likelihood, all points and γ = 1, one step ends at the optimum for one layer. Where a step
+    would take more than half of the precision of some direction, as estimates of ∂S from few draws make it
+    do, S'⁻¹ gets the second order of a geodesic as well, and stays positive definite whatever γ and ∂S are
+    (Lin, Schmidt & Khan, 2020).
 
     Args:
         lr: γ, between 0 and 1; deep networks and minibatches need it well below 1.
@@ -116,7 +119,9 @@ class RunningNaturalGradient(RunningRule):
 def natural_step(
     mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float
 ) -> tuple[Tensor, Tensor]:
-    """A step of N(m, L Lᵀ) given gradients of the loss: with Y = Lᵀ ∂S L, S' = L (Id + 2γY)⁻¹ Lᵀ.
+    """A step of N(m, L Lᵀ) given gradients of the loss: with A = 2γ Lᵀ ∂S L, S' = L (Id + A)⁻¹ Lᵀ.
+
+    Of a matrix for which Id + A does not exceed ½ Id, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
 
     Args:
         mean: m, `[..., M, O]`.
@@ -129,13 +134,16 @@ def natural_step(
         m' and L', in the dtype of `mean`, computed in float64.
 
     Raises:
-        FactorisationError: if S' would not be positive definite: the step is too long.
+        FactorisationError: if gradients are not finite, or too large for S' to have a factor.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    shift = identity + rate * (half + half.mT)
+    change = rate * (half + half.mT)
+    half_identity = 0.5 * torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    too_long = torch.linalg.cholesky_ex(half_identity + change).info != 0
+    second = 0.5 * too_long[..., None, None] * (change @ change)
+    shift = 2.0 * half_identity + change + second
     factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
     spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
     covariance = spread.mT @ spread

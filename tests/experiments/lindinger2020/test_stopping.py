@@ -82,7 +82,8 @@ def test_a_pause_changes_nothing(tmp_path, monkeypatch, steps):
         stop = HoldOut(likelihood, X, Y, start=40, num_samples=2)
         stop.strips = gilib.training.FallingStrips(stop.strips.score, 10, 2)
         kept = Checkpoint(path, every=1)
-        settings = {"steps": count, "num_samples": 2, "callbacks": [stop], "checkpoint": kept}
+        settings = {"steps": count, "rule": gilib.Adam(), "num_samples": 2, "checkpoint": kept}
+        settings["callbacks"] = [stop]
         history = gilib.fit(
             net, likelihood, normals(20, 2), normals(20, 2, seed=1), progress=False, **settings
         )

@@ -29,10 +29,11 @@ def test_the_paper_grid_has_the_papers_settings_ten_times():
     grid = list(uci.tables("paper"))
     models = {(one.method, one.depth) for one in grid}
     assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
-    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr"))
+    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr", "natural_lr"))
     defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
     assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
     assert {one.lr for one in grid if one.method != "gi_bnn"} == {5e-3}
+    assert {one.natural_lr for one in grid if one.method.endswith("_ng")} == {0.03}
     wanted = {"num_inducing": 128, "width": 5, "steps": 20_000, "batch_size": 512, "num_samples": 5}
     wanted |= {"lr": 5e-3, "decay": 0.98, "decay_every": 1000, "lengthscale": 1.0, "variance": 1.0}
     wanted |= {"noise_variance": 0.01, "hidden_scale": 1e-5, "held_out": 0.1, "test_samples": 1000}
