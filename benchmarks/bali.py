@@ -160,7 +160,8 @@ def operations(shape: Shape) -> dict[str, float]:
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
-    triangular solves of I² O and T S; S = E Cᵀ, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and C Cᵀ.
+    triangular solves of I² O and T S; S, the noise of the draw, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and
+    C Cᵀ.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):

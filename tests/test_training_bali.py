@@ -9,6 +9,7 @@ from torch import nn
 
 import gilib
 from gilib.layers.weights import WeightLayer
+from gilib.regression.joint import Place
 from gilib.training import Bali
 from gilib.training.engine.minibatches import Minibatches
 from gilib.training.rules.bali import RunningBali
@@ -159,8 +160,13 @@ BLOCKS = {
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_residuals_at_the_draw_or_at_the_mean_train_alike(kind, monkeypatch):
     """The noise that is taken for a layer's is that of its draw, in every kind of network."""
-    means = []
-    for places in (RunningBali._places, lambda self, batch, steps: [None] * len(self.layers)):
+    means, at_draw = [], RunningBali._places
+
+    def at_mean(self, batch, steps):
+        first = self._is_first(batch)
+        return at_draw(self, batch, steps) if first else [Place(own.posterior.mean) for own in self.layers]
+
+    for places in (at_draw, at_mean):
         monkeypatch.setattr(RunningBali, "_places", places)
         net = gilib.Network(None, copy.deepcopy(BLOCKS[kind]), input_shape=(2,), dtype=D)
         fit(net, gilib.Categorical(), X, LABELS, steps=5)

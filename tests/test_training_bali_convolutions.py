@@ -9,7 +9,7 @@ from torch.nn.functional import unfold
 
 import gilib
 from gilib.draws import record
-from gilib.regression.joint import residuals
+from gilib.regression.joint import Place, residuals
 from gilib.training import Bali
 from gilib.training.rules.layerwise import random_steps, regression_of
 from tests.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions
@@ -42,7 +42,7 @@ def test_moments_are_those_of_patches(replicas):
     for layer, step in zip((list(net.layers)[0], list(net.layers)[2]), steps, strict=False):
         own = regression_of(layer, replicas, False)
         mean, shift = normals(*own.posterior.mean.shape, seed=1), normals(*step.output.shape, seed=2)
-        found = own.residuals(step, mean, None, shift, 0.7)
+        found = own.residuals(step, Place(mean), None, shift, 0.7)
         images = step.input.expand(*step.output.shape[:-3], *step.input.shape[-3:])
         windows = layer.windows
         patches = unfold(

@@ -53,8 +53,12 @@ def train(net, rule, steps, **settings):
     )
 
 
-def test_one_whole_step_ends_at_the_optimum():
+@pytest.mark.parametrize("size", [1.0, 0.03])
+def test_one_whole_step_ends_at_the_optimum(size):
+    """From the prior, and from a Gaussian that is much narrower than the optimum."""
     net = frozen(sparse())
+    with torch.no_grad():
+        next(iter(net.layers)).weights.root.mul_(size)
     train(net, NaturalGradient(1.0), 1)
     assert_equal(bound(net), collapsed_bound(net), 1e-9)
     train(net, NaturalGradient(1.0), 1)  # and stays there

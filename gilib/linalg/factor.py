@@ -95,13 +95,12 @@ def failures_as_nan() -> Iterator[None]:
         _failures_raise.reset(token)
 
 
-def cholesky(matrix: Tensor, what: str = "the matrix", out: Tensor | None = None) -> Tensor:
+def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     """The lower Cholesky factor T of `matrix` = T Tᵀ; only the lower triangle is read.
 
     Args:
         matrix: `[..., I, I]`, symmetric positive definite.
         what: the matrix's name, for the error.
-        out: memory for T, columns in a row; None: new memory.
 
     Returns:
         T, `[..., I, I]`. On an accelerator no flag is read, so that nothing waits: the factor of a matrix
@@ -115,8 +114,7 @@ def cholesky(matrix: Tensor, what: str = "the matrix", out: Tensor | None = None
     tensor([[2., 0.],
             [1., 1.]])
     """
-    given = None if out is None else (out, matrix.new_empty(matrix.shape[:-2], dtype=torch.int32))
-    factor, info = torch.linalg.cholesky_ex(matrix, out=given)
+    factor, info = torch.linalg.cholesky_ex(matrix)
     if readable(info):
         if not bool(info.any()):
             return factor

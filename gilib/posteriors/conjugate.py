@@ -111,13 +111,12 @@ class ConjugateWeights(PosteriorModule):
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
         self.noise_size, self.root_fan_in = inputs * outputs, math.sqrt(inputs)
         ones, wide = context.full((inputs,), 1.0), spec.initial_sd * math.sqrt(df + outputs + 1)
-        # columns in a row, as LAPACK leaves them: what is loaded is laid out as what was trained
         start = {
             "centre": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones).mT,
-            "scale_tril": torch.diag_embed(context.full((outputs,), wide)).mT,
-            "white": context.full((outputs, inputs), 0.0).mT,
+            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
+            "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
+            "white": context.full((inputs, outputs), 0.0),
             "df": context.full((), df),
             "mean_square": context.full((outputs,), 0.0),
             "steps": context.full((), 0.0).long(),
@@ -210,7 +209,7 @@ class ConjugateWeights(PosteriorModule):
         return outputs, -kl.expand(noise.draw.shape[:-1])
 
     @torch.no_grad()
-    def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor) -> bool:
+    def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor) -> None:
         """Take a new state, of the replicas that are active, and count it.
 
         Args:
@@ -218,20 +217,14 @@ class ConjugateWeights(PosteriorModule):
             mean_square: v, `[R, O]`.
             df: ν.
             active: `[R]`.
-
-        Returns:
-            Whether all were active, as far as that can be read: then the new tensors are the buffers' memory.
         """
         whole = readable(active) and bool(active.all())
         for name, new in (*state._asdict().items(), ("mean_square", mean_square)):
             old = getattr(self, name)
-            if whole:
-                old.set_(new)
-            else:
-                old.copy_(new.where(active[(..., *[None] * (old.dim() - active.dim()))], old))
+            own = active[(..., *[None] * (old.dim() - active.dim()))]
+            old.copy_(new if whole else new.where(own, old))
         self.df.masked_fill_(active, df)
         self.steps += active
-        return whole
 
 
 class ConjugateKernels(ConjugateWeights):

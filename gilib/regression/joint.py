@@ -18,12 +18,13 @@ factor T of a wide layer is then one matrix in memory, which the next draw reads
 
 Residuals may be taken at any A in place of M. What was seen before is then Tᵀ with residuals -S,
 S = Tᵀ(A - M): (1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the first term, and A that of M in the
-others. At drawn weights A = M + T⁻ᵀE Cᵀ, S is the noise E Cᵀ of the draw. The residuals at A are those of
+others. At drawn weights A = M + T⁻ᵀS, S is the noise of the draw: E Dᵀ, D Dᵀ = Ψ / (ν + O + 1) being the mode
+of Σ. The residuals at A are those of
 what the network computed, without a product, and small where those at M are not: features change from step to
 step, X (A - M) is large where V is, and in float32 nothing true would be left of J_yy - K Kᵀ.
 
 The new mean is not solved for, either. It is kept as A and S = -Kᵀ, which say it as M = A - T⁻ᵀS: the next
-draw is A + T⁻ᵀ(E Cᵀ - S), one triangular solve for both.
+draw is A + T⁻ᵀ(E Dᵀ - S), one triangular solve for both.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ class Place(NamedTuple):
 
     Attributes:
         centre: A, `[R, I, O]`.
-        white: S = Tᵀ(A - M), `[R, I, O]`, the noise in them.
+        white: S = Tᵀ(A - M), `[R, I, O]`, the noise in them; None: they are the mean.
     """
 
     centre: Tensor
-    white: Tensor
+    white: Tensor | None = None
 
 
 def residuals(
@@ -96,12 +97,12 @@ def residuals(
     """The moments of a minibatch.
 
     Args:
-        features: X / scale, `[R, B, I]`, or without the last one, which is 1 / scale, `[R, B, I - 1]`.
+        features: X / scale, `[R, B, I]`, or without its last column, which is 1, `[R, B, I - 1]`.
         targets: Y, `[R, B, O]`.
         mean: M, `[R, I, O]`, at which the residuals are taken.
         weight: c.
         scale: of the features, which enters where matrices are small.
-        bias: whether that column of ones is left out of `features`.
+        bias: whether that column is left out.
     """
     weights, rest = scale * mean, targets
     if bias:
@@ -159,7 +160,6 @@ def averaged(
     prior_scale: float,
     rate: Tensor,
     place: Place | None = None,
-    out: Tensor | None = None,
 ) -> JointState:
     """The state after a minibatch.
 
@@ -170,7 +170,6 @@ def averaged(
         prior_scale: Ψ_0 = prior_scale · Id.
         rate: γ, `[R]`, 1 for the first one.
         place: where the residuals of `batch` were taken; None: at the mean of `state`.
-        out: memory for T, as `gilib.linalg.cholesky` takes it.
 
     Raises:
         FactorisationError: as `gilib.linalg.cholesky` does.
@@ -181,19 +180,20 @@ def averaged(
     >>> averaged(start, batch, torch.ones(1), 1.0, torch.tensor(1.0)).mean
     tensor([[0.7500]])
     """
-    rate, centre = rate[..., None, None], state.mean if place is None else place.centre
+    centre, noise = Place(state.mean) if place is None else place
+    rate = rate[..., None, None]
     shrunk = prior_precision[..., None] * centre
     precision = torch.lerp(state.precision, batch.gram, rate, out=batch.gram)
     precision.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_precision)
     scatter, slope = state.scale_tril @ state.scale_tril.mT, shrunk - batch.cross
-    if place is None:
+    if noise is None:
         slope = rate * slope
     else:
-        scatter = scatter + place.white.mT @ place.white
-        slope = torch.lerp(_lower_product(state.precision_tril, place.white), slope, rate)
+        scatter = scatter + noise.mT @ noise
+        slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, rate)
     scatter = torch.lerp(scatter, batch.scatter + centre.mT @ shrunk, rate)
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
-    root = cholesky(precision, "the precision of a layer's regression", out)
+    root = cholesky(precision, "the precision of a layer's regression")
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     scale_tril = cholesky(scatter - white.mT @ white, "the residual scatter of a layer's regression")
     return JointState(centre, precision, root, scale_tril, white)

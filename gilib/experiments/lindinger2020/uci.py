@@ -56,7 +56,8 @@ class StructuredConfig:
         stop_after: the first strip ends after this step.
         elbo_samples: draws with which the ELBO is measured.
         test_samples: draws that predict the test points.
-        natural_lr: rate of the natural gradients of "mf_ng" and "fc_ng", which falls like Adam's.
+        natural_lr: rate of the natural gradients of "mf_ng" and "fc_ng", which falls like Adam's; `tables`
+            gives them 0.03.
         states: of the chain of "sghmc" that predict, evenly spaced in its second half; a few more may.
         scale: key of `SCALES`.
     """

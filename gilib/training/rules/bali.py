@@ -197,59 +197,59 @@ class RunningBali(RunningRule):
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        first, places = self._is_first(batch), self._places(batch, passed.steps)
+        places = self._places(batch, passed.steps)
         rate = rate_at(self.rule.update_rate, self.layers[0].posterior.steps + 1).to(passed.bound.dtype)
-        scales, states, moments = [], [], []
+        scales, moments = [], []
         for layer, step, gradient, square, place in zip(
             self.layers, passed.steps, passed.gradients, squares, places, strict=True
         ):
             scales.append(layer.scale(square, rate))
-            states.append(layer.drawn(step) if first else layer.posterior.state)
             shift = gradient * layer.by_output(-self.lr * inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
-            mean = states[-1].mean if place is None else None
-            moments.append(layer.residuals(step, mean, target, shift, weight))
+            moments.append(layer.residuals(step, place, target, shift, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
-            self._moved(layer, state, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
-            for layer, state, scale, place in zip(self.layers, states, scales, places, strict=True)
+            self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
+            for layer, scale, place in zip(self.layers, scales, places, strict=True)
         ]
         self._take(moved, scales, passed.bound)
 
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
         """Keep the new states where all of them are numbers."""
-        for state in moved:  # C is made of all else
-            bound = bound + state.scale_tril.sum((-2, -1))
+        for state, scale in zip(moved, scales, strict=True):  # C is made of all else in a state
+            bound = bound + state.scale_tril.sum((-2, -1)) + scale.sum(-1)
         self.active &= bound.isfinite()
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
-            layer.take(state, scale, self.active, self.problem.objective.num_data)
+            own, observed = layer.posterior, layer.windows * self.problem.objective.num_data
+            own.move(state, scale, own.prior_df + observed, self.active)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 
-    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[Place | None]:
-        """Where residuals are taken: at the weights of the one draw; None: at the mean.
+    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[Place]:
+        """Where residuals are taken: at the weights of the one draw, or at the mean.
 
-        At the first step that is the draw. Several draws, and outputs without weights, have no such place.
+        Several draws, and outputs without weights, have no such place; at the first step there is no mean
+        either, and that of the draws takes its place.
         """
-        one_draw = self.problem.objective.estimator == "draw" and len(batch.noise.draw) == 1
-        if not one_draw or self._is_first(batch):
-            return [None] * len(self.layers)
+        if self._is_first(batch):
+            return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
+        if self.problem.objective.estimator != "draw" or len(batch.noise.draw) > 1:
+            return [Place(layer.posterior.mean) for layer in self.layers]
         noise = self._noise(batch).draw.split([layer.posterior.noise_size for layer in self.layers], -1)
         return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
 
     def _moved(
         self,
         layer: LayerRegression,
-        state: JointState,
         batch: Residuals,
         scale: Tensor,
         rate: Tensor,
-        place: Place | None,
+        place: Place,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
         own, freeze = layer.posterior, self.problem.objective.freeze
         prior = layer.strength(self.rule.prior, self.lr, scale)[..., None] * layer.prior
-        known = (state, batch, prior, own.prior_scale, rate, place, layer.spare[1])
+        known = (own.state, batch, prior, own.prior_scale, rate, place)
         with failures_as_nan() if freeze else nullcontext():
             return layer.layer.located("", averaged, *known)
 

@@ -15,7 +15,7 @@ from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.regression.joint import JointState, Place, Residuals, moments, residuals
+from gilib.regression.joint import Place, Residuals, moments, residuals
 from gilib.training.rules.base import Problem
 
 
@@ -30,7 +30,7 @@ class LayerRegression:
     Attributes:
         prior: the diagonal of the prior precision of W̃, `[R, I]`.
         windows: observations that a point gives.
-        spare: memory for the next precision and its factor, `[R, I, I]`: that of those before the last ones.
+        gram: memory for the moments of a minibatch, `[R, I, I]`, once they are taken at drawn weights.
     """
 
     windows = 1
@@ -50,7 +50,7 @@ class LayerRegression:
             raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
         diagonal = precision.diagonal() / layer.fan_in
         self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
-        self.spare = (torch.zeros_like(posterior.precision), torch.empty_like(posterior.precision_tril))
+        self.gram: Tensor | None = None
 
     def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
         """v after a minibatch, `[R, O]`."""
@@ -60,14 +60,13 @@ class LayerRegression:
         """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
         return torch.linalg.vector_norm(self.rows(gradient), dim=-2).square()
 
-    def drawn(self, step: Evaluated) -> JointState:
-        """What stands for a state before the first minibatch, of which nothing stays.
+    def start(self, step: Evaluated) -> Place:
+        """What stands for the mean before the first minibatch: the drawn weights.
 
-        Its mean is the drawn weights, which explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at
-        a mean of zero would be large and, at layers with more outputs than inputs, of small rank.
+        They explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at a mean of zero would be large
+        and, at layers with more outputs than inputs, of small rank.
         """
-        drawn = self.posterior.root_fan_in * weights_of(step).mean(0)
-        return self.posterior.state._replace(centre=drawn, white=torch.zeros_like(drawn))
+        return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
     def place(self, step: Evaluated, noise: Tensor) -> Place:
         """Where the one draw of a step stands, by its noise."""
@@ -82,13 +81,13 @@ class LayerRegression:
         return values[..., None, :]
 
     def residuals(
-        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
+        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
         """The moments of a minibatch.
 
         Args:
             step: input and output of the layer.
-            mean: `[R, I, O]`, at which residuals are taken; None: at the weights of the step.
+            place: where residuals are taken: with noise, the weights of the step.
             target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
             shift: -α g / √v, `[S, R, B, O]`.
             weight: N over the rows of all processes.
@@ -96,18 +95,13 @@ class LayerRegression:
         output, inputs = step.output.detach(), step.input.detach()
         spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
         scale, bias = 1.0 / self.posterior.root_fan_in, bool(self.layer.bias)
-        if mean is None:
+        if place.white is not None:
             left = rows(shift if target is None else target - output)
-            return moments(spread, left, weight, scale, bias, self.spare[0])
+            if self.gram is None:
+                self.gram = torch.zeros_like(self.posterior.precision)
+            return moments(spread, left, weight, scale, bias, self.gram)
         targets = output + shift if target is None else target.expand_as(output)
-        return residuals(spread, rows(targets), mean, weight, scale, bias)
-
-    def take(self, state: JointState, mean_square: Tensor, active: Tensor, num_data: int) -> None:
-        """Keep a new state, and the memory of what it replaces."""
-        own = self.posterior
-        memory = own.precision.detach(), own.precision_tril.detach()
-        if own.move(state, mean_square, own.prior_df + self.windows * num_data, active):
-            self.spare = memory
+        return residuals(spread, rows(targets), place.centre, weight, scale, bias)
 
     def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
@@ -144,15 +138,15 @@ class KernelRegression(LayerRegression):
         return values[..., None, :, None, None]
 
     def residuals(
-        self, step: Evaluated, mean: Tensor | None, target: Tensor | None, shift: Tensor, weight: float
+        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
         """The moments of a minibatch, onto pseudo-targets in every pixel."""
         output, scale = step.output.detach(), 1.0 / self.posterior.root_fan_in
         images = step.input.detach()
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
         left = shift
-        if mean is not None:
-            left = left + output - self.layer.function(scale * mean)(images)
+        if place.white is None:
+            left = left + output - self.layer.function(scale * place.centre)(images)
         merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
         gram, cross = window_moments(merged[0], merged[1], self.layer.windows)
         flat = self.rows(left)

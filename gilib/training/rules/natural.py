@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gilib.linalg import cholesky
+from gilib.linalg import cholesky, readable
 from gilib.posteriors.free import Gaussians
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
@@ -27,10 +27,11 @@ class NaturalGradient(Rule):
 
         S'⁻¹ = S⁻¹ + 2 γ ∂S,    m' = m - γ S' ∂m.
 
-    With a Gaussian likelihood, all points and γ = 1, one step ends at the optimum for one layer. Where a step
-    would take more than half of the precision of some direction, as estimates of ∂S from few draws make it
-    do, S'⁻¹ gets the second order of a geodesic as well, and stays positive definite whatever γ and ∂S are
-    (Lin, Schmidt & Khan, 2020).
+    With a Gaussian likelihood, all points and γ = 1, one step ends at the optimum for one layer. S⁻¹ + 2 ∂S,
+    towards which a step goes, may have negative eigenvalues where it is estimated from few draws. Where a
+    step would leave less than a part min(½, 1 - γ) of the precision of some direction, S'⁻¹ therefore gets
+    the second order of a geodesic as well, and stays positive definite whatever ∂S is (Lin, Schmidt & Khan,
+    2020).
 
     Args:
         lr: γ, between 0 and 1; deep networks and minibatches need it well below 1.
@@ -94,12 +95,13 @@ class RunningNaturalGradient(RunningRule):
         bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
         self.active &= bound.isfinite()
         scale = self.rate * self.problem.objective.num_data  # the bound is per data point
+        least = min(0.5, 1.0 - self.rate)
         own = iter(gradients[: len(parameters)])
         with torch.no_grad():
             for module in self.gaussians:
                 values = module.gaussian_parameters
                 pairs = zip(module.dense(values), module.dense(list(islice(own, len(values)))), strict=True)
-                moved = [natural_step(*at, *gradient, scale) for at, gradient in pairs]
+                moved = [natural_step(*at, *gradient, scale, least) for at, gradient in pairs]
                 for parameter, value in zip(values, module.undense(moved), strict=True):
                     parameter.copy_(value)
         if self.adam is not None:
@@ -117,11 +119,11 @@ class RunningNaturalGradient(RunningRule):
 
 
 def natural_step(
-    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float
+    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float, least: float = 0.5
 ) -> tuple[Tensor, Tensor]:
     """A step of N(m, L Lᵀ) given gradients of the loss: with A = 2γ Lᵀ ∂S L, S' = L (Id + A)⁻¹ Lᵀ.
 
-    Of a matrix for which Id + A does not exceed ½ Id, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
+    Where Id + A does not exceed `least` times Id, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
 
     Args:
         mean: m, `[..., M, O]`.
@@ -129,6 +131,7 @@ def natural_step(
         d_mean: gradient of the loss with respect to m.
         d_root: to L.
         rate: γ.
+        least: of the eigenvalues of Id + A, what a step keeps of the precision of every direction.
 
     Returns:
         m' and L', in the dtype of `mean`, computed in float64.
@@ -139,13 +142,19 @@ def natural_step(
     lower, gradient = root.double().tril(), d_root.double().tril()
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-    change = rate * (half + half.mT)
-    half_identity = 0.5 * torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    too_long = torch.linalg.cholesky_ex(half_identity + change).info != 0
-    second = 0.5 * too_long[..., None, None] * (change @ change)
-    shift = 2.0 * half_identity + change + second
+    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    shift = _kept_positive(rate * (half + half.mT), identity, least)
     factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
     spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
     covariance = spread.mT @ spread
     moved = mean.double() - rate * (covariance @ d_mean.double().mT[..., None])[..., 0].mT
     return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)
+
+
+def _kept_positive(change: Tensor, identity: Tensor, least: float) -> Tensor:
+    """Id + A, or its second order where it falls too low."""
+    shift = identity + change
+    too_low = torch.linalg.cholesky_ex(shift - least * identity).info != 0
+    if readable(too_low) and not bool(too_low.any()):
+        return shift
+    return shift + 0.5 * too_low[..., None, None] * (change @ change)
