@@ -4,6 +4,8 @@ import inspect
 
 import pytest
 import torch
+from sklearn.datasets import make_moons
+from sklearn.linear_model import LogisticRegression
 
 import gilib
 from gilib.training import LinearDecay
@@ -39,6 +41,19 @@ def test_the_defaults_of_the_library_are_the_recommendation():
     for posterior in (gilib.PointEstimate(), gilib.GlobalInducing()):
         chosen = gilib.models.mlp(3, (25,), 2, posterior=posterior, **points)
         assert all(layer.prior == gilib.NealPrior() for layer in chosen.layers if layer.has_weights)
+
+
+def test_without_further_arguments_two_moons_are_told_apart():
+    """Where logistic regression has 0.87 to 0.89."""
+    points, labels = make_moons(1000, noise=0.2, random_state=1)
+    points, labels = torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
+    x, y = points[:200], labels[:200]
+    start = {"inducing_points": x[:50], "pseudo_outputs": y[:50], "generator": seeded()}
+    net, classes = gilib.models.mlp(2, (25,), 2, **start), gilib.Categorical()
+    gilib.fit(net, classes, x, y, progress=False)
+    found = gilib.predict(net, classes, points[200:], generator=seeded(1))
+    linear = LogisticRegression().fit(x, y).score(points[200:], labels[200:])
+    assert float(gilib.metrics.accuracy(found.mean, labels[200:])) > max(0.94, linear + 0.05)
 
 
 def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
