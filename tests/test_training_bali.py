@@ -12,6 +12,7 @@ from gilib.layers.weights import WeightLayer
 from gilib.regression.joint import Place
 from gilib.training import Bali
 from gilib.training.engine.minibatches import Minibatches
+from gilib.training.gradients.objective import Objective
 from gilib.training.rules.bali import RunningBali
 from tests.layerwise import ALPHA, BETA, LABELS, SEED, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
@@ -189,6 +190,18 @@ def test_one_layer_is_conjugate_regression(rate):
     assert_equal(own.scale_tril @ own.scale_tril.mT, scale, 1e-10)
     assert_equal(own.noise_covariance, scale / (3 + N + 2 + 1), 1e-10)
     assert_equal(likelihood.noise_variance.detach(), own.noise_covariance.diagonal().mean(), 1e-10)
+
+
+def test_it_takes_one_draw_unless_told_otherwise(monkeypatch):
+    """Where other rules take five."""
+    counts, noise_of = [], Objective.noise
+    monkeypatch.setattr(
+        Objective, "noise", lambda self, *a: counts.append(self.num_samples) or noise_of(self, *a)
+    )
+    for rule in (Bali(), gilib.Adam()):
+        prior = {} if isinstance(rule, Bali) else {"posterior": gilib.Factorised()}
+        gilib.fit(model(**prior), noise(), X, Y, steps=1, rule=rule, progress=False)
+    assert set(counts[:-1]) == {1} and counts[-1] == 5
 
 
 def test_the_trace_is_the_elbo_before_the_step():

@@ -32,7 +32,7 @@ def test_the_defaults_of_the_library_are_the_recommendation():
     """Of `gilib.fit`, and of a network without a posterior; a prior of learned scale needs a divergence."""
     recipe, given = gilib.recommended(), inspect.signature(gilib.fit).parameters
     assert given["rule"].default == recipe.rule()
-    assert (given["steps"].default, given["num_samples"].default) == (recipe.steps, recipe.num_samples)
+    assert (given["steps"].default, gilib.Adam().samples) == (recipe.steps, recipe.num_samples)
     points = {"inducing_points": X[:5]}
     plain = gilib.models.mlp(3, (25,), 2, **points)
     (recommended, _), kept = recipe.build(X, Y), {"inducing_points", "input_shape", "replicas"}

@@ -45,7 +45,7 @@ def fit(
     *,
     steps: int = 1000,
     rule: Rule = Adam(0.05, schedule=LinearDecay()),  # noqa: B008 (frozen)
-    num_samples: int = 5,
+    num_samples: int | None = None,
     estimator: str | None = None,
     kl_weight: Callable[[int], float] | None = None,
     batch_size: int | None = None,
@@ -75,10 +75,11 @@ def fit(
             bound still rises.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
             The rate is what most often needs a change: see `Adam`. The default, a high rate for half the
-            steps that then falls to zero, is that of `gilib.recommended`, as those of `steps` and
-            `num_samples` are. A training whose rates follow the number of steps goes on only over as many.
-        num_samples: S, draws a step. Fewer make a step cheaper and its gradient noisier; one is enough where
-            a step is expensive (images), more help where the bound jumps from step to step.
+            steps that then falls to zero, is that of `gilib.recommended`, as that of `steps` is. A training
+            whose rates follow the number of steps goes on only over as many.
+        num_samples: S, draws a step; None: what the rule takes, five for most. Fewer make a step cheaper and
+            its gradient noisier; one is enough where a step is expensive (images), more help where the bound
+            jumps from step to step.
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
             anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
             prefer, which is to be drawn unless they say otherwise.
@@ -118,7 +119,7 @@ def fit(
     check_instance(net, Network, "net")
     settings = Settings(
         rule=rule,
-        num_samples=num_samples,
+        num_samples=check_instance(rule, Rule, "rule").samples if num_samples is None else num_samples,
         estimator=preferred_estimator(net) if estimator is None else estimator,
         kl_weight=kl_weight,
         batch_size=batch_size,

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,7 +60,7 @@ class Bali(Rule):
     is an observation: N is then the number of points times that of windows, and means go over both.
 
     The trace of `gilib.fit` is the ELBO of the posterior before each step, which the rule does not maximise.
-    `num_samples=1` is the paper's; of more draws the statistics are averaged. `estimator="pointwise"` samples
+    One draw a step is the paper's; of more the statistics are averaged. `estimator="pointwise"` samples
     outputs in place of weights (BALI-L, App. F), but at the first step.
 
     Args:
@@ -75,11 +75,12 @@ class Bali(Rule):
     >>> conjugate, prior = gilib.posteriors.Conjugate(), gilib.NealPrior(3**0.5)
     >>> net = gilib.models.mlp(1, (20,), 1, posterior=conjugate, prior=prior)
     >>> noise = gilib.Gaussian(1.0, learn=True)
-    >>> history = gilib.fit(net, noise, x, x.sin(), steps=5, rule=Bali(), num_samples=1, progress=False)
+    >>> history = gilib.fit(net, noise, x, x.sin(), steps=5, rule=Bali(), progress=False)
     >>> gilib.predict(net, noise, x).mean.shape
     torch.Size([100, 1])
     """
 
+    samples: ClassVar[int] = 1
     lr: float = 0.3
     update_rate: float = 0.2
     prior: str = "absolute"

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +122,12 @@ class Rule(ABC):
     """A rule as a frozen dataclass, whose fields (plain data, or such dataclasses) identify it.
 
     A checkpoint that was written under other fields is refused.
+
+    Attributes:
+        samples: draws a step, where `gilib.fit` is not told how many.
     """
+
+    samples: ClassVar[int] = 5
 
     @abstractmethod
     def begin(self, problem: Problem) -> RunningRule:

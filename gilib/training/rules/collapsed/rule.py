@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -53,6 +53,7 @@ class Collapsed(Rule):
     1e-05
     """
 
+    samples: ClassVar[int] = 1
     memory: int = 20
     evaluations: int = 20
     tolerance: float = 1e-5
