@@ -139,7 +139,7 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
     Independent functions have entries of about 1/√S, √(2/πS) in the mean of their sizes.
 
     >>> values = torch.tensor([[[1.0]], [[2.0]], [[4.0]]])
-    >>> correlation(values, torch.cat([values, -values], 1))
+    >>> correlation(values, torch.cat([values, -values], 1)).round(decimals=3)
     tensor([[ 1., -1.]])
     """
     deviations = [values[..., 0] - values[..., 0].mean(0) for values in (first, second)]
