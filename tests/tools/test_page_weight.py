@@ -32,6 +32,12 @@ def test_a_page_keeps_the_scripts_that_it_needs() -> None:
     assert not any(name in reading for name in ("searchtools", "language_data", "searchindex"))
 
 
+def test_cells_that_another_follows_go_without_an_end() -> None:
+    row = '<tr><td class="a">1</td><td>2</td>\n<td></td></tr><tr><td>3</td></tr>'
+    expected = '<tr><td class="a">1<td>2\n<td></td></tr><tr><td>3</td></tr>'
+    assert page_weight.lighter_page(row, searches=False) == expected
+
+
 def test_the_style_keeps_used_icons_and_all_else(style: str) -> None:
     light = page_weight.lighter_style(style, {"fa-download", "fa-xmark"})
     assert ".fa-download:before" in light and ".fa-xmark:before" in light
