@@ -1,5 +1,4 @@
-"""Lighter pages: of the theme's icons those that are used, of its scripts and MathJax what a page needs, of the
-end tags of table cells those that HTML asks for.
+"""Lighter pages: what a page needs of the theme's icons, its scripts, MathJax and the end tags of cells.
 
 The theme brings every icon twice, as a script of 1.5 MB that draws them and as fonts. Here the fonts draw
 them, cut down to the icons that the pages use; only the search loads the index of the search.
