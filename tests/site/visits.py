@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, TimeoutError
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 DESKTOP, TABLET, PHONE = 1440, 768, 375
@@ -36,10 +36,18 @@ class Visit:
 
     def theme(self, name: str) -> None:
         """By day ("light") or by night ("dark"): what the reader's system says, and the page follows."""
-        self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
-        self.page.wait_for_function("(name) => document.documentElement.dataset.theme === name", arg=name)
+        try:
+            self._say(name, PATIENCE / 10)
+        except TimeoutError:  # the browser has swallowed the change, as it does once in thousands
+            self._say("dark" if name == "light" else "light", PATIENCE)
+            self._say(name, PATIENCE)
         self.page.evaluate(DRAWN)  # transitions have begun
         self.page.evaluate(SETTLED)
+
+    def _say(self, name: str, patience: float) -> None:
+        self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
+        follows = "(name) => document.documentElement.dataset.theme === name"
+        self.page.wait_for_function(follows, arg=name, timeout=patience)
 
     def resize(self, width: int) -> None:
         """Another width of the window; sizes have settled when this returns."""
