@@ -103,18 +103,13 @@ def save(
         **described,
         "format": MODEL_FORMAT,
         "dtype": str((torch.empty(0) if like is None else like).dtype).removeprefix("torch."),
-        "state": _owned(net.state_dict()),
-        "likelihood_state": _owned(likelihood.state_dict()),
+        "state": net.state_dict(),
+        "likelihood_state": likelihood.state_dict(),
         "normalisation": None if normalisation is None else normalisation.state(),
         "config": config,
         "trained_range": net.trained_range,
     }
     write(path, content)
-
-
-def _owned(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Each in memory of its own: a file holds all the memory of what it is given a part of."""
-    return {name: value.clone() for name, value in state.items()}
 
 
 def _check_plain(value: ConfigDict | None, name: str) -> None:

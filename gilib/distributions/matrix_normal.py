@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from gilib.linalg.columns import solve_shared
+from gilib.linalg.factor import half_log_det
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -151,8 +152,8 @@ class MatrixNormal(Distribution):
         """Log density (nats) of the matrix that `rsample` makes of `noise`, without a solve."""
         rows, outputs = self.event_shape
         sign = 1.0 if self.by_precision else -1.0
-        of_rows = sign * outputs * _log_diagonal(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
-        log_det = of_rows.sub(_log_diagonal(self.column_scale_tril), alpha=rows)
+        of_rows = sign * outputs * half_log_det(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
+        log_det = of_rows.sub(half_log_det(self.column_scale_tril), alpha=rows)
         return log_det.sub(noise.square().sum((-2, -1)), alpha=0.5)
 
 
@@ -184,7 +185,3 @@ def _batch_shape(loc: Tensor, rows: Tensor, columns: Tensor) -> torch.Size:
 def _check_tril(factor: Tensor, name: str) -> None:
     if not bool(constraints.lower_cholesky.check(factor).all()):
         raise ValueError(f"{name} must be lower triangular with a positive diagonal, got another matrix")
-
-
-def _log_diagonal(factor: Tensor) -> Tensor:
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from gilib.distributions.bartlett import WishartFamily
+from gilib.linalg.factor import half_log_det
 
 
 class Wishart(WishartFamily):
@@ -91,9 +92,9 @@ class Wishart(WishartFamily):
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(self.scale_tril, factor, upper=False)
         return (
-            (self.df - self.size - 1) * _half_log_det(factor)
+            (self.df - self.size - 1) * half_log_det(factor)
             - 0.5 * root.square().sum((-2, -1))
-            - self.df * _half_log_det(self.scale_tril)
+            - self.df * half_log_det(self.scale_tril)
             - self.log_norm
         )
 
@@ -173,16 +174,11 @@ class InverseWishart(WishartFamily):
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(factor, self.scale_tril, upper=False)
         return (
-            self.df * _half_log_det(self.scale_tril)
-            - (self.df + self.size + 1) * _half_log_det(factor)
+            self.df * half_log_det(self.scale_tril)
+            - (self.df + self.size + 1) * half_log_det(factor)
             - 0.5 * root.square().sum((-2, -1))
             - self.log_norm
         )
-
-
-def _half_log_det(factor: Tensor) -> Tensor:
-    """½ log|G Gᵀ| from the triangular factor G."""
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def _outer_diagonal(matrix: Tensor) -> Tensor:
@@ -224,12 +220,12 @@ def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -
 
 @register_kl(Wishart, Wishart)
 def _kl_wishart(p: Wishart, q: Wishart) -> Tensor:
-    log_det = 2 * (_half_log_det(q.scale_tril) - _half_log_det(p.scale_tril))
+    log_det = 2 * (half_log_det(q.scale_tril) - half_log_det(p.scale_tril))
     return _kl(p, q, _whitened(q.scale_tril, p.scale_tril), log_det)
 
 
 @register_kl(InverseWishart, InverseWishart)
 def _kl_inverse_wishart(p: InverseWishart, q: InverseWishart) -> Tensor:
     """The divergence of the inverses, which are Wishart with scales Ψ⁻¹: inversion is one to one."""
-    log_det = 2 * (_half_log_det(p.scale_tril) - _half_log_det(q.scale_tril))
+    log_det = 2 * (half_log_det(p.scale_tril) - half_log_det(q.scale_tril))
     return _kl(p, q, _whitened(p.scale_tril, q.scale_tril), log_det)

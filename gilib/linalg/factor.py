@@ -123,6 +123,15 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
+def half_log_det(factor: Tensor) -> Tensor:
+    """Log det T = ½ log det T Tᵀ of triangular matrices `[..., I, I]` with a positive diagonal, `[...]`.
+
+    >>> half_log_det(torch.eye(3))
+    tensor(0.)
+    """
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
 def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tensor, Tensor]:
     """The lower Cholesky factor T of `matrix` = T Tᵀ, and T⁻¹; differentiable.
 

@@ -14,7 +14,7 @@ from gilib.distributions import MatrixNormalInverseWishart
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
-from gilib.linalg.factor import readable
+from gilib.linalg.factor import half_log_det, readable
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.joint import JointState, Place
@@ -173,7 +173,7 @@ class ConjugateWeights(PosteriorModule):
     def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
         """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""
         inputs = self.centre.shape[-2]
-        log_dets = inputs * _log_diagonal(columns) - self.outputs * _log_diagonal(self.precision_tril)
+        log_dets = inputs * half_log_det(columns) - self.outputs * half_log_det(self.precision_tril)
         constant = self.noise_size * math.log(self.root_fan_in)
         return 0.5 * self.outputs * prior_precision.log_det() + log_dets - constant
 
@@ -276,7 +276,3 @@ class CorrelatedOutputs:
         centre = self.mean(x)
         size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
         return centre + size * (noise_at(self.noise, centre, -2).to(centre.dtype) @ self.root.mT)
-
-
-def _log_diagonal(factor: Tensor) -> Tensor:
-    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)

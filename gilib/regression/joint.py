@@ -18,13 +18,13 @@ factor T of a wide layer is then one matrix in memory, which the next draw reads
 
 Residuals may be taken at any A in place of M. What was seen before is then Tᵀ with residuals -S,
 S = Tᵀ(A - M): (1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the first term, and A that of M in the
-others. At drawn weights A = M + T⁻ᵀS, S is the noise of the draw: E Dᵀ, D Dᵀ = Ψ / (ν + O + 1) being the mode
-of Σ. The residuals at A are those of
-what the network computed, without a product, and small where those at M are not: features change from step to
-step, X (A - M) is large where V is, and in float32 nothing true would be left of J_yy - K Kᵀ.
+others. At drawn weights A = M + T⁻ᵀS, S = E Gᵀ is the noise of the draw, G Gᵀ = Ψ / (ν + O + 1) the mode of
+Σ. The residuals at A are those of what the network computed, without a product, and small where those at M
+are not: features change from step to step, X (A - M) is large where V is, and in float32 nothing true would
+be left of J_yy - K Kᵀ.
 
 The new mean is not solved for, either. It is kept as A and S = -Kᵀ, which say it as M = A - T⁻ᵀS: the next
-draw is A + T⁻ᵀ(E Dᵀ - S), one triangular solve for both.
+draw is A + T⁻ᵀ(E Gᵀ - S), one triangular solve for both.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ class StructuredConfig:
     and hidden layers no wider than the inputs; for "gi_bnn" the network of their UCI experiment (hidden
     layers of 50, NealPrior); for "sghmc" the rule of Havasi et al. (2018), a chain whose first half is
     burn-in, and hidden layers no wider than the inputs; for "mf_ng" and "fc_ng" a rate of the natural
-    gradients at which few steps of full coupling are bent back (at 0.1 most are). Below paper scale, a factor
-    of S that starts at 0.1 of the prior's in hidden layers: from 1e-5 it has not come far after 5000 steps
-    (see `DgpConfig`).
+    gradients at which few steps of full coupling need their second order. Below paper scale, a factor of S
+    that starts at 0.1 of the prior's in hidden layers: from 1e-5 it has not come far after 5000 steps (see
+    `DgpConfig`).
 
     Attributes:
         dataset: name of the set.

@@ -199,19 +199,19 @@ class RunningBali(RunningRule):
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
         places = self._places(batch, passed.steps)
-        rate = rate_at(self.rule.update_rate, self.layers[0].posterior.steps + 1).to(passed.bound.dtype)
-        scales, moments = [], []
+        rates, scales, moments = [], [], []
         for layer, step, gradient, square, place in zip(
             self.layers, passed.steps, passed.gradients, squares, places, strict=True
         ):
-            scales.append(layer.scale(square, rate))
+            rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
+            scales.append(layer.scale(square, rates[-1]))
             shift = gradient * layer.by_output(-self.lr * inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
             moments.append(layer.residuals(step, place, target, shift, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
             self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
-            for layer, scale, place in zip(self.layers, scales, places, strict=True)
+            for layer, scale, rate, place in zip(self.layers, scales, rates, places, strict=True)
         ]
         self._take(moved, scales, passed.bound)
 
