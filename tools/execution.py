@@ -53,11 +53,17 @@ def keep(chapter: Path, executed: NotebookNode, seconds: float) -> None:
     cache().cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
 
 
-def execute(chapter: Path) -> tuple[NotebookNode, float] | None:
-    """Run all cells in a folder of their own; the outputs and how long it took, or None after an error."""
+def execute(chapter: Path, starts: int = 2) -> tuple[NotebookNode, float] | None:
+    """Run all cells in a folder of their own; the outputs and how long it took, or None after an error.
+
+    Kernels that start side by side may choose the same port, which one does not survive: it starts again.
+    """
     content = notebook(chapter)
-    with tempfile.TemporaryDirectory() as folder:
-        result = single_nb_execution(content, cwd=folder, timeout=SECONDS, allow_errors=False)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            result = single_nb_execution(content, cwd=folder, timeout=SECONDS, allow_errors=False)
+    except RuntimeError:  # the kernel died
+        return execute(chapter, starts - 1) if starts > 1 else None
     return None if result.err else (content, result.time)
 
 

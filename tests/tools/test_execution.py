@@ -20,6 +20,15 @@ kernelspec: {{name: python3, display_name: Python 3, language: python}}
 ```
 """
 
+MORTAL = """
+import os, pathlib
+died = pathlib.Path({died!r})
+if (times := len(died.read_text())) < {deaths}:
+    died.write_text("x" * (times + 1))
+    os._exit(1)
+times
+"""
+
 
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -48,6 +57,18 @@ def test_failures_are_not_kept(one: Path, capsys: pytest.CaptureFixture[str]) ->
     execution.main()
     assert "one failed" in capsys.readouterr().out
     assert execution.missing() == [one]
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_kernel_that_dies_is_started_once_more(one: Path, tmp_path: Path, deaths: int) -> None:
+    died = tmp_path / "died"
+    died.touch()
+    one.write_text(CHAPTER.format(code=MORTAL.format(died=str(died), deaths=deaths)))
+    run = execution.execute(one)
+    assert len(died.read_text()) == deaths
+    assert (run is None) == (deaths == 2)
+    if run:
+        assert chapters.code(run[0])[0].outputs[0].data["text/plain"] == "1"
 
 
 def test_cells_have_as_long_as_in_the_build() -> None:
