@@ -14,7 +14,7 @@ from torch import Tensor
 import gilib
 from gilib import training
 from gilib.baselines import laplace
-from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, PosteriorConfig
+from gilib.experiments.comparisons.posteriors import PosteriorConfig
 from gilib.experiments.comparisons.tasks import Task
 from gilib.experiments.lindinger2020.networks import begin_at
 from gilib.likelihoods import Likelihood
@@ -130,10 +130,10 @@ def perceptron(
 
 
 def prior_variance(config: PosteriorConfig, own_prior: bool) -> float:
-    """Of the weights times √I: BALI's v_0, the setting, or that of all others."""
+    """Of the weights times √I: BALI's v_0, the setting, or a setting of its own."""
     if config.bali is not None:
         return config.bali.v0
-    return config.setting if own_prior else PRIOR_VARIANCE
+    return config.setting if own_prior else config.prior
 
 
 def _inducing(layers: Layers, config: PosteriorConfig, task: Task) -> dict[str, Any]:

@@ -8,11 +8,11 @@ hyper-parameters of the tables in that paper are lost; these are ours.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gilib.data import load_uci
-from gilib.experiments.common.choosing import Choice, choose
+from gilib.experiments.common.choosing import Choice, Setting, choose
 from gilib.experiments.kurle2024 import search as bali_search
 from gilib.experiments.kurle2024.search import BaliSettings
 from gilib.experiments.runner.identity import identity, record_identity
@@ -76,6 +76,7 @@ class PosteriorConfig:
         leapfrog_steps: of every proposal of "hmc".
         scale: key of `SCALES`.
         images: of a set of images: how many a split trains on, which no other split has.
+        prior: variance of the weights times √I, of networks that have none of their own above.
     """
 
     dataset: str
@@ -91,6 +92,7 @@ class PosteriorConfig:
     leapfrog_steps: int = 100
     scale: str = "paper"
     images: int = 0
+    prior: float = PRIOR_VARIANCE
 
 
 @dataclass(frozen=True)
@@ -216,21 +218,24 @@ def choices(scale: str) -> dict[str, Choice[float]]:
     Raises:
         RecordError: if a part of the search is missing.
     """
-    return best("posteriors_search", search(scale))
+    return best("posteriors_search", search(scale), lambda trial: trial.setting)
 
 
-def best(name: str, trials: Iterable[PosteriorConfig]) -> dict[str, Choice[float]]:
+def best(
+    name: str, trials: Iterable[PosteriorConfig], setting: Callable[[PosteriorConfig], Setting]
+) -> dict[str, Choice[Setting]]:
     """The same of the trials of any search.
 
     Args:
         name: of the experiment.
         trials: all of them, of one scale.
+        setting: of a trial: what is to be chosen.
 
     Raises:
         RecordError: if one of them is not recorded.
     """
     found = {record_identity(r, PosteriorConfig): r for r in recorded(name)}
-    scores: dict[str, dict[float, dict[str, list[float | None]]]] = {}
+    scores: dict[str, dict[Setting, dict[str, list[float | None]]]] = {}
     for trial in trials:
         record = found.get(identity(name, trial))
         if record is None:
@@ -238,7 +243,7 @@ def best(name: str, trials: Iterable[PosteriorConfig]) -> dict[str, Choice[float
                 "the search for the posteriors' settings is not complete: "
                 f"first run `python -m gilib.experiments run {name} --scale {trial.scale}`"
             )
-        by_set = scores.setdefault(trial.method, {}).setdefault(trial.setting, {})
+        by_set = scores.setdefault(trial.method, {}).setdefault(setting(trial), {})
         by_set.setdefault(trial.dataset, []).append(record["metrics"].get("log_likelihood"))
     return {method: choose(own) for method, own in scores.items()}
 

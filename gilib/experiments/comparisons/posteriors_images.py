@@ -10,27 +10,55 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gilib.experiments.comparisons import posteriors
-from gilib.experiments.comparisons.posteriors import BALI, DRAWS, INDUCING, PROCESSES, PosteriorConfig
+from gilib.experiments.comparisons.posteriors import (
+    BALI,
+    DRAWS,
+    INDUCING,
+    PRIOR_VARIANCE,
+    PROCESSES,
+    PosteriorConfig,
+)
 from gilib.experiments.comparisons.tasks import image_task
 from gilib.experiments.kurle2024.search import BaliSettings
 from gilib.experiments.kurle2024.settings import frozen
 from gilib.experiments.kurle2024.training import TrainingConfig
+from gilib.experiments.runner.records import RecordError
 
-DATASET = "fashion-mnist"
+DATASET, SEARCH = "fashion-mnist", "posteriors_images_search"
 ORDER = tuple(method for method in posteriors.ORDER if method not in ("star", "hmc"))
-SEARCHED: dict[str, tuple[float, ...]] = posteriors.SEARCHED | {
-    "map": (1.0, 10.0, 100.0),  # of MNIST, too, validation images choose a wide prior
-    "dropout": (0.02, 0.05, 0.2),
-    "vadam": (1e-2, 3e-2),
-    "vogn": (5e-2, 2e-1, 5e-1),
-    "noisy_adam": (5e-2, 2e-1, 5e-1),
-    "noisy_kfac": (5e-2, 2e-1),
-    "ivon": (1e-1, 5e-1),
-    "sghmc": (1e-2, 3e-2, 1e-1),
-    **dict.fromkeys(("bbb_hundredth", "li", "sgp", "dgp_gi", "dsvi"), posteriors.ADAM),
-}
+RATES = (3e-3, *posteriors.ADAM)
+NATURAL = (5e-2, 2e-1, 5e-1, 1.0)
+SEARCHED: dict[str, tuple[float, ...]] = (
+    posteriors.SEARCHED
+    | {
+        "map": (1.0, 10.0, 100.0),  # of MNIST, too, validation images choose a wide prior
+        "dropout": (0.005, 0.01, 0.02, 0.05, 0.2),
+        "vadam": posteriors.ADAM,
+        "vogn": NATURAL,
+        "noisy_adam": NATURAL,
+        "noisy_kfac": NATURAL[:3],
+        "ivon": (1e-1, 5e-1, 1.0),
+        "sghmc": posteriors.ADAM,
+        **dict.fromkeys(("bbb", "bbb_tenth", "li", "gi", "fac_gi", *PROCESSES), RATES),
+        "bbb_hundredth": (1e-3, *RATES),
+    }
+)
+PRIORS = (1.0, 10.0, 30.0)  # beside the common one, of networks whose setting it is not
+
+
+class Tuned(NamedTuple):
+    """What validation images choose.
+
+    Attributes:
+        setting: see `PosteriorConfig`.
+        prior: likewise.
+    """
+
+    setting: float = 0.0
+    prior: float = PRIOR_VARIANCE
 
 
 @dataclass(frozen=True)
@@ -62,10 +90,25 @@ SCALES = {
 
 
 def search(scale: str) -> Iterator[PosteriorConfig]:
-    """Every searched method with all its settings on the validation images of the first split."""
-    for method in ORDER:
-        for value in SEARCHED.get(method, ()):
-            yield _config(method, 0, scale, value)
+    """What is tried on the validation images of the first split: settings, then priors beside the best one.
+
+    Which setting that is, records say; there are no priors to try until those of all settings are there.
+    """
+    settings = [
+        _config(method, 0, scale, Tuned(value)) for method in ORDER for value in SEARCHED.get(method, ())
+    ]
+    return itertools.chain(settings, _priors(settings, scale))
+
+
+def _priors(settings: Sequence[PosteriorConfig], scale: str) -> Iterator[PosteriorConfig]:
+    """Other priors of every network with a posterior over its weights."""
+    try:
+        chosen = posteriors.best(SEARCH, settings, lambda trial: trial.setting)
+    except RecordError:
+        return
+    for method, prior in itertools.product(chosen, PRIORS):
+        if method != "map" and method not in PROCESSES:
+            yield _config(method, 0, scale, Tuned(chosen[method].setting, prior))
 
 
 def tables(scale: str) -> Iterator[PosteriorConfig]:
@@ -76,15 +119,13 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
     """
     settings = chosen_settings(SCALES[scale].searched)
     for split, method in itertools.product(range(SCALES[scale].splits), ORDER):
-        yield _config(method, split, scale, settings.get(method, 0.0))
+        yield _config(method, split, scale, settings.get(method, Tuned()))
 
 
-def chosen_settings(scale: str) -> dict[str, float]:
-    """Of every method but BALI the setting with which it is trained."""
-    found = {
-        method: choice.setting
-        for method, choice in posteriors.best("posteriors_images_search", search(scale)).items()
-    }
+def chosen_settings(scale: str) -> dict[str, Tuned]:
+    """Of every method but BALI that with which it is trained."""
+    trials = posteriors.best(SEARCH, search(scale), lambda trial: Tuned(trial.setting, trial.prior))
+    found = {method: choice.setting for method, choice in trials.items()}
     return found | {own: found[other] for own, other in posteriors.FOLLOWS.items()}
 
 
@@ -94,14 +135,14 @@ def bali_settings(method: str) -> BaliSettings:
     return BaliSettings(str(BALI[method]), own["prior_variance"], own["lr"], TrainingConfig.update_rate)
 
 
-def _config(method: str, split: int, scale: str, setting: float) -> PosteriorConfig:
+def _config(method: str, split: int, scale: str, tuned: Tuned) -> PosteriorConfig:
     size = SCALES[scale]
     kinds = (INDUCING, PROCESSES, tuple(BALI))
     return PosteriorConfig(
         DATASET,
         method,
         split,
-        setting,
+        tuned.setting,
         bali_settings(method) if method in BALI else None,
         steps=size.steps[next((place for place, names in enumerate(kinds, 1) if method in names), 0)],
         batch_size=1000 if method in BALI else 500,
@@ -110,6 +151,7 @@ def _config(method: str, split: int, scale: str, setting: float) -> PosteriorCon
         test_samples=size.test_samples,
         scale=scale,
         images=size.images,
+        prior=tuned.prior,
     )
 
 

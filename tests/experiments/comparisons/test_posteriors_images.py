@@ -6,11 +6,12 @@ import math
 import pytest
 import torch
 
+import gilib
 from gilib.data import DataError, load_images
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.comparisons import posteriors, posteriors_images, posteriors_run, tasks
 from gilib.experiments.comparisons.methods import METHODS
-from gilib.experiments.comparisons.posteriors_images import DATASET, ORDER, SEARCHED
+from gilib.experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.writing import append
@@ -22,7 +23,7 @@ JOB = Job(torch.device("cpu"), None)
 
 @pytest.fixture
 def searched():
-    """A search in which the last setting of every method is the best."""
+    """A search in which the last setting of every method, and the last prior, is the best."""
     for k, trial in enumerate(posteriors_images.search("smoke")):
         settings = dataclasses.asdict(trial)
         head = {"id": identity("posteriors_images_search", trial), "experiment": "posteriors_images_search"}
@@ -52,7 +53,10 @@ def test_splits_share_no_image_and_validation_reads_no_test_image_of_its_set():
 
 def test_settings_follow_the_search_and_bali_that_of_its_own_images(searched, results):
     found = posteriors_images.chosen_settings("smoke")
-    assert all(found[name] == values[-1] for name, values in SEARCHED.items() if name in ORDER)
+    last = {name: values[-1] for name, values in SEARCHED.items() if name in ORDER}
+    assert {name: found[name].setting for name in last} == last
+    fixed = {name for name in found if found[name].prior != PRIORS[-1]}
+    assert fixed == {"map", "ensemble", "laplace", "sgp", "dgp_gi", "dsvi"}
     assert found["ensemble"] == found["laplace"] == found["map"]
     own = {c.method: c.bali for c in posteriors_images.tables("smoke") if c.bali}
     assert {name: each.prior for name, each in own.items()} == posteriors.BALI
@@ -60,6 +64,22 @@ def test_settings_follow_the_search_and_bali_that_of_its_own_images(searched, re
     (results / "posteriors_images_search.jsonl").write_text("")
     with pytest.raises(RecordError, match="run posteriors_images_search --scale smoke"):
         list(posteriors_images.tables("smoke"))
+
+
+def test_priors_are_tried_with_the_best_setting_once_it_is_known(searched, results):
+    """And a prior that is tried reaches the network."""
+    trials = list(posteriors_images.search("smoke"))
+    others = [trial for trial in trials if trial.prior != posteriors.PRIOR_VARIANCE]
+    assert {(t.method, t.setting) for t in others} == {
+        (name, values[-1]) for name, values in SEARCHED.items() if name not in ("map", *posteriors.PROCESSES)
+    }
+    assert [t.prior for t in others if t.method == "bbb"] == list(PRIORS)
+    (results / "posteriors_images_search.jsonl").write_text("")
+    assert [t for t in trials if t not in others] == list(posteriors_images.search("smoke"))
+    on = tasks.image_task(DATASET, 0, 50)
+    for trial in (others[0], dataclasses.replace(others[0], prior=posteriors.PRIOR_VARIANCE)):
+        net = METHODS[trial.method].network(trial, on)
+        assert next(iter(net.layers)).prior == gilib.NealPrior(math.sqrt(trial.prior))
 
 
 def test_every_method_runs_and_most_beat_guessing(searched):
@@ -79,7 +99,7 @@ def test_every_method_runs_and_most_beat_guessing(searched):
 
 def test_strange_images_are_told_by_their_entropy():
     """A record's area is that of the entropies of both sets, by the definition over all pairs."""
-    config = posteriors_images._config("map", 0, "smoke", 10.0)
+    config = posteriors_images._config("map", 0, "smoke", Tuned(10.0))
     on = tasks.image_task(DATASET, 0, config.images)
     on = dataclasses.replace(on, test_x=on.test_x[:60], test_y=on.test_y[:60], other=on.other[:40])
     net = METHODS["map"].network(config, on)
@@ -98,4 +118,4 @@ def test_missing_images_stop_everything_before_it_begins(monkeypatch):
 
     monkeypatch.setattr(tasks, "load_images", missing)
     with pytest.raises(DataError, match="fashion-mnist is not on this machine"):
-        posteriors_images.check([posteriors_images._config("map", 0, "smoke", 1.0)])
+        posteriors_images.check([posteriors_images._config("map", 0, "smoke", Tuned(1.0))])
