@@ -115,7 +115,7 @@ class Scale:
 
     small: tuple[str, ...] = SMALL
     splits: int = 20
-    large: tuple[str, ...] = (*LARGE, "protein")
+    large: tuple[str, ...] = (*LARGE, "naval", "protein")
     large_splits: int = 5
     steps: tuple[int, int, int, int, int] = (20_000, 20_000, 20_000, 20_000, 5000)
     num_inducing: int = 100
