@@ -34,7 +34,7 @@ def searched():
 
 def test_all_methods_but_two_are_compared():
     assert set(posteriors.ORDER) - set(ORDER) == {"star", "hmc"}
-    assert set(SEARCHED) == set(posteriors.SEARCHED)
+    assert set(SEARCHED) == set(posteriors.SEARCHED) - {"star"}
 
 
 def test_splits_share_no_image_and_validation_reads_no_test_image_of_its_set():
@@ -53,7 +53,7 @@ def test_splits_share_no_image_and_validation_reads_no_test_image_of_its_set():
 
 def test_settings_follow_the_search_and_bali_that_of_its_own_images(searched, results):
     found = posteriors_images.chosen_settings("smoke")
-    last = {name: values[-1] for name, values in SEARCHED.items() if name in ORDER}
+    last = {name: values[-1] for name, values in SEARCHED.items()}
     assert {name: found[name].setting for name in last} == last
     fixed = {name for name in found if found[name].prior != PRIORS[-1]}
     assert fixed == {"map", "ensemble", "laplace", "sgp", "dgp_gi", "dsvi"}
