@@ -12,9 +12,9 @@ from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
-from gilib.randomness import GeneratorLike, Noise
+from gilib.randomness import GeneratorLike, Noise, check_generator
 from gilib.sites import Shape
-from gilib.validation import check_is_tensor, check_precision, check_tensor, from_numpy
+from gilib.validation import as_replicas, check_is_tensor, check_precision, check_tensor, from_numpy
 
 
 class Network(nn.Module):
@@ -63,7 +63,7 @@ class Network(nn.Module):
         """Build every layer and check that widths agree."""
         super().__init__()
         self.trained_range: Tensor | None = None
-        self.replicas = tuple(replicas)
+        self.replicas = as_replicas(replicas)
         self.layers = Sequential(layers)
         inducing_points, pseudo_outputs = (
             value if value is None else check_is_tensor(from_numpy(value), name)
@@ -84,7 +84,7 @@ class Network(nn.Module):
             replicas=self.replicas,
             pseudo_outputs=pseudo_outputs,
             last=True,
-            generator=generator,
+            generator=check_generator(generator),
             dtype=dtype or torch.get_default_dtype(),
             device=None if inducing_points is None else inducing_points.device,
         )

@@ -7,6 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +17,7 @@ from gilib.files import replacing
 from gilib.layers import Layer
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
+from gilib.validation import check_instance
 
 MODEL_FORMAT = "gilib model 1"
 
@@ -52,9 +54,18 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 
 def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
     try:
-        torch.save(content, stream)
+        torch.save(_of_python(content), stream)
     except RuntimeError as error:  # how torch reports a disk that is full
         raise OSError(f"cannot write {target} ({error}): is the disk full?") from error
+
+
+def _of_python(value: Any) -> Any:
+    """Plain values with the numbers of numpy among them as those of Python, which files can hold."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is dict:
+        return {name: _of_python(entry) for name, entry in value.items()}
+    return type(value)(map(_of_python, value)) if type(value) in (list, tuple) else value
 
 
 def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
@@ -94,11 +105,13 @@ def save(
         normalisation: how the data were scaled.
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
-    _check_plain(config, "config")
+    check_instance(net, Network, "net")
+    check_instance(likelihood, Likelihood, "likelihood")
+    check_plain(config, "config")
     like = net.layers.reference_tensor()
     described = {"network": net.config(), "likelihood": describe(likelihood)}
     for name, description in described.items():
-        _check_plain(description, f"what config() of the {name} and its parts gives")
+        check_plain(description, f"what config() of the {name} and its parts gives")
     content = {
         **described,
         "format": MODEL_FORMAT,
@@ -112,16 +125,16 @@ def save(
     write(path, content)
 
 
-def _check_plain(value: ConfigDict | None, name: str) -> None:
+def check_plain(value: ConfigDict | None, name: str) -> None:
     """Raise unless a file that holds `value` can be read again."""
     stream = BytesIO()
     try:
-        torch.save(value, stream)
+        torch.save(_of_python(value), stream)
         stream.seek(0)
         torch.load(stream, weights_only=True)
     except Exception as error:
         raise TypeError(
-            f"{name} must hold plain values only (numbers, text, lists, dictionaries, tensors): {error}"
+            f"{name} must hold plain values only (numbers, text, lists, dictionaries, tensors), got {value!r}"
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import TypeVar
 
@@ -32,6 +32,16 @@ def check_fraction(value: float, name: str) -> float:
     if not (number and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must be a number of at least 0 and below 1, got {value!r}")
     return float(value)
+
+
+def as_replicas(value: Sequence[int]) -> tuple[int, ...]:
+    """The shape of replica axes as a tuple, else raise."""
+    if not isinstance(value, (list, tuple)):
+        hint = f": write replicas=({value},)" if isinstance(value, Integral) else ""
+        raise TypeError(f"replicas must be a tuple, a number for each axis, got {value!r}{hint}")
+    for k, size in enumerate(value):
+        check_count(size, f"replicas[{k}]")
+    return tuple(int(size) for size in value)
 
 
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
@@ -86,6 +96,19 @@ def check_is_tensor(value: object, name: str) -> Tensor:
         hint = ": hand over its .to_numpy()" if hasattr(value, "to_numpy") else ""
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}{hint}")
     return value
+
+
+def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
+    """Class labels of any integer dtype as int64, if they are below the number of classes, else raise."""
+    if value.is_floating_point() or value.is_complex():
+        raise TypeError(f"class labels must be integers, got {value.dtype}: convert with y.long()")
+    labels = value.long()
+    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ValueError(
+            f"class labels must lie in 0 ... {classes - 1}{hint}, "
+            f"got {int(labels.min())} ... {int(labels.max())}"
+        )
+    return labels
 
 
 def check_same_device(value: Tensor, name: str, like: Tensor) -> None:

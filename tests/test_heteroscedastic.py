@@ -29,6 +29,12 @@ def two_processes():
     return net
 
 
+def test_a_network_has_the_precision_of_its_points():
+    for dtype in (torch.float32, torch.float64):
+        net = gilib.models.heteroscedastic_gp(3, 1, inducing_points=torch.randn(6, 3, dtype=dtype))
+        assert {parameter.dtype for parameter in net.parameters()} == {dtype}
+
+
 def test_log_prob_by_torch_distributions():
     sd = (torch.tensor(VARIANCES, dtype=D) * F[..., 2:].exp()).sqrt()
     assert_equal(LIKELIHOOD.log_prob(F, Y), Normal(F[..., :2], sd).log_prob(Y).sum(-1))

@@ -206,7 +206,7 @@ def test_labels_as_pseudo_outputs():
         net = gilib.models.mlp(2, (3,), 3, inducing_points=normals(5, 2), pseudo_outputs=given)
         outputs = list(net.layers)[-1].weights.pseudo.outputs.detach()
         assert torch.equal(outputs.argmax(1), labels) and outputs.unique().tolist() == [-2.0, 2.0]
-    with pytest.raises(ValueError, match="labels must be integers in 0 ... 1, got torch.int64 in 0 ... 2"):
+    with pytest.raises(ValueError, match="class labels must lie in 0 ... 1, got 0 ... 2"):
         gilib.models.mlp(2, (3,), 2, inducing_points=normals(5, 2), pseudo_outputs=labels)
 
 

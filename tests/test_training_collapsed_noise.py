@@ -200,7 +200,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match=r"2 targets are 2 outputs of each process, got \(1, 3\)"):
         layers = [gilib.GP(2, k, posterior=gilib.FreeGaussian(3)) for k in (1, 3)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
-    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, 2\], got \[2\]"):
+    with pytest.raises(ValueError, match=r"inducing_points must have shape .* got \[2\]"):
         processes(X[0])
     with pytest.raises(ValueError, match="all targets of output 1 are the same"):
         train(processes(X), noise, y=torch.cat([Y[:, :1], 0 * Y[:, 1:]], 1))

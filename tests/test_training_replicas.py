@@ -1,5 +1,7 @@
 """`fit` trains R replicas in one program exactly as it would train R networks one by one."""
 
+import copy
+import pickle
 import time
 
 import pytest
@@ -145,6 +147,27 @@ def test_replica_adam_is_adam():
     for r, pair in enumerate(theirs):
         for joint, single in zip(ours, pair, strict=True):
             assert_equal(joint.detach()[r], single.detach(), 1e-12)
+
+
+def test_parameters_have_their_own_memory_after_a_training(tmp_path):
+    """While they are trained they lie side by side.
+
+    A pickle of one of them would hold all of them, and a file their values in other strides: their products
+    would differ in the last bit.
+    """
+    points = normals(6, 3, seed=4)
+    settings = {"width": 2, "replicas": (2,), "num_features": 16, "inducing_points": points}
+    net, noise = gilib.models.deep_gp(3, 3, **settings), gilib.Gaussian(0.1, learn=True, replicas=(2,))
+    before = len(pickle.dumps(net))
+    x, y = normals(20, 3, seed=5), normals(20, 3, seed=6)
+    gilib.fit(net, noise, x, y, steps=4, num_samples=1, seed=[0, 1], progress=False)
+    assert len(pickle.dumps(net)) < 1.1 * before
+    gilib.save(tmp_path / "model.pt", net, noise)
+    told = [
+        gilib.predict(own, noise, x, 5, generator=torch.Generator().manual_seed(1)).mean
+        for own in (net, gilib.load(tmp_path / "model.pt").network, copy.deepcopy(net))
+    ]
+    assert torch.equal(told[0], told[1]) and torch.equal(told[0], told[2])
 
 
 def test_predictions_with_a_generator_for_every_replica():

@@ -39,6 +39,44 @@ def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp
             fit(*other)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_size": np.int64(4)},
+        {
+            "rule": gilib.Adam(
+                np.float64(0.01), betas=(np.float64(0.9), np.float64(0.99)), eps=np.float64(1e-8)
+            )
+        },
+        {"rule": gilib.Adam(0.01, schedule=gilib.training.LinearDecay())},
+    ],
+)
+def test_a_checkpoint_with_numbers_of_numpy_can_be_read(settings, tmp_path):
+    """Files are read without running code, and numbers of numpy would need some."""
+    nets = [small_net(gilib.GlobalInducing()) for _ in range(2)]
+    settings = {"steps": np.int64(4), "checkpoint": tmp_path / "run.pt", "progress": False} | settings
+    histories = [gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings) for net in nets]
+    assert [history.resumed_at for history in histories] == [0, 4]
+    assert all(torch.equal(p, q) for p, q in zip(*(net.parameters() for net in nets), strict=True))
+    gilib.save(tmp_path / "model.pt", nets[0], gilib.Gaussian(0.1), config={"rate": np.float64(0.5)})
+    assert gilib.load(tmp_path / "model.pt").config == {"rate": 0.5}
+
+
+def test_arrays_of_numpy_are_taken_by_models_recipes_and_predictions():
+    points = X.numpy()
+    net = gilib.models.structured_gp(2, 1, inducing_points=points, mean_points=points, width=2)
+    assert net.reference_tensor().dtype == torch.get_default_dtype()
+    start = gilib.models.inducing_start(points, 3, "subset")
+    assert torch.equal(start, gilib.models.inducing_start(torch.from_numpy(points).float(), 3, "subset"))
+    for model in ("network", "gp", "heteroscedastic_gp"):
+        recipe = gilib.recommended(model, steps=2)
+        assert len(recipe.train(points, Y[:, :1].numpy(), seed=np.int64(3), progress=False).history.elbo) == 2
+    net, noise = small_net(gilib.posteriors.Conjugate()), gilib.likelihoods.CorrelatedGaussian(2, learn=True)
+    gilib.fit(net, noise, X, Y, rule=gilib.training.Bali(), steps=2, progress=False)
+    for told in (gilib.predict(net, noise, X, 3), gilib.prediction.predict_student(net, X, 4)):
+        assert torch.equal(told.log_prob(Y.numpy()), told.log_prob(Y))
+
+
 @pytest.mark.parametrize("value", [True, False, np.True_, np.float32("nan"), np.float64(-1.0), 1j])
 def test_what_is_no_positive_number(value):
     with pytest.raises(ValueError, match="noise_variance must be a positive finite number"):

@@ -11,6 +11,7 @@ from torch.nn.functional import log_softmax
 
 from gilib.config import ConfigDict, Part
 from gilib.likelihoods.mixtures import CategoricalPrediction, Prediction
+from gilib.validation import as_labels
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -111,19 +112,13 @@ class Categorical(Likelihood):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log softmax(f)_y, `[S, R, N]` nats."""
         self._check_shape(targets, outputs.shape[-2])
-        index = targets.expand(outputs.shape[:-1])[..., None]
+        index = targets.long().expand(outputs.shape[:-1])[..., None]
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Labels must be integers `[N]` below the number of outputs."""
-        if targets.is_floating_point() or targets.is_complex():
-            raise TypeError(f"class labels must be integers, got {targets.dtype}: convert with y.long()")
+        as_labels(targets, outputs, f" (the network has {outputs} outputs)")
         self._check_shape(targets, num_points)
-        if int(targets.min()) < 0 or int(targets.max()) >= outputs:
-            raise ValueError(
-                f"class labels must lie in 0 ... {outputs - 1} (the network has {outputs} outputs), "
-                f"got {int(targets.min())} ... {int(targets.max())}"
-            )
 
     def _check_shape(self, targets: Tensor, num_points: int) -> None:
         if targets.shape[-1:] != (num_points,):

@@ -15,7 +15,7 @@ from gilib.likelihoods.gaussian import Gaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import cholesky
 from gilib.metrics import log_mean_exp
-from gilib.validation import check_count, check_positive
+from gilib.validation import as_replicas, check_count, check_is_tensor, check_positive, from_numpy
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -44,6 +44,7 @@ class CorrelatedPrediction(GaussianPrediction):
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log (1/S) Σ_s N(y_n; m_sn, Σ) of every point, `[R, N]` nats, in units of the data."""
+        targets = check_is_tensor(from_numpy(targets, self.means), "targets")
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
@@ -81,7 +82,7 @@ class CorrelatedGaussian(Likelihood):
         super().__init__()
         check_count(outputs, "outputs")
         check_positive(noise_variance, "noise_variance")
-        self.outputs, self.learn, self.replicas = outputs, learn, tuple(replicas)
+        self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
         self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)
 

@@ -13,7 +13,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import check_positive
+from gilib.validation import as_replicas, check_positive
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -39,6 +39,15 @@ class GaussianNoise(Likelihood):
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point."""
         check_shape(targets, num_points, outputs)
+
+    def check_replicas(self, outputs: Tensor) -> None:
+        """Raise unless the noise is shared, or the outputs `[S, R, N, O]` have its replicas."""
+        given = tuple(outputs.shape[1:-2])
+        if self.replicas not in ((), given):
+            raise ValueError(
+                f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, the outputs "
+                f"are of a network with replicas={given}: give both the same"
+            )
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
@@ -98,7 +107,7 @@ class Gaussian(GaussianNoise):
         super().__init__()
         check_positive(noise_variance, "noise_variance")
         check_positive(scale, "scale")
-        self.learn, self.scale, self.replicas = learn, scale, tuple(replicas)
+        self.learn, self.scale, self.replicas = learn, scale, as_replicas(replicas)
         start = torch.full(self.replicas, math.log(noise_variance) / scale, dtype=torch.float64)
         self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
 
@@ -114,7 +123,7 @@ class Gaussian(GaussianNoise):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
-        self._check_replicas(outputs)
+        self.check_replicas(outputs)
         check_shape(targets, *outputs.shape[-2:])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
@@ -131,7 +140,7 @@ class Gaussian(GaussianNoise):
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """The outputs, and σ² of every replica."""
-        self._check_replicas(outputs)
+        self.check_replicas(outputs)
         noise = self.noise_variance.to(outputs)[..., None, None]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
@@ -153,14 +162,6 @@ class Gaussian(GaussianNoise):
         """σ² = tr Σ / O: of all N(f, σ² Id) the nearest to N(f, Σ), in KL(N(f, Σ)‖N(f, σ² Id))."""
         variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).to(self.scaled_log_variance)
         self.scaled_log_variance.copy_(variance.log() / self.scale)
-
-    def _check_replicas(self, outputs: Tensor) -> None:
-        given = tuple(outputs.shape[1:-2])
-        if self.replicas not in ((), given):
-            raise ValueError(
-                f"Gaussian(replicas={self.replicas}) has a noise for each of these, the outputs are of a "
-                f"network with replicas={given}: give both the same"
-            )
 
     def config(self) -> ConfigDict:
         """Settings; the noise itself is part of the state."""

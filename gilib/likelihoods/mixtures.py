@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.special import ndtr
 
 from gilib.metrics import entropy, log_mean_exp
-from gilib.validation import check_is_tensor, from_numpy
+from gilib.validation import as_labels, check_is_tensor, from_numpy
 
 BISECTIONS = 60  # halvings of the bracket of a quantile: exhausts float64
 
@@ -142,7 +142,7 @@ class CategoricalPrediction(Prediction):
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
         averaged = log_mean_exp(self.log_probabilities, 0)
-        targets = check_is_tensor(from_numpy(targets, averaged), "labels")
+        targets = as_labels(check_is_tensor(from_numpy(targets, averaged), "labels"), averaged.shape[-1])
         if targets.shape[-1:] != averaged.shape[-2:-1]:
             raise ValueError(
                 f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"

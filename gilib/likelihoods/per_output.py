@@ -12,7 +12,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import GaussianNoise
-from gilib.validation import check_positive
+from gilib.validation import as_replicas, check_positive
 
 if TYPE_CHECKING:
     from gilib.draws import Drawn
@@ -40,7 +40,7 @@ class NoisePerTarget(GaussianNoise):
         self.start = [float(value) for value in noise_variance]
         for o, value in enumerate(self.start):
             check_positive(value, f"noise_variance[{o}]")
-        self.learn, self.replicas = learn, tuple(replicas)
+        self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
         self.log_variance = nn.Parameter(start.clone(), requires_grad=learn)  # [R, O]
 
@@ -88,14 +88,20 @@ class PerOutputGaussian(NoisePerTarget):
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """The outputs, and σ_o² of every replica."""
+        self._check_width(outputs.shape[-1])
+        self.check_replicas(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point, and the network must have as many outputs."""
-        if targets.is_floating_point() and outputs != len(self.start):
+        if targets.is_floating_point():
+            self._check_width(outputs)
+        super().check_targets(targets, num_points, outputs)
+
+    def _check_width(self, outputs: int) -> None:
+        if outputs != len(self.start):
             raise ValueError(
                 f"this likelihood has a noise for each of {len(self.start)} outputs, "
                 f"the network has {outputs} outputs"
             )
-        super().check_targets(targets, num_points, outputs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_instance, check_is_tensor, from_numpy
+from gilib.validation import check_instance, check_is_tensor, check_tensor, from_numpy
 
 
 def mlp(
@@ -59,8 +60,10 @@ def mlp(
     >>> net.draw(10)(torch.zeros(4, 1)).shape
     torch.Size([10, 4, 1])
     """
-    if isinstance(hidden, int):
-        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}: write ({hidden},)")
+    if not isinstance(hidden, Iterable):
+        hint = f": write ({hidden},)" if isinstance(hidden, Integral) else "; () for none"
+        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}{hint}")
+    hidden = tuple(hidden)
     widths = (in_features, *hidden, out_features)
     if posterior is None:
         posterior = [*[Factorised()] * len(hidden), GlobalInducing()]
@@ -71,13 +74,8 @@ def mlp(
         if k and activation is not None:
             layers.append(_activation(activation))
         layers.append(Linear(widths[k], widths[k + 1], layer_posterior, prior or NealPrior(), bias))
-    inducing_points = _points(inducing_points)
-    if inducing_points is not None and inducing_points.shape[-1] != in_features:
-        raise ValueError(
-            f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
-        )
     return Network(
-        inducing_points,
+        None if inducing_points is None else as_points(inducing_points, in_features),
         layers,
         pseudo_outputs=pseudo_outputs,
         replicas=replicas,
@@ -115,6 +113,8 @@ def lenet(
     """
     make = _Layers(posterior, 4, prior, boundary)
     _, height, width = image_shape
+    if min(height, width) < 4:
+        raise ValueError(f"lenet halves images twice: they need 4 × 4 pixels at least, got {image_shape}")
     layers: list[Layer | nn.Module] = [
         *(make.conv(image_shape[0], channels), nn.ReLU(), nn.MaxPool2d(2)),
         *(make.conv(channels, channels), nn.ReLU(), nn.MaxPool2d(2)),
@@ -199,9 +199,18 @@ def resnet18(
     return _image_network(layers, image_shape, settings)
 
 
-def _points(given: object) -> Tensor | None:
-    """Inducing points, of which those of numpy become tensors."""
-    return None if given is None else check_is_tensor(from_numpy(given), "inducing_points")
+def as_points(given: object, features: int, name: str = "inducing_points") -> Tensor:
+    """Points `[..., M, features]`, of which those of numpy become tensors.
+
+    Raises:
+        TypeError, ValueError: for other shapes, and for what are no finite floating-point numbers.
+    """
+    points = check_tensor(from_numpy(given), name)
+    if not points.is_floating_point():
+        raise ValueError(f"{name} must be floating-point numbers, got {points.dtype}")
+    if points.shape[-1] != features:
+        raise ValueError(f"{name} must have {features} features, got shape {list(points.shape)}")
+    return points
 
 
 def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
@@ -262,7 +271,8 @@ class _Layers:
 def _image_network(
     layers: list[Layer | nn.Module], image_shape: tuple[int, int, int], settings: dict[str, Any]
 ) -> Network:
-    points = _points(settings.pop("inducing_points", None))
+    points = settings.pop("inducing_points", None)
+    points = None if points is None else check_is_tensor(from_numpy(points), "inducing_points")
     if points is not None and tuple(points.shape[-3:]) != tuple(image_shape):
         raise ValueError(
             f"inducing_points must be images of shape {list(image_shape)}, got shape {list(points.shape)}: "

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gilib.kernels import Kernel
 from gilib.layers import GP, Concat, FixedLinear, Layer, Residual, Sum
-from gilib.models.networks import one_per_layer
+from gilib.models.networks import as_points, one_per_layer
 from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
@@ -19,7 +19,6 @@ from gilib.validation import (
     check_choice,
     check_count,
     check_instance,
-    check_is_tensor,
     check_tensor,
     from_numpy,
 )
@@ -79,14 +78,7 @@ def deep_gp(
             "their mean function is linear; build wider ones from gilib.GP and gilib.Sum"
         )
     if inducing_points is not None:
-        inducing_points = check_is_tensor(from_numpy(inducing_points), "inducing_points")
-    if (
-        inducing_points is not None
-        and check_tensor(inducing_points, "inducing_points").shape[-1] != in_features
-    ):
-        raise ValueError(
-            f"inducing_points must have {in_features} features, got shape {list(inducing_points.shape)}"
-        )
+        inducing_points = as_points(inducing_points, in_features)
     posteriors = one_per_layer(GlobalInducing("full") if posterior is None else posterior, depth)
     widths = [in_features, *[width] * (depth - 1), out_features]
     settings = {"jitter": jitter, "num_features": num_features}
@@ -146,6 +138,10 @@ def sparse_gp(
     >>> sparse_gp(3, 1, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(4, 3)).shape
     torch.Size([10, 4, 1])
     """
+    if "posterior" in settings:
+        raise TypeError(
+            "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) takes others"
+        )
     return deep_gp(
         in_features,
         out_features,
@@ -183,7 +179,7 @@ def heteroscedastic_gp(
         kernel: of the mean; default `RBF()`.
         noise_kernel: of the log variance; default `RBF()`.
         generator: source of the initial values.
-        dtype: of the parameters.
+        dtype: of the parameters; None: that of `inducing_points`.
         jitter: of both, see `GP`.
         num_features: of draws, see `GP`.
 
@@ -198,11 +194,12 @@ def heteroscedastic_gp(
         ("inducing_points", inducing_points, kernel),
         ("noise_inducing_points", others, noise_kernel),
     ):
-        points = check_is_tensor(from_numpy(given), name)
+        points = as_points(given, in_features, name)
         if points.dim() != 2:
             raise ValueError(f"{name} must have shape [M, {in_features}], got {list(points.shape)}")
         posterior = FreeGaussian(len(points), initial_scale=1.0)
         processes.append(GP(in_features, out_features, own, posterior, inducing_inputs=points, **settings))
+        dtype = points.dtype if dtype is None else dtype
     return Network(None, [Concat(processes)], input_shape=(in_features,), generator=generator, dtype=dtype)
 
 
@@ -223,7 +220,8 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     """
     check_choice(method, ("kmeans", "subset"), "method")
     check_count(num_inducing, "num_inducing")
-    if check_tensor(x, "x").dim() != 2 or num_inducing > len(x):
+    x = check_tensor(from_numpy(x), "x")
+    if x.dim() != 2 or num_inducing > len(x):
         raise ValueError(f"x must be [N, D] with N of at least {num_inducing}, got {list(x.shape)}")
     generator = torch.Generator().manual_seed(seed)
     subset = x[torch.randperm(len(x), generator=generator)[:num_inducing]].clone()

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from gilib.kernels import Kernel
 from gilib.layers import FixedLinear
+from gilib.models.networks import as_points
 from gilib.models.processes import principal_directions
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.structured import Family, Process, StructuredGP
-from gilib.validation import check_count, check_tensor
+from gilib.validation import check_count
 
 
 def structured_gp(
@@ -62,14 +63,13 @@ def structured_gp(
     """
     check_count(depth, "depth")
     check_count(width, "width")
-    for name, points in {"inducing_points": inducing_points, "mean_points": mean_points}.items():
-        if points is not None and check_tensor(points, name).shape[-1] != in_features:
-            raise ValueError(f"{name} must have {in_features} features, got shape {list(points.shape)}")
+    points = as_points(inducing_points, in_features)
+    mean_points = points if mean_points is None else as_points(mean_points, in_features, "mean_points")
     widths = [in_features, *[width] * (depth - 1), out_features]
     processes: list[Process] = []
-    start = inducing_points
+    start = points
     for inputs, outputs in zip(widths[:-1], widths[1:-1], strict=False):
-        matrix = mean_matrix(inputs, outputs, inducing_points if mean_points is None else mean_points)
+        matrix = mean_matrix(inputs, outputs, mean_points)
         mean = nn.Identity() if matrix is None else FixedLinear(inputs, outputs, matrix)
         processes.append(Process(inputs, outputs, kernel, mean=mean, inducing_inputs=start))
         start = start if matrix is None else start @ matrix.to(start)
@@ -80,7 +80,7 @@ def structured_gp(
         [StructuredGP(processes, family, **settings)],
         replicas=replicas,
         generator=generator,
-        dtype=inducing_points.dtype if dtype is None else dtype,
+        dtype=points.dtype if dtype is None else dtype,
     )
 
 

@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 
 from gilib.posteriors.base import BuildContext
 from gilib.sites import Observations, Shape, Site
+from gilib.validation import as_labels
 
 
 class PseudoSettings(Protocol):
@@ -90,14 +91,9 @@ def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
             [ 2., -2.]])
 
     Raises:
-        ValueError: for labels that are not integers from 0 to classes - 1.
+        TypeError, ValueError: for labels that are not integers from 0 to classes - 1.
     """
-    if labels.is_floating_point() or int(labels.min()) < 0 or int(labels.max()) >= classes:
-        raise ValueError(
-            f"labels must be integers in 0 ... {classes - 1}, "
-            f"got {labels.dtype} in {labels.min().item()} ... {labels.max().item()}"
-        )
-    return scale * (2.0 * one_hot(labels.long(), classes) - 1.0)
+    return scale * (2.0 * one_hot(as_labels(labels, classes), classes) - 1.0)
 
 
 def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
@@ -106,6 +102,11 @@ def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
     Integers are labels of classes, and become `signed_one_hot`.
     """
     if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
+        if shape[1] == 1:
+            raise ValueError(
+                "pseudo_outputs of a network with one output must be floating-point numbers, "
+                f"got {given.dtype}, which would be labels of classes"
+            )
         given = signed_one_hot(given, shape[1])
     lead = tuple(given.shape[: -len(shape)])
     if tuple(given.shape[-len(shape) :]) != shape or lead not in ((), context.replicas):

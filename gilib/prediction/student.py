@@ -18,7 +18,7 @@ from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.prediction.predicting import checked_inputs
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_count, check_instance
+from gilib.validation import check_count, check_instance, check_is_tensor, from_numpy
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -66,6 +66,7 @@ class StudentPrediction(Prediction):
 
         In float64: differences of log Γ at thousands of degrees of freedom leave no digits in float32.
         """
+        targets = check_is_tensor(from_numpy(targets, self.locations), "targets")
         if targets.shape[-2:] != self.locations.shape[-2:]:
             wanted = list(self.locations.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gilib.config import plain
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
@@ -18,7 +19,7 @@ from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import check_count, check_tensor
+from gilib.validation import check_count, check_is_tensor, check_tensor, from_numpy
 
 
 class Trained(NamedTuple):
@@ -93,6 +94,7 @@ class Recipe(ABC):
             classes: how many; None: regression.
             seed: of the choice and of the initial values, or R of them, for a network with replicas.
         """
+        (x, y), seed = as_tensors(x, y), plain(seed)
         check_tensor(x, "x")
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
@@ -140,6 +142,12 @@ class Recipe(ABC):
             options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; those
                 of the recipe may be replaced, too.
         """
+        return self._train(*as_tensors(x, y), classes, plain(seed), options)
+
+    def _train(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
+    ) -> Trained:
+        """`train`, of tensors."""
         net, likelihood = self.build(x, y, classes=classes, seed=seed)
         settings: dict[str, Any] = {
             "steps": self.steps,
@@ -199,6 +207,11 @@ def bound(
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
     return total / points
+
+
+def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, of which those of numpy become tensors."""
+    return check_is_tensor(from_numpy(x), "x"), check_is_tensor(from_numpy(y), "y")
 
 
 def _of(values: Tensor, replica: int) -> Tensor:

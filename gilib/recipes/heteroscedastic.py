@@ -72,16 +72,10 @@ class HeteroscedasticProcessRecipe(Recipe):
         """One: predictions are in closed form."""
         return 1
 
-    def train(
-        self,
-        x: Tensor,
-        y: Tensor,
-        *,
-        classes: int | None = None,
-        seed: int | Sequence[int] = 0,
-        **options: Any,
+    def _train(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """Build and train; arguments are those of every recipe, options those of the second training."""
+        """Options are those of the second training."""
         self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()

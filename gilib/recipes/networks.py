@@ -13,7 +13,7 @@ from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe
+from gilib.recipes.base import Recipe, as_tensors
 from gilib.validation import check_tensor
 
 FEW = 800  # data: below, the bound prefers the narrow layer, above the wide one
@@ -45,7 +45,7 @@ class NetworkRecipe(Recipe):
         self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
     ) -> tuple[Network, Likelihood]:
         """A new network, as wide as its data allow; arguments are those of every recipe."""
-        sized = self
+        (x, y), sized = as_tensors(x, y), self
         if self.hidden is None:
             sized = replace(self, hidden=NARROW if check_tensor(x, "x").shape[-2] < FEW else WIDE)
         return super(NetworkRecipe, sized).build(x, y, classes=classes, seed=seed)

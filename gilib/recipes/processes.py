@@ -72,18 +72,11 @@ class ProcessRecipe(Recipe):
         """One for regression, where predictions are in closed form."""
         return 1 if classes is None else super().enough(num_samples, classes)
 
-    def train(
-        self,
-        x: Tensor,
-        y: Tensor,
-        *,
-        classes: int | None = None,
-        seed: int | Sequence[int] = 0,
-        **options: Any,
+    def _train(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """Build and train; arguments are those of every recipe."""
         if classes is not None or not isinstance(seed, int):
-            return super().train(x, y, classes=classes, seed=seed, **options)
+            return super()._train(x, y, classes, seed, options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few

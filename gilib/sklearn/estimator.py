@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -17,9 +18,11 @@ from torch import Tensor
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import Prediction
+from gilib.linalg import FactorisationError
 from gilib.prediction import predict
 from gilib.recipes import Recipe, Trained, bound, recommended
 from gilib.recipes.recommendation import FOR_REGRESSION, RECIPES
+from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
@@ -99,13 +102,12 @@ class BayesianEstimator(BaseEstimator):
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()
-        candidates: dict[str, Trained] = {}
         self.elbos_: dict[str, float] = {}
-        for name, recipe in recipes.items():
-            trained = recipe.train(inputs, targets, classes=classes, seed=seed, progress=bool(self.verbose))
+        candidates = self._candidates(recipes, inputs, targets, classes, seed)
+        for name, trained in candidates.items():
             generator = torch.Generator().manual_seed(seed)
             value = bound(trained.network, trained.likelihood, inputs, targets, generator=generator)
-            self.elbos_[name], candidates[name] = float(value) + normalisation.log_density_shift, trained
+            self.elbos_[name] = float(value) + normalisation.log_density_shift
         self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
         self.elbo_ = self.elbos_[self.model_]
         self.net_, self.likelihood_, self.history_ = candidates[self.model_]
@@ -114,6 +116,20 @@ class BayesianEstimator(BaseEstimator):
         self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
+
+    def _candidates(
+        self, recipes: Mapping[str, Recipe], x: Tensor, y: Tensor, classes: int | None, seed: int
+    ) -> dict[str, Trained]:
+        """All of them, trained; of several those that can be, with a warning for each of the others."""
+        found: dict[str, Trained] = {}
+        for name, recipe in recipes.items():
+            try:
+                found[name] = recipe.train(x, y, classes=classes, seed=seed, progress=bool(self.verbose))
+            except (ValueError, FactorisationError, DivergenceError) as error:
+                if not found and name == list(recipes)[-1]:
+                    raise
+                warnings.warn(f"{name} cannot be trained and is left out: {error}", stacklevel=4)
+        return found
 
     def _predict(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Prediction:
         """The prediction in original units, by functions that are the same in every call."""

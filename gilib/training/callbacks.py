@@ -234,6 +234,8 @@ def as_callbacks(given: Any) -> list[Callback]:
     if callable(given) or not hasattr(given, "__iter__"):
         raise TypeError(f"callbacks must be a list of functions, got {given!r}: write [{given!r}]")
     for callback in given:
+        if isinstance(callback, type):
+            raise TypeError(f"a callback must be an instance: write {callback.__name__}(...)")
         if not callable(callback):
             raise TypeError(f"a callback is a function of step, bound and net, got {callback!r}")
     return [c if isinstance(c, Callback) else FunctionCallback(c) for c in given]

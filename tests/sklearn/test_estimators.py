@@ -153,6 +153,15 @@ def test_auto_keeps_the_best_bound():
     assert np.array_equal(alone.predict(X), model.predict(X))
 
 
+def test_auto_leaves_out_what_cannot_be_trained():
+    """Targets that are all the same tell nothing of kernel and noise."""
+    with pytest.warns(UserWarning, match="gp cannot be trained and is left out: all targets"):
+        model = BayesianRegressor("auto", steps=5, num_inducing=5, random_state=0).fit(X, np.ones(len(X)))
+    assert set(model.elbos_) == {"network", "deep_gp"} and model.model_ in model.elbos_
+    with pytest.raises(ValueError, match="all targets of output 0 are the same"):
+        BayesianRegressor("gp", steps=5).fit(X, np.ones(len(X)))
+
+
 def test_a_recipe_of_ones_own():
     recipe = gilib.recipes.NetworkRecipe(steps=3, hidden=(4, 4), prior=gilib.ScalePrior())
     model = BayesianRegressor(recipe=recipe, random_state=0).fit(X, Y)

@@ -62,7 +62,7 @@ class ToyConfig:
 
 
 def grid(scale: str) -> Iterator[ToyConfig]:
-    """Both priors of BALI, the paper's V_0 = 1 too; then Bayes by Backprop at four weights."""
+    """Both priors of BALI, the paper's kind at V_0 = 1 too; then Bayes by Backprop at four weights."""
     layerwise, gradient = STEPS[scale]
     width = 5 if scale == "smoke" else 256
     variances = {"bali": (10.0, 100.0), "bali_paper": (1.0, 100.0, 10_000.0)}

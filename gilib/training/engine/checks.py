@@ -42,6 +42,11 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
         )
     if settings.augment is not None:
         check_augment(settings.augment)
+    if settings.kl_weight is not None and not callable(settings.kl_weight):
+        raise TypeError(
+            "kl_weight must be a function of the step, such as gilib.objectives.SteppedTempering, "
+            f"got {settings.kl_weight!r}: write lambda step: {settings.kl_weight!r}"
+        )
     _check_seeds(settings.seed, net.replicas)
     _check_noise(likelihood, net.replicas)
 
@@ -69,9 +74,9 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
 
 def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     """Raise unless `seed` is an integer, or as many as there are replicas."""
-    if isinstance(seed, int):
+    if type(seed) is int:
         return
-    if not isinstance(seed, (list, tuple)) or not all(isinstance(s, int) for s in seed):
+    if not isinstance(seed, (list, tuple)) or not all(type(s) is int for s in seed):
         raise TypeError(f"seed must be an integer, or a list of one for every replica, got {seed!r}")
     if len(replicas) != 1 or len(seed) != replicas[0]:
         raise ValueError(

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from gilib.config import plain
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
+from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
 from gilib.training.engine.checkpoints import fingerprint
 from gilib.training.engine.checks import (
@@ -61,8 +62,8 @@ def fit(
 
     A network with replicas trains all of them at once. Given R seeds, replica r sees the noise, minibatches
     and augmentation that a network of its own would see with `seed=seeds[r]` (on an accelerator: one with
-    `replicas=(1,)` and `seed=[seeds[r]]`), and ends where that one would; under `PerReplica` priors of
-    several kinds the noise is that of a network with all of these kinds.
+    `replicas=(1,)` and `seed=[seeds[r]]`), and ends where that one would, but for rounding; under
+    `PerReplica` priors of several kinds the noise is that of a network with all of these kinds.
 
     Args:
         net: trained in place.
@@ -141,7 +142,10 @@ def fit(
     named = kept is not None or speed.parallel is not None
     identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
     start = _restored(run, kept, speed, identity)
-    _train(run, kept, identity, start, progress)
+    try:
+        _train(run, kept, identity, start, progress)
+    finally:
+        run.release()
     net.trained_range = input_range(x, len(net.input_shape))
     return run.history(start)
 
@@ -150,6 +154,8 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: s
     """The step to start from, once all processes agree upon it."""
     for callback in run.callbacks:
         callback.begin()
+        if checkpoint is not None:
+            check_plain(callback.state_dict(), f"state_dict() of {type(callback).__name__}")
     path = None if checkpoint is None else Path(checkpoint.path)
     start = run.restore(path, identity) if path is not None and path.exists() else 0
     if speed.parallel is not None:

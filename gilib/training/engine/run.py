@@ -67,6 +67,9 @@ class Run:
         )
         self.noise = _source(settings.seed, x.device)
         self.problem = self._problem(likelihood, x.device)
+        self.alone = [
+            parameter for parameter in self.problem.parameters.values() if _has_own_memory(parameter)
+        ]
         self.rule = settings.rule.begin(self.problem)
         if settings.freeze:
             self.rule.check_freeze()
@@ -159,6 +162,12 @@ class Run:
             return False
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
 
+    def release(self) -> None:
+        """Give parameters their own memory again that the rule has laid side by side."""
+        for parameter in self.alone:
+            if not _has_own_memory(parameter):
+                parameter.data = parameter.detach().clone()
+
     def history(self, start: int) -> History:
         """What was recorded by the end."""
         diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
@@ -215,6 +224,10 @@ class Run:
             )
         for callback, (_, state) in zip(stateful, states, strict=True):
             callback.load_state_dict(state)
+
+
+def _has_own_memory(parameter: Tensor) -> bool:
+    return parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
 
 
 def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gilib.persistence import CheckpointError
+from gilib.posteriors import ConjugateWeights
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.optimiser import NetworkAdam, Optimiser, Rate, ReplicaAdam
@@ -58,8 +59,14 @@ class Adam(Rule):
         """Adam at work on the problem's parameters.
 
         Raises:
-            ValueError: for rates that are not R many, names that match nothing, or nothing to train.
+            ValueError: for rates that are not R many, names that match nothing, or nothing to train; for
+                layers with `Conjugate`, which have no parameters.
         """
+        if any(isinstance(module, ConjugateWeights) for module in problem.net.modules()):
+            raise ValueError(
+                "Adam would leave layers with gilib.posteriors.Conjugate as they are: they have no "
+                "parameters, and gilib.training.Bali trains them; call fit(..., rule=gilib.training.Bali())"
+            )
         return RunningAdam(self, problem)
 
     def rates(
