@@ -67,7 +67,7 @@ def _diagnose(matrix: Tensor) -> str:
     return (
         f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: "
         "features that are nearly dependent, or precisions far apart; "
-        "factorise in float64 (factor_dtype='float64') or lower the learning rate"
+        "factorise in float64 (factor_dtype='float64', or a network in float64) or lower the learning rate"
     )
 
 
