@@ -29,8 +29,8 @@ class DgpConfig:
     steps, the noise at the start. By their code alone: lengthscale and variance at the start, one draw a
     step, k-means, the start of "dsvi" at 1e-5. Our choice: the numbers of draws for the measurements and, at
     reduced scale, a start of "dsvi" at 0.1. From 1e-5 the first gradients of log L_ii are 1e5, and Adam's
-    second moments, which fall by half in 700 steps, remember them: for many thousand steps L hardly moves.
-    With the moments forgotten after 200 steps it moves at once (experiment `dgp_start` compares starts).
+    second moments, which fall by half in 700 steps, remember them: L grows, but after 3000 steps it is still
+    far below one where the data leave it free (experiment `dgp_start` compares starts).
 
     Attributes:
         dataset: name of the set.
