@@ -64,6 +64,7 @@ class Network(nn.Module):
         super().__init__()
         self.trained_range: Tensor | None = None
         self.replicas = as_replicas(replicas)
+        check_generator(generator)
         self.layers = Sequential(layers)
         inducing_points, pseudo_outputs = (
             value if value is None else check_is_tensor(from_numpy(value), name)
@@ -84,7 +85,7 @@ class Network(nn.Module):
             replicas=self.replicas,
             pseudo_outputs=pseudo_outputs,
             last=True,
-            generator=check_generator(generator),
+            generator=generator,
             dtype=dtype or torch.get_default_dtype(),
             device=None if inducing_points is None else inducing_points.device,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -122,17 +122,15 @@ def _replica_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 GeneratorLike = torch.Generator | ReplicaGenerators
-T = TypeVar("T", bound=GeneratorLike | None)
 
 
-def check_generator(source: T) -> T:
-    """Return `source` if random numbers can come from it, else raise."""
+def check_generator(source: object) -> None:
+    """Raise unless random numbers can come from `source`; None stands for torch's default generator."""
     if source is not None and not isinstance(source, GeneratorLike):
         raise TypeError(
             "generator must be a torch.Generator or a gilib.ReplicaGenerators, such as "
             f"torch.Generator().manual_seed(0), got {source!r}"
         )
-    return source
 
 
 def standard_normal(
@@ -141,7 +139,8 @@ def standard_normal(
     """Standard normals `[S, R, ...]` from either kind of source; None: torch's default generator."""
     if isinstance(source, ReplicaGenerators):
         return source.normal(shape, dtype, device)
-    return torch.randn(tuple(shape), generator=check_generator(source), dtype=dtype, device=device)
+    check_generator(source)
+    return torch.randn(tuple(shape), generator=source, dtype=dtype, device=device)
 
 
 class Noise(NamedTuple):
