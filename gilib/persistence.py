@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -134,7 +135,8 @@ def check_plain(value: ConfigDict | None, name: str) -> None:
         torch.load(stream, weights_only=True)
     except Exception as error:
         raise TypeError(
-            f"{name} must hold plain values only (numbers, text, lists, dictionaries, tensors), got {value!r}"
+            f"{name} must hold plain values only (numbers, text, lists, dictionaries, tensors), "
+            f"got {reprlib.repr(value)}"
         ) from error
 
 

@@ -98,11 +98,16 @@ def check_is_tensor(value: object, name: str) -> Tensor:
     return value
 
 
-def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
-    """Class labels of any integer dtype as int64, if they are below the number of classes, else raise."""
+def as_integers(value: Tensor) -> Tensor:
+    """Class labels of any integer dtype as int64, else raise."""
     if value.is_floating_point() or value.is_complex():
         raise TypeError(f"class labels must be integers, got {value.dtype}: convert with y.long()")
-    labels = value.long()
+    return value.long()
+
+
+def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
+    """Class labels of any integer dtype as int64, if they are below the number of classes, else raise."""
+    labels = as_integers(value)
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ValueError(
             f"class labels must lie in 0 ... {classes - 1}{hint}, "

@@ -78,6 +78,10 @@ TYPE_ERRORS = {
         lambda: gilib.save("no.pt", gilib.Ensemble(mlp(replicas=(2,))), gilib.Gaussian()),
         "net must be a Network, got Ensemble",
     ),
+    "a label that is no integer": (
+        lambda: gilib.elbo(mlp(outputs=2).draw(), gilib.Categorical(), X, LABELS + 0.7, num_data=9),
+        "class labels must be integers, got torch.float",
+    ),
     "labels that are no integers": (
         lambda: predicted(gilib.Categorical(), 2).log_prob(LABELS.double()),
         "class labels must be integers, got torch.float64",
@@ -137,7 +141,9 @@ def test_a_callback_that_no_checkpoint_can_hold_is_refused_before_any_step(tmp_p
 def test_labels_of_any_integer_dtype(dtype):
     labels = torch.from_numpy(LABELS.numpy().astype(dtype))
     nets, likelihood = [mlp(outputs=2, generator=seeded()) for _ in range(2)], gilib.Categorical()
-    given, wanted = (fit(net, likelihood, y).elbo for net, y in zip(nets, (labels, LABELS), strict=True))
+    given, wanted = (
+        fit(net, likelihood, y, batch_size=4).elbo for net, y in zip(nets, (labels, LABELS), strict=True)
+    )
     assert torch.equal(given, wanted)
     told = gilib.predict(nets[0], likelihood, X, 3)
     assert torch.equal(told.log_prob(labels), told.log_prob(LABELS))

@@ -170,6 +170,18 @@ def test_parameters_have_their_own_memory_after_a_training(tmp_path):
     assert torch.equal(told[0], told[1]) and torch.equal(told[0], told[2])
 
 
+def test_parameters_have_their_own_memory_after_a_training_that_never_began(tmp_path):
+    """A rule lays parameters side by side before a checkpoint of another training is refused."""
+    x, y = normals(20, 2, seed=5), normals(20, 2, seed=6)
+    net, noise = small_net(gilib.GlobalInducing(), replicas=(2,)), gilib.Gaussian(0.1)
+    settings = {"steps": 2, "checkpoint": tmp_path / "run.pt", "progress": False}
+    gilib.fit(net, noise, x, y, **settings)
+    with pytest.raises(gilib.persistence.CheckpointError):
+        gilib.fit(net, noise, y, x, **settings)
+    for parameter in net.parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+
+
 def test_predictions_with_a_generator_for_every_replica():
     net, likelihood = model("gi", (R,))
     singles = [model("gi") for _ in range(R)]

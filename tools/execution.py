@@ -56,7 +56,7 @@ def keep(chapter: Path, executed: NotebookNode, seconds: float) -> None:
 def execute(chapter: Path, starts: int = 2) -> tuple[NotebookNode, float] | None:
     """Run all cells in a folder of their own; the outputs and how long it took, or None after an error.
 
-    Kernels that start side by side may choose the same port, which one does not survive: it starts again.
+    A kernel that dies is started once more: two that start side by side may choose the same port.
     """
     content = notebook(chapter)
     try:

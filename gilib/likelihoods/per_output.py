@@ -73,6 +73,7 @@ class PerOutputGaussian(NoisePerTarget):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
         self.check_targets(targets, *outputs.shape[-2:])
+        self.check_replicas(outputs)
         log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
         squares = (outputs - targets).square() * (-log_variance).exp()
         return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)

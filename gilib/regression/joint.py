@@ -34,11 +34,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gilib.linalg import cholesky
+from gilib.linalg import FactorisationError, cholesky
 from gilib.linalg.blocks import pieces
 
 __all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
 
+ROUNDING = (2.0, 20.0, 200.0)  # times (I + O) ε, one after the other, until a factor is found
 STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
 
 
@@ -195,20 +196,25 @@ def averaged(
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
     root = cholesky(precision, "the precision of a layer's regression")
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
-    corner = scatter - white.mT @ white
-    corner.diagonal(dim1=-2, dim2=-1).add_(rounding(scatter, root.shape[-1]))
-    scale_tril = cholesky(corner, "the residual scatter of a layer's regression")
-    return JointState(centre, precision, root, scale_tril, white)
+    return JointState(centre, precision, root, _scale_factor(scatter, white), white)
 
 
-def rounding(scatter: Tensor, size: int) -> Tensor:
-    """What J_yy - K Kᵀ may lose by rounding, on its diagonal, `[R, O]`: 2 (I + O) ε of J_yy's, `[R, O, O]`.
+def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
+    """C, the factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
 
     Where features depend on each other, so do the gradients of hidden units. Nothing but Ψ_0 is left then of
-    the difference in some directions, and in float32 less than its error.
+    the difference in some directions, and in float32 less than its error, which is some (I + O) ε of J_yy's
+    diagonal, more the worse T is conditioned. Replicas in which the factor fails for that get as much added.
     """
-    terms = 2.0 * (size + scatter.shape[-1])
-    return terms * torch.finfo(scatter.dtype).eps * scatter.diagonal(dim1=-2, dim2=-1)
+    name, corner = "the residual scatter of a layer's regression", scatter - white.mT @ white
+    try:
+        return cholesky(corner, name)
+    except FactorisationError:
+        unit = sum(white.shape[-2:]) * torch.finfo(scatter.dtype).eps * scatter.diagonal(dim1=-2, dim2=-1)
+        for times in ROUNDING:
+            failed = torch.linalg.cholesky_ex(corner).info > 0
+            corner = corner + torch.diag_embed(times * unit * failed[..., None])
+        return cholesky(corner, name)
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:

@@ -89,7 +89,8 @@ SCALES = {
 def search(scale: str) -> Iterator[PosteriorConfig]:
     """What is tried on the validation images of the first split: settings, then priors beside the best one.
 
-    Which setting that is, records say; there are no priors to try until those of all settings are there.
+    Which setting that is, records say: there are no priors to try until those of all settings are there, so
+    that the experiment has to be run twice.
     """
     settings = [
         _config(method, 0, scale, Tuned(value)) for method in ORDER for value in SEARCHED.get(method, ())

@@ -94,9 +94,10 @@ def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
 
 
 def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
-    """Inputs and targets as tensors: arrays of numpy become such as the network's."""
+    """Inputs and targets as tensors: arrays of numpy become such as the network's, labels int64."""
     like = net.layers.reference_tensor()
-    return check_is_tensor(from_numpy(x, like), "x"), check_is_tensor(from_numpy(y, like), "y")
+    x, y = check_is_tensor(from_numpy(x, like), "x"), check_is_tensor(from_numpy(y, like), "y")
+    return x, y if y.is_floating_point() or y.is_complex() else y.long()
 
 
 def input_range(x: Tensor, point_axes: int) -> Tensor:

@@ -137,12 +137,12 @@ def fit(
     kept = as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
     run = Run(net, likelihood, x, y, steps, settings, processes, speed.cuda_graph, as_callbacks(callbacks))
-    if speed.cuda_graph:
-        check_graph(x.device, processes.size, run.rule.recordable)
-    named = kept is not None or speed.parallel is not None
-    identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
-    start = _restored(run, kept, speed, identity)
     try:
+        if speed.cuda_graph:
+            check_graph(x.device, processes.size, run.rule.recordable)
+        named = kept is not None or speed.parallel is not None
+        identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
+        start = _restored(run, kept, speed, identity)
         _train(run, kept, identity, start, progress)
     finally:
         run.release()

@@ -64,8 +64,9 @@ class Adam(Rule):
         """
         if any(isinstance(module, ConjugateWeights) for module in problem.net.modules()):
             raise ValueError(
-                "Adam would leave layers with gilib.posteriors.Conjugate as they are: they have no "
-                "parameters, and gilib.training.Bali trains them; call fit(..., rule=gilib.training.Bali())"
+                "Adam would leave layers with gilib.posteriors.Conjugate as they are, which have no "
+                "parameters: if all layers with weights have it, fit(..., rule=gilib.training.Bali()) trains "
+                "them, and with other posteriors it cannot be mixed"
             )
         return RunningAdam(self, problem)
 

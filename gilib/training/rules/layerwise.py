@@ -230,7 +230,7 @@ def check_parameters(problem: Problem, infers_noise: bool) -> None:
     if left:
         raise ValueError(
             "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
-            f"{', '.join(left)} as they are: set requires_grad=False, or train others by gilib.Adam"
+            f"{', '.join(left)} as they are: set requires_grad=False"
         )
 
 
