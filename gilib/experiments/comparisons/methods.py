@@ -130,7 +130,7 @@ def perceptron(
 
 
 def prior_variance(config: PosteriorConfig, own_prior: bool) -> float:
-    """Of the weights times √I: BALI's v_0, the setting, or a setting of its own."""
+    """Of the weights times √I: BALI's v_0, the setting, or what the configuration has for it."""
     if config.bali is not None:
         return config.bali.v0
     return config.setting if own_prior else config.prior
