@@ -12,15 +12,19 @@ from torch import Tensor
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right`, `[..., I, J]` and `[..., J, K]`, each sample by itself.
+    """`left` @ `right`, `[..., I, J]` and `[..., J, K]`.
 
-    Torch folds a batch and a matrix without its axes into one large product, for which it copies the batch;
-    with many rows that takes longer than it saves.
+    One matrix on the left takes all samples on the right as its columns, beside each other. A matrix on the
+    right takes each sample by itself: torch would copy a batch with many rows to make one of it, which takes
+    longer than it saves.
 
     >>> product(torch.eye(2), torch.ones(3, 2, 4)).shape
     torch.Size([3, 2, 4])
     """
     lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    if left.shape[:-2].numel() == 1 < lead.numel():
+        columns = left.reshape(left.shape[-2:]) @ right.flatten(0, -3).transpose(0, 1).flatten(1)
+        return columns.unflatten(-1, (-1, right.shape[-1])).transpose(0, 1).unflatten(0, lead)
     return left.expand(*lead, *left.shape[-2:]) @ right.expand(*lead, *right.shape[-2:])
 
 
@@ -51,9 +55,14 @@ def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iter
     >>> total
     tensor([3.])
     """
-    spread = [
-        value if value is None else value.expand(*lead, *value.shape[value.dim() - axes :])
-        for value in tensors
-    ]
-    for index in indices(*map(range, lead)):
-        yield tuple(None if value is None else value[index] for value in spread)
+    count = math.prod(lead)
+    views = ([None] * count if value is None else _views(value, lead, axes) for value in tensors)
+    yield from zip(*views, strict=True)
+
+
+def _views(value: Tensor, lead: Sequence[int], axes: int) -> list[Tensor]:
+    """The views of all samples, in order."""
+    views = [value.expand(*lead, *value.shape[value.dim() - axes :])]
+    for _ in lead:
+        views = [view for each in views for view in each.unbind()]
+    return views
