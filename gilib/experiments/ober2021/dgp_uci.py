@@ -174,9 +174,9 @@ def _config(part: Part, dataset: str, method: str, depth: int, split: int, scale
 
 
 def group_key(config: DgpConfig) -> Hashable:
-    """What configurations that train in one program have in common.
+    """What configurations that train in one program have in common: all but the split.
 
-    At paper scale, meant for an accelerator, replicas are splits. At the others, meant for a CPU, each is
-    trained alone.
+    With one draw a step most of a step is calls: on one thread five splits together take 1.3 to 3 times less
+    than one after the other.
     """
-    return replace(config, split=-1) if config.scale == "paper" else config
+    return replace(config, split=-1)

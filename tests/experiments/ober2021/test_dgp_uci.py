@@ -71,12 +71,11 @@ def test_a_grid_that_was_only_begun_is_balanced():
     assert {c.batch_size for c in grid if c.dataset in dgp_uci.LARGE} == {1000}
 
 
-def test_splits_train_together_only_at_paper_scale():
-    paper = list(dgp_uci.tables("paper"))
-    groups = cut(EXPERIMENTS["dgp_uci"], paper)
-    assert len(groups) == 108 and {len(group) for group in groups} == {5, 20}
-    reduced = list(dgp_uci.tables("reduced"))
-    assert cut(EXPERIMENTS["dgp_uci"], reduced) == [(each,) for each in reduced]
+@pytest.mark.parametrize(("scale", "sizes"), [("reduced", {3, 5}), ("paper", {5, 20})])
+def test_splits_train_together(scale, sizes):
+    groups = cut(EXPERIMENTS["dgp_uci"], dgp_uci.tables(scale))
+    assert len(groups) == 108 and {len(group) for group in groups} == sizes
+    assert all(len({dataclasses.replace(config, split=0) for config in group}) == 1 for group in groups)
 
 
 def test_global_inducing_starts_at_training_points_with_their_targets():
