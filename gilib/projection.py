@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gilib.linalg import readable
 from gilib.linalg.samples import product, samples
 
 LARGE = 2**15  # products of one sample, measured: at 30 000 all samples at once are as fast
@@ -94,7 +95,7 @@ def project_columns(
     others = [columns.values.shape[:-2], *(field.shape[:-2] for field in fields)]
     shared = torch.broadcast_shapes(lead, *others) != lead
     numbers = kernel.shape[-2] * (kernel.shape[-1] + columns.values.shape[-1])
-    if shared or kernel.device.type != "cpu" or numbers < LARGE:
+    if shared or numbers < LARGE or not readable(kernel):
         return projected_at_once(kernel, inverse, columns, fields)
     mean, square, forms, *rest = _Project.apply(kernel, inverse, columns, columns.values, *fields)
     return Projected(mean, square, forms, rest[: len(fields)], rest[len(fields) :])

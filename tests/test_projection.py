@@ -157,3 +157,12 @@ def test_parts_of_a_joint_law(name, spread, generator):
 def test_gradients_of_a_joint_law(name, spread, generator):
     inputs = [value.requires_grad_() for value in joint_parts(JOINT[name], spread, generator)]
     assert torch.autograd.gradcheck(projected, inputs)
+
+
+def test_transforms_and_compilers_follow_plain_products(generator):
+    """The hand-written gradient is for a processor that runs what it is told."""
+    kernel, *rest = parts(LEADS["samples of points"], 6, 4, 2, generator, True)
+    expected = project(kernel, *rest)[:3]
+    compiled = torch.compile(lambda k: project(k, *rest)[:3], fullgraph=True, backend="eager")
+    for result in (torch.vmap(lambda k: project(k, *rest)[:3])(kernel), compiled(kernel)):
+        torch.testing.assert_close(result, expected)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gilib.linalg.factor import readable
+
 
 def product(left: Tensor, right: Tensor) -> Tensor:
     """`left` @ `right`, `[..., I, J]` and `[..., J, K]`.
@@ -30,12 +32,13 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
     """Whether samples are worked on one by one: several of them, on a processor, if each is `large`.
 
-    Small ones take less time than the calls that a loop makes for each. An accelerator takes all at once.
+    Small ones take less time than the calls that a loop makes for each. An accelerator takes all at once, and
+    so do compilers and transforms of functions, which follow plain products.
 
     >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
     (True, False)
     """
-    return large and like.device.type == "cpu" and math.prod(lead) > 1
+    return large and math.prod(lead) > 1 and readable(like)
 
 
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:
