@@ -1,11 +1,13 @@
 """The joint factor is conjugate regression in closed form, and moving averages of its statistics."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 import gilib
-from gilib.linalg import ScaledIdentity
-from gilib.regression.joint import JointState, Place, averaged, moments, residuals
+from gilib.linalg import FactorisationError, ScaledIdentity, failures_as_nan
+from gilib.regression.joint import JointState, Place, _scale_factor, averaged, moments, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741
@@ -206,3 +208,21 @@ def test_what_is_not_finite_is_named(where):
     start = state(torch.zeros(I, O, dtype=D), torch.eye(I, dtype=D), EYE)
     with pytest.raises(gilib.linalg.FactorisationError, match="of a layer's regression.*NaN or infinite"):
         averaged(start, residuals(x, y, start.mean, 1.0), PRIOR, SCALE, at_rate(0.5))
+
+
+@pytest.mark.parametrize("failures", [nullcontext, failures_as_nan])
+def test_only_replicas_whose_factor_fails_are_mended(failures):
+    """Whether or not others may break down."""
+    scatter = torch.stack([torch.eye(2), torch.ones(2, 2)])  # the second has no factor
+    with failures():
+        healthy, mended = _scale_factor(scatter, torch.zeros(2, I, 2))
+    assert torch.equal(healthy, torch.eye(2))
+    assert float((mended @ mended.mT - 1.0).abs().max()) < 1e-3
+
+
+def test_a_scatter_that_is_none_at_all_is_an_error():
+    indefinite, white = -torch.eye(2), torch.zeros(I, 2)
+    with pytest.raises(FactorisationError, match="residual scatter"):
+        _scale_factor(indefinite, white)
+    with failures_as_nan():
+        assert bool(_scale_factor(indefinite, white).isnan().all())

@@ -7,7 +7,7 @@ import torch
 
 import gilib
 from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
-from gilib.processes import NUGGET, Inducing, Jointly, Marginals, Path
+from gilib.processes import NUGGET, Inducing, Jointly, Marginals, Path, positive
 from gilib.randomness import Noise
 from tests.helpers import Operations
 from tests.kernels.cases import textbook
@@ -163,3 +163,9 @@ def test_one_factorisation_for_all_samples_at_the_first_layer():
     with Operations() as count:
         net.estimate(10, 3)(X)
     assert sorted(math.prod(shape[:-2]) for shape in count.factorised) == [1, 1]
+
+
+def test_a_variance_that_rounding_took_below_zero_has_a_slope():
+    variance = torch.tensor([-1e-9, 0.0], dtype=D).requires_grad_()
+    positive(variance).sqrt().sum().backward()
+    assert bool(variance.grad.isfinite().all())

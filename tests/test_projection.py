@@ -26,6 +26,7 @@ LEADS = {
     "samples of everything": ((3,), (3,), (3,), (3,)),
     "samples of points": ((3,), (), (), ()),
     "samples of w alone": ((), (), (3,), ()),
+    "samples of all but the points": ((), (3,), (3,), (3,)),
     "samples and replicas": ((3, 2), (2,), (2,), (2,)),
     "samples of w, replicas of all": ((2,), (2,), (3, 2), (2,)),
     "inducing inputs that were drawn": ((3, 2), (3, 2), (3, 2), (2,)),

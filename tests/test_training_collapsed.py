@@ -10,6 +10,7 @@ import gilib
 from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
 from gilib.training import Collapsed, NaturalGradient, settle
+from gilib.training.rules.collapsed.bound import evidence
 from gilib.training.rules.collapsed.process import single_process
 from gilib.training.rules.collapsed.rule import _spacing
 from tests.support import D, assert_equal, normals
@@ -237,3 +238,13 @@ def test_what_is_refused():
         Collapsed(evaluations=1)
     with pytest.raises(ValueError, match="tolerance must be a positive"):
         Collapsed(tolerance=0.0)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+def test_every_output_pays_for_the_jitter(noises):
+    """N jitter / (2σ²) each."""
+    gram = kernel_of(sparse(X)).gram(X).detach()
+    value, free = (evidence(gram, Y, torch.tensor(noises, dtype=D), jitter) for jitter in (0.01, 0.0))
+    nugget = 0.01 * float(gram.diagonal().mean())
+    wanted = sum(30 * nugget / (2 * noise) for noise in noises * (2 // len(noises)))
+    assert_equal(free - value, torch.tensor(wanted, dtype=D), 1e-9)

@@ -227,3 +227,45 @@ def test_generators_refuse_other_shapes():
         ReplicaGenerators([])
     with pytest.raises(ValueError, match=r"2 generators serve a network with replicas=\(2,\)"):
         ReplicaGenerators([0, 1]).normal((4, 3), torch.float64, None)
+
+
+def resumed(start, path, *data, **settings):
+    """Stopped after every step, and begun anew from the checkpoint."""
+    while True:
+        try:
+            parts, late = start(), Checkpoint(path, deadline=time.monotonic() - 1.0)
+            return parts, fit(*parts, *data, checkpoint=late, **settings)
+        except Paused:
+            pass
+
+
+def test_a_frozen_replica_stays_frozen_after_a_pause(tmp_path):
+    """One minibatch broke it; the next ones would not."""
+    y = Y.clone()
+    y[1, 3] = 1e200
+    settings, whole = {"seed": SEEDS, "batch_size": 5, "on_divergence": "freeze"}, model("gi", (R,))
+    expected = fit(*whole, X, y, **settings)
+    parts, history = resumed(lambda: model("gi", (R,)), tmp_path / "checkpoint", X, y, **settings)
+    assert expected.diverged_at[1] >= 0 and torch.equal(history.diverged_at, expected.diverged_at)
+    assert bool(expected.elbo[-3:, 1].isfinite().any())
+    for ours, theirs in zip(parts, whole, strict=True):
+        for key, parameter in theirs.named_parameters():
+            assert torch.equal(ours.get_parameter(key), parameter), key
+
+
+def test_the_step_of_a_divergence_survives_a_pause(tmp_path):
+    settings = {"rule": gilib.Adam([0.01, 1e4, 0.01]), "seed": SEEDS, "on_divergence": "freeze"}
+    expected = fit(*model("fac", (R,)), **settings)
+    _, history = resumed(lambda: model("fac", (R,)), tmp_path / "checkpoint", **settings)
+    assert expected.diverged_at[1] > 0 and history.diverged_at.tolist() == expected.diverged_at.tolist()
+
+
+def test_a_gradient_that_is_not_finite_freezes_its_replica():
+    parameter = torch.nn.Parameter(torch.ones(R, 2, dtype=torch.float64))
+    optimiser, active = ReplicaAdam({"parameter": (parameter, 0.1)}, R), torch.ones(R).bool()
+    gradient = torch.ones(R, 2, dtype=torch.float64)
+    gradient[1, 0] = torch.nan
+    optimiser.advance()
+    optimiser.update([gradient], active)
+    assert active.tolist() == [True, False, True]
+    assert bool((parameter[1] == 1.0).all()) and bool((parameter[[0, 2]] < 1.0).all())

@@ -198,3 +198,12 @@ def test_networks_without_anything_to_sample(posterior):
     net.requires_grad_(posterior is not POINT)
     with pytest.raises(ValueError, match=r"SGHMC is for layers with PointEstimate.*train it by gilib\.Adam"):
         train(net, SGHMC(10), 1)
+
+
+def test_a_chain_whose_gradient_is_not_finite_stays():
+    net = linear((2,))
+    (sampled,) = [p for name, p in net.named_parameters() if "scaled_weights" in name]
+    sampled.register_hook(lambda slope: slope.index_fill(0, torch.tensor([1]), torch.nan))
+    before, noise = state(net)[1].clone(), gilib.Gaussian(0.3, learn=True, replicas=(2,)).to(D)
+    history = train(net, SGHMC(5), 3, likelihood=noise, on_divergence="freeze", seed=[1, 2])
+    assert history.diverged_at.tolist() == [-1, 0] and torch.equal(state(net)[1], before)

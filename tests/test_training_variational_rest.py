@@ -100,3 +100,11 @@ def test_ivon_keeps_precisions_positive_whatever_it_sees():
     current = torch.tensor([1e-3, 1.0, 1e3], dtype=D)
     for target in (-1e6, -1.0, 0.0, 1e6):
         assert bool((rule.averaged(current, torch.full_like(current, target)) >= 0.5 * current).all())
+
+
+@pytest.mark.parametrize("rule", [Vadam, IVON])
+def test_a_last_step_that_overflows_is_an_error(rule):
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised(), dtype=D, generator=seeded())
+    x, y = normals(20, 2, seed=1), 1e3 * normals(20, 1, seed=2)
+    with pytest.raises(gilib.training.DivergenceError):
+        gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=1, rule=rule(1e308), num_samples=1, progress=False)

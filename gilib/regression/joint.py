@@ -34,7 +34,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gilib.linalg import FactorisationError, cholesky
+from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
 
 __all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
@@ -205,16 +205,17 @@ def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     Where features depend on each other, so do the gradients of hidden units. Nothing but Ψ_0 is left then of
     the difference in some directions, and in float32 less than its error, which is some (I + O) ε of J_yy's
     diagonal, more the worse T is conditioned. Replicas in which the factor fails for that get as much added.
+    An accelerator tries all amounts: there no flag is read.
     """
-    name, corner = "the residual scatter of a layer's regression", scatter - white.mT @ white
-    try:
-        return cholesky(corner, name)
-    except FactorisationError:
+    corner = scatter - white.mT @ white
+    factor, info = torch.linalg.cholesky_ex(corner)
+    for times in ROUNDING:
+        if readable(info) and not bool(info.any()):
+            return factor
         unit = sum(white.shape[-2:]) * torch.finfo(scatter.dtype).eps * scatter.diagonal(dim1=-2, dim2=-1)
-        for times in ROUNDING:
-            failed = torch.linalg.cholesky_ex(corner).info > 0
-            corner = corner + torch.diag_embed(times * unit * failed[..., None])
-        return cholesky(corner, name)
+        corner = corner + torch.diag_embed(times * unit * (info > 0)[..., None])
+        factor, info = torch.linalg.cholesky_ex(corner)
+    return cholesky(corner, "the residual scatter of a layer's regression")
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.linalg import ScaledIdentity
+from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
 from tests.helpers import (
@@ -218,3 +218,12 @@ def test_auto_takes_float64_where_the_condition_number_may_be_large(log_precisio
         layer, features, prior, torch.randn(3, 6, 2, generator=generator, dtype=torch.float32)
     )
     assert weights.dtype == log_pq.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("weakest", "expected"), [(1.0, torch.float32), (1e-5, torch.float64)])
+def test_auto_reads_the_weakest_prior_precision(weakest, expected):
+    context = BuildContext(num_inducing=12, generator=seeded(0), dtype=torch.float32)
+    layer = GlobalInducing(log_precision=0.0).build(DenseWeights(6, 2, True), context)
+    features = torch.randn(12, 6, generator=seeded(1), dtype=torch.float32)
+    prior = KroneckerIdentity(torch.diag(torch.tensor([weakest, 10.0], dtype=torch.float32)), 3)
+    assert layer.condition(features, prior).dtype == expected

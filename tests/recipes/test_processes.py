@@ -24,6 +24,8 @@ def kernel(trained):
 def test_few_data_are_all_inducing_points():
     found = train(num_inducing=20)
     assert torch.equal(next(iter(found.network.layers)).inducing_inputs.detach(), X)
+    exact = train(num_inducing=20, num_exact=60)
+    assert torch.equal(next(iter(exact.network.layers)).inducing_inputs.detach(), X)
     sparse = train(num_inducing=20, num_exact=59)
     rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
     assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
@@ -80,3 +82,23 @@ def test_a_kernel_that_cannot_be_factorised_is_left_out():
 def test_no_kernel_is_refused():
     with pytest.raises(ValueError, match="no kernel"):
         train(kernels=())
+
+
+def climbed(own):
+    recipe = gilib.recommended("gp", steps=100, kernels=(own,))
+    return recipe._climb(X, Y, slice(None), progress=False).history.elbo
+
+
+def test_the_kernel_is_the_best_after_training_not_before():
+    slow, quick = RBF(lengthscale=0.2), Matern(smoothness=0.5)
+    a, b = climbed(slow), climbed(quick)
+    assert a[0] < b[0] and a[-1] > b[-1]
+    assert type(kernel(train(kernels=(quick, slow)))) is RBF
+
+
+def test_a_climb_begins_where_another_ended():
+    """In kernel and noise."""
+    recipe = gilib.recipes.ProcessRecipe(kernels=(RBF(),), steps=100)
+    first = recipe._climb(X, Y, slice(None), progress=False)
+    again = recipe._climb(X, Y, slice(None), first, progress=False, steps=1)
+    assert_equal(again.history.elbo[0], first.history.elbo[-1], 1e-6)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 import gilib
+from gilib import projection
 from gilib.randomness import Noise, NoiseSize
 from gilib.structured import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
 from tests.structured import oracle
@@ -57,9 +58,11 @@ def test_log_pq_is_minus_the_divergence(family, name):
     assert_equal(ours[3], theirs[3], 1e-10)
 
 
+@pytest.mark.parametrize("large", [0, 2**62], ids=["one by one", "at once"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_bound_and_its_gradient(family):
+def test_the_bound_and_its_gradient(family, large, monkeypatch):
     """By autograd of the oracle, for every parameter."""
+    monkeypatch.setattr(projection, "LARGE", large)
     net, y = network(family), normals(6, 1, seed=42)
     noise = net.estimate_noise(2, 6, seeded(3))
     ours = gilib.elbo(net.estimate(noise=noise), gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")

@@ -78,8 +78,9 @@ def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
-    """The same if Z = X, up to the square of the jitter: log N(y; 0, K + σ²) - N jitter / (2σ²).
+    """The same if Z = X, but for what the jitter does to Q: log N(y; 0, K + σ²) - N jitter / (2σ²).
 
+    To first order Q is K - jitter, a noise that is smaller by as much, which this leaves out.
     The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
 
     Args:
