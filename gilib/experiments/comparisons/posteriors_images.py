@@ -43,7 +43,7 @@ SEARCHED: dict[str, tuple[float, ...]] = {
     "sghmc": posteriors.ADAM,
     **dict.fromkeys(("bbb", "bbb_tenth", *INDUCING, "sgp", "dgp_gi", "dsvi"), RATES),
 }
-PRIORS = (1.0, 10.0, 30.0, 100.0)  # beside the common one, of networks whose setting it is not
+PRIORS = (1.0, 10.0, 30.0)  # beside the common one, of networks whose setting it is not
 
 
 class Tuned(NamedTuple):
