@@ -232,3 +232,12 @@ def test_rmse_per_output():
     assert_equal(found, torch.stack([metrics.rmse(mean[..., [o]], targets[:, [o]]) for o in range(2)], -1))
     assert_equal(metrics.rmse(mean.numpy(), targets.numpy()), metrics.rmse(mean, targets))
     assert_equal(found.square().mean(-1).sqrt(), metrics.rmse(mean, targets))
+
+
+def test_more_than_three_widths_outside_is_warned_of():
+    net = small_net(gilib.GlobalInducing())
+    net.trained_range = torch.tensor([[-1.0, 0.0], [1.0, 0.0]], dtype=D)
+    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside"):
+        gilib.predict(
+            net, gilib.Gaussian(0.1), torch.tensor([[7.1, 0.0], [-7.1, 0.0], [0.0, 0.0]], dtype=D), 2
+        )

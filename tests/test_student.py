@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.prediction import predict_student
 from gilib.prediction.student import student_cdf
 from tests.helpers import assert_mean_within
 from tests.layerwise import X, Y, fit, model, noise, regressions
@@ -141,3 +142,25 @@ def test_what_does_not_fit(trained):
         PREDICTION.quantile(1.0)
     with pytest.raises(ValueError, match="x must hold points of shape"):
         gilib.prediction.predict_student(trained[0], normals(3, 5))
+
+
+def test_outputs_of_different_units_with_correlated_noise():
+    """The density changes by the units alone."""
+    layers = [
+        gilib.Linear(2, 3, gilib.PointEstimate()),
+        nn.Tanh(),
+        gilib.Linear(3, 2, gilib.posteriors.Conjugate()),
+    ]
+    net = gilib.Network(None, layers, dtype=D)
+    conjugate = list(net.layers)[-1].weights
+    conjugate.scale_tril.copy_(torch.tensor([[0.5, 0.0], [0.4, 1.2]], dtype=D))
+    units = gilib.data.Normalisation(
+        torch.zeros(2, dtype=D),
+        torch.ones(2, dtype=D),
+        torch.tensor([3.0, -1.0], dtype=D),
+        torch.tensor([2.0, 10.0], dtype=D),
+    )
+    x, y = normals(4, 2), normals(4, 2, seed=1)
+    plain = predict_student(net, x, 1).log_prob(y)
+    scaled = predict_student(net, x, 1, normalisation=units).log_prob(units.invert_y(y))
+    assert_equal(scaled, plain + units.log_density_shift, 1e-8)

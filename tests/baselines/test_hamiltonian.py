@@ -255,3 +255,12 @@ class TestCheckpoints:
     def test_a_deadline_needs_a_checkpoint(self):
         with pytest.raises(ValueError, match="a deadline needs a checkpoint"):
             self.sample(deadline=0.0)
+
+
+def test_phases_have_keys_of_their_own(monkeypatch):
+    """With one key the sampling would repeat the momenta of the burn-in."""
+    phase, keys = sampling.Sampler._phase, []
+    monkeypatch.setattr(sampling.Sampler, "_phase", lambda *args: keys.append(args[1]) or phase(*args))
+    settings = HMCSettings(burn_in=2, samples=2, thin=1, chains=1, leapfrog_steps=2)
+    hmc((1, 1), torch.zeros(3, 1), torch.zeros(3, 1), 1.0, settings=settings, progress=False)
+    assert len(keys) == 2 and keys[0] != keys[1]

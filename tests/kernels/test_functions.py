@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process import kernels as sklearn
 
 from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
+from gilib.posteriors import BuildContext
 from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
 from tests.support import D, assert_equal, normals, shaken
 
@@ -139,3 +140,10 @@ def test_shapes_broadcast_and_grams_are_covariances(name, lead, other, sizes, se
     gram = kernel.gram(a).detach()
     scale = gram.diagonal(dim1=-2, dim2=-1).amax()
     assert torch.linalg.eigvalsh(gram).min() > -1e-12 * scale
+
+
+@pytest.mark.parametrize("spec", [RBF(), Matern()], ids=str)
+def test_points_far_from_the_origin_keep_their_distances(spec):
+    """Multiples of 1/8, moved by 2²⁵ without rounding."""
+    kernel, x = spec.build(1, BuildContext())(), torch.arange(6, dtype=D)[:, None] / 8
+    assert_equal(kernel.cross(x + 2.0**25, x[:4] + 2.0**25).detach(), kernel.cross(x, x[:4]).detach(), 1e-12)

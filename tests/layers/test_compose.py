@@ -181,3 +181,10 @@ def test_inducing_points_pass_each_layer_once(kind):
     assert_equal(value.detach(), plain.detach(), 1e-12)
     for slope, plain_slope in zip(slopes, plain_slopes, strict=True):
         assert_equal(slope, plain_slope, 1e-10)
+
+
+@pytest.mark.parametrize("wrap", [list, lambda layers: [Residual(layers)], lambda layers: [Sum(layers)]])
+def test_one_layer_that_prefers_its_estimate_is_enough(wrap):
+    process = gilib.GP(2, 2, posterior=gilib.posteriors.FreeGaussian(num_inducing=4))
+    net = gilib.Network(None, wrap([process, nn.Tanh()]), input_shape=(2,))
+    assert net.layers.prefers_estimate

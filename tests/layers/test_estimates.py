@@ -8,6 +8,7 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 import gilib
+from gilib.randomness import Noise
 from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken, small_net, with_ones
 
 SAMPLES = 4000
@@ -199,3 +200,16 @@ def test_it_is_no_draw():
     assert not isinstance(estimate, gilib.Draw)
     with pytest.raises(TypeError, match=r"iwbo needs joint draws of functions, got Estimate.*net.draw"):
         gilib.iwbo(estimate, gilib.Gaussian(0.5), X, normals(3, 2))
+
+
+def test_the_divergence_of_the_priors_own_parameters_counts():
+    """Exactly: an average over samples hides it in their noise."""
+    layer = next(
+        layer for layer in small_net(gilib.Factorised(), gilib.ScalePrior()).layers if layer.has_weights
+    )
+    noise = layer.estimate_noise(3, 4, seeded())
+    prior, posterior = layer.modules_built()
+    own, rest = noise.draw.split([prior.noise_size, posterior.estimate_size.draw], -1)
+    precision, log_pq = prior.draw(own)
+    _, of_weights = posterior.estimate(None, precision, Noise(rest, noise.points), layer.function)
+    assert_equal(layer.estimate(num_samples=3, num_points=4, noise=noise).log_pq, log_pq + of_weights, 1e-12)

@@ -16,6 +16,7 @@ from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import chosen
 from gilib.training import Bali, Checkpoint, Paused
+from tests.support import D
 
 CPU = torch.device("cpu")
 NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
@@ -173,3 +174,25 @@ def test_points_out_of_distribution_are_told_apart():
     assert found["auroc_entropy"] == found["auroc_top"] == 0.75
     assert found["roc_entropy"][0] == 0.5 and found["roc_entropy"][-1] == 1.0
     assert len(found["roc_top"]) == len(found["false_positive_rates"])
+
+
+def test_other_images_are_seen_in_the_units_of_the_training(monkeypatch):
+    small = gilib.data.load_images("mnist-500")
+    units = gilib.data.ImageNormalisation(torch.tensor([0.5], dtype=D), torch.tensor([0.1], dtype=D))
+    other = dataclasses.replace(small, normalisation=units)
+    monkeypatch.setattr(tasks, "load_images", {"mnist": small, "fashion-mnist": other}.get)
+    found = tasks.other_images("mnist", 9, CPU)
+    tasks.other_images.cache_clear()
+    assert torch.equal(found, small.normalisation.x(small.test_x[:9], torch.float32).flatten(1))
+
+
+def test_the_prior_has_the_given_variance_and_the_split_is_the_seed(monkeypatch):
+    given = TrainingConfig("yacht", "map", 3, 8, 0.1, 10.0, width=5, looks=3)
+    task = tasks.load("yacht", 3, "final", 0, CPU)
+    net, likelihood = training.build(given, task)
+    first = next(layer for layer in net.layers if layer.has_weights)
+    assert first.prior == gilib.NealPrior(math.sqrt(10.0))
+    seeds = []
+    monkeypatch.setattr(gilib, "fit", lambda *args, seed, **rest: seeds.append(seed))
+    training.train(given, task, net, likelihood, Job(CPU, None))
+    assert seeds == [3]

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+import gilib
 from gilib.data import load_uci
 from gilib.experiments import RecordError, load_records
 from gilib.experiments.common import uci_splits
@@ -14,6 +15,8 @@ from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.writing import append
 from gilib.experiments.running import run_experiment
+from gilib.randomness import ReplicaGenerators
+from tests.support import assert_equal
 
 CPU = torch.device("cpu")
 
@@ -106,3 +109,25 @@ def test_missing_data_stop_the_search_before_it_begins(monkeypatch):
     monkeypatch.setattr(search, "load_uci", missing)
     with pytest.raises(DataError, match="yacht is not on this machine"):
         search.check(list(search.search("smoke")))
+
+
+def test_scores_are_in_the_units_of_the_data():
+    settings = [search.BaliSettings("absolute", v0, 0.3, 0.2) for v0 in (1.0, 4.0)]
+    configs = [search.BaliSearchConfig("yacht", k, own) for k, own in enumerate(settings)]
+    data = uci_splits.load_validation("yacht", [0, 1], CPU)
+    net, likelihood = search.build(configs, data)
+    found = search.measure(net, likelihood, data, 3, [0, 1])
+    source = ReplicaGenerators([4000, 4001])
+    standard = gilib.predict(net, likelihood, data.test_x, 3, generator=source).log_prob(data.test_y).mean(-1)
+    assert_equal(found["validation_log_likelihood"], (standard - data.y_std.log()).detach(), 1e-5)
+    constant = data.test_y.square().mean((-2, -1)).sqrt() * data.y_std  # that of the training mean
+    assert_equal(found["constant_rmse"], constant, 1e-5)
+
+
+def test_v0_is_a_variance():
+    settings = [search.BaliSettings("absolute", v0, 0.3, 0.2) for v0 in (1.0, 4.0)]
+    configs = [search.BaliSearchConfig("yacht", k, own) for k, own in enumerate(settings)]
+    net, _ = search.build(configs, uci_splits.load_validation("yacht", [0, 1], CPU))
+    first = next(layer for layer in net.layers if layer.has_weights)
+    operator, _ = first.hyperparameters.draw(torch.zeros(1, 2, first.hyperparameters.noise_size))
+    assert_equal(operator.scale.flatten(), torch.tensor([7.0, 7.0 / 4.0]), 1e-6)  # I / v0

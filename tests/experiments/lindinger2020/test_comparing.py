@@ -100,3 +100,10 @@ def test_what_three_five_and_ten_repetitions_can_show():
 def test_no_values_or_too_many(values):
     with pytest.raises(ValueError, match=f"tries all signs of 1 to 20 values, got {len(values)}"):
         Paired(tuple(values)).p_value()
+
+
+def test_pairs_leave_out_what_diverged_on_either_side():
+    config = {"dataset": "wine", "task": "extrapolation", "repetition": 0}
+    healthy = {"id": "a", "scale": "paper", "config": config, "metrics": {"test_log_likelihood": 1.0}}
+    broken = healthy | {"metrics": {}, "diverged_at": 0}
+    assert comparing.pairs([broken], [healthy]) == comparing.pairs([healthy], [broken]) == []

@@ -1,6 +1,7 @@
 """Integrated or sampled inducing outputs: the grid, and that both train on the same bound."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -58,3 +59,10 @@ def test_smoke_runs_record_everything_once():
     assert run_experiment("structured_convergence", "smoke") == RunSummary(added=2, diverged=0, left=0)
     assert run_experiment("structured_convergence", "smoke") == RunSummary(0, 0, 0)
     assert [len(record["curve"]) for record in load_records("structured_convergence")] == [3, 3]
+
+
+def test_the_spread_of_estimates_is_their_standard_deviation():
+    record = convergence.run(ConvergenceConfig(True, 0, num_inducing=6, steps=5), Job(CPU, None))
+    metrics = record["metrics"]
+    draws = convergence._training(ConvergenceConfig(True, 0), 927).elbo_samples
+    assert metrics["estimate_sd"] == pytest.approx(metrics["elbo_stderr"] * math.sqrt(draws), rel=1e-5)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -239,3 +240,10 @@ def test_smoke_runs_record_everything_once():
         by_repetition.setdefault(key, set()).add(tuple(record["test_points"]["distance"]))
     assert all(len(distances) == 1 for distances in by_repetition.values()), "the same points for all methods"
     assert "structured_uci" in EXPERIMENTS
+
+
+def test_the_bounds_error_is_that_of_its_mean(monkeypatch):
+    monkeypatch.setattr(measures, "sampled_bounds", lambda *args: torch.tensor([1.0, 2.0, 4.0, 9.0], dtype=D))
+    task = SimpleNamespace(x=torch.zeros(3, 1), y=torch.zeros(3, 1))
+    found = measures.bound(None, None, task, 4, 0)
+    assert found["elbo_stderr"] == pytest.approx(math.sqrt(38.0 / 3.0) / 2.0) and found["elbo_total"] == 12.0

@@ -221,3 +221,13 @@ def test_missing_data_stop_everything_before_it_begins(monkeypatch):
     monkeypatch.setattr(uci, "load_uci", missing)
     with pytest.raises(DataError, match="kin8nm is not on this machine"):
         uci.check([dataclasses.replace(configs()[0], dataset="kin8nm")])
+
+
+def test_the_error_of_a_bound_is_that_of_its_mean_over_draws():
+    data = uci_splits.load("yacht", [0], CPU, D)
+    config = uci.UciConfig("yacht", "gi", "NealPrior", 0, 0.01, 50, 8, 4, num_samples=2, test_samples=5)
+    net, likelihood = uci_run.build([config], data, [0])
+    draw = uci_splits.drawn(net, 7, [0])
+    fit = likelihood.log_prob(draw(data.x), data.y).sum(-1) + draw.density
+    expected = fit.detach().std(0) / math.sqrt(7) / data.x.shape[1]
+    assert_equal(uci_splits.measure(draw, likelihood, data)["elbo_stderr"].detach(), expected, 1e-8)

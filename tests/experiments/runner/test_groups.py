@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from gilib.experiments.runner.groups import chosen, cut
+from gilib.experiments.runner.groups import chosen, cut, matches
 from tests.experiments.tiny import TINY
 
 
@@ -55,3 +55,7 @@ def test_without_a_key_everything_runs_alone():
 def test_scales_that_a_grid_does_not_have_are_named():
     with pytest.raises(ValueError, match="unknown scale 'long': choose one of 'smoke', 'reduced', 'paper'"):
         chosen(TINY, "long")
+
+
+def test_a_truth_value_is_no_number():
+    assert not matches(1, "true") and not matches(True, "1") and not matches(0, "false")
