@@ -19,7 +19,7 @@ from torch import Tensor
 from gilib.draws import GaussianFunction, Moments
 from gilib.kernels import KernelFunction
 from gilib.linalg import cholesky, cholesky_and_inverse
-from gilib.linalg.samples import product
+from gilib.linalg.products import matmul, product
 from gilib.posteriors import Law
 from gilib.projection import project
 from gilib.randomness import noise_at
@@ -97,13 +97,12 @@ class Marginals(GaussianFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Mean + √variance · z."""
-        mean, variance = self.moments(x)
-        assert variance is not None
-        return mean + variance.sqrt() * self.noise
+        mean, variance = gaussian(self.inducing, self.law, x)
+        return mean + variance.sqrt() * noise_at(self.noise, mean, -2)
 
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of f(x), `[..., N, O]` both."""
+    """Mean and variance of f(x), `[..., N, O]`; one column of variances where all outputs have the same."""
     kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
     at = project(
         kernel.cross(x, inducing.inputs),
@@ -114,7 +113,7 @@ def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     variance = kernel.diagonal(x)[..., None] - at.square
     if at.forms is not None:
         variance = variance + at.forms
-    return at.mean, positive(variance).expand(*variance.shape[:-2], *at.mean.shape[-2:])
+    return at.mean, positive(variance)
 
 
 def positive(variance: Tensor) -> Tensor:
@@ -212,7 +211,7 @@ class Path(GaussianFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the path at `x`, `[..., N, D]`."""
-        prior = self.inducing.kernel.features(self.inducing.points(x), self.features) @ self.weights
+        prior = matmul(self.inducing.kernel.features(self.inducing.points(x), self.features), self.weights)
         return prior + product(self.inducing.white(x), self.correction)
 
     def moments(self, x: Tensor) -> Moments:

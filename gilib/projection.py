@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg import readable
-from gilib.linalg.samples import product, samples
+from gilib.linalg.products import add_matmul, matmul, matmul_into, product
+from gilib.linalg.samples import samples
 
 LARGE = 2**15  # products of one sample, measured: at 30 000 all samples at once are as fast
 
@@ -141,56 +142,58 @@ class _Project(torch.autograd.Function):
         lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
         points, size = kernel.shape[-2:]
         own, *later, means = columns.parts
-        widths = [size, own.stop, columns.outputs, 1, columns.forms]
+        widths = [columns.outputs, 1, columns.forms]
         widths += [field.shape[-1] // size for field in fields] + list(columns.onward)
         made = [kernel.new_empty(*lead, points, width) if width else None for width in widths]
-        made[2] = kernel.new_empty(*lead, columns.outputs, points).mT
-        given, count = (kernel, inverse, values, *fields), len(fields)
+        made[0] = kernel.new_empty(*lead, columns.outputs, points).mT
+        given, count, kept = (kernel, inverse, values, *fields), len(fields), []
         for k, r, c, *rest in samples(lead, *given, *made):
-            vectors, (a, p, m, n, q), found = rest[:count], rest[count : count + 5], rest[count + 5 :]
-            torch.mm(k, r.mT, out=a)
-            torch.mm(a, c[:, means], out=m)
+            vectors, (m, n, q), found = rest[:count], rest[count : count + 3], rest[count + 3 :]
+            a = matmul(k, r.mT)
+            matmul_into(m, a, c[:, means])
             torch.sum(a.square(), -1, keepdim=True, out=n)
+            kept.append(a)
             if q is not None:
-                torch.mm(a, c[:, own], out=p)
-                _dots(p, a, q)
+                kept.append(matmul(a, c[:, own]))
+                _dots(kept[-1], a, q)
             for v, j in zip(vectors, found, strict=False):
                 _dots(v, a, j)
             for part, o in zip(later, found[count:], strict=True):
-                torch.mm(a, c[:, part], out=o)
-        ctx.save_for_backward(*given, *made[:2])
-        ctx.parts, ctx.forms = columns.parts, columns.forms
-        return tuple(made[2:])
+                matmul_into(o, a, c[:, part])
+        ctx.save_for_backward(*given, *kept)
+        ctx.parts, ctx.forms, ctx.lead, ctx.given = columns.parts, columns.forms, lead, len(given)
+        return tuple(made)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
-        *given, white, kept = ctx.saved_tensors
+        given, kept = ctx.saved_tensors[: ctx.given], iter(ctx.saved_tensors[ctx.given :])
         own, *later, means = ctx.parts
         gradients = [torch.zeros_like(value) for value in given[1:]]
         gradients[1] = given[2].new_zeros(given[2].mT.shape).mT
-        alone = given[0].shape == white.shape  # whether every sample has a kernel of its own
+        alone = given[0].shape[:-2] == ctx.lead  # whether every sample has a kernel of its own
         gradients.insert(0, torch.empty_like(given[0]) if alone else torch.zeros_like(given[0]))
-        (points, size), count = white.shape[-2:], len(given) - 3
-        d_a, weighted = white.new_empty(points, size), white.new_empty(points, ctx.forms, size)
-        for a, p, k, r, c, *rest in samples(white.shape[:-2], white, kept, *given, *gradients, *upstream):
+        (points, size), count = given[0].shape[-2:], len(given) - 3
+        d_a, weighted = given[0].new_empty(points, size), given[0].new_empty(points, ctx.forms, size)
+        for k, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
+            a = next(kept)
             vectors, (d_k, d_r, d_c), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
             torch.mul(a, n, out=d_a)
             if q is not None:
-                d_a.add_(_weighted(p, q))
+                d_a.add_(_weighted(next(kept), q))
                 torch.mul(q[..., None], a[:, None], out=weighted)
-                d_c[:, own].addmm_(a.mT, weighted.flatten(1))
-            d_a.addmm_(f, c[:, means].mT, beta=2.0)
-            d_c[:, means].addmm_(a.mT, f)
+                add_matmul(d_c[:, own], a.mT, weighted.flatten(1))
+            add_matmul(d_a, f, c[:, means].mT, beta=2.0)
+            add_matmul(d_c[:, means], a.mT, f)
             for v, d_v, j in zip(vectors, d_vectors, rest, strict=False):
                 d_a.add_(_weighted(v, j))
                 d_v.unflatten(1, (-1, size)).addcmul_(j[..., None], a[:, None])
             for part, o in zip(later, rest[count:], strict=True):
-                d_a.addmm_(o, c[:, part].mT)
-                d_c[:, part].addmm_(a.mT, o)
-            d_r.addmm_(d_a.mT, k)
-            torch.addmm(d_k, d_a, r, beta=0 if alone else 1, out=d_k)
+                add_matmul(d_a, o, c[:, part].mT)
+                add_matmul(d_c[:, part], a.mT, o)
+            add_matmul(d_r, d_a.mT, k)
+            (matmul_into if alone else add_matmul)(d_k, d_a, r)
         return gradients[0], gradients[1], None, *gradients[2:]
 
 

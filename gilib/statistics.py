@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from gilib.convolution import Windows, window_moments
 from gilib.linalg.blocks import at_once, pieces
+from gilib.linalg.products import matmul
 
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
 ROWS = 8  # of a Gram matrix at a time: an eighth of the calls, an eighth more arithmetic at I = 50
@@ -50,7 +51,7 @@ def shared_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> S
     tensor([[[6.]]])
     """
     weighted = (precision[..., None] * features).mT  # [..., I, M]
-    return Statistics((weighted @ features)[..., None, :, :], (weighted @ targets)[..., None, :, :])
+    return Statistics(matmul(weighted, features)[..., None, :, :], matmul(weighted, targets)[..., None, :, :])
 
 
 def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> Statistics:
@@ -85,8 +86,8 @@ def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statisti
     >>> full_statistics(torch.ones(3, 1), torch.ones(3, 2), torch.eye(3)).gram
     tensor([[[3.]]])
     """
-    whitened = root.mT @ features
-    gram, cross = whitened.mT @ whitened, whitened.mT @ (root.mT @ targets)
+    whitened = matmul(root.mT, features)
+    gram, cross = matmul(whitened.mT, whitened), whitened.mT @ (root.mT @ targets)
     return Statistics(gram[..., None, :, :], cross[..., None, :, :])
 
 
@@ -170,7 +171,7 @@ class _WeightedGram(torch.autograd.Function):
                 for o in pieces(outputs, min(room, outputs)):
                     block, own = gradient[s, r, o], phi[s, r]
                     block = block + block.mT
-                    products = (block.flatten(-3, -2) @ own).unflatten(-2, block.shape[-3:-1])
+                    products = matmul(block.flatten(-3, -2), own).unflatten(-2, block.shape[-3:-1])
                     d_weights[r, o] += (products * own[:, :, None]).sum((0, -2))  # of [s, r, o, I, M]
                     d_features[s, r] += products.mul_(lam[r, o, None, :]).sum(-3)
         d_features = d_features.mT.reshape(*lead, count, size)
@@ -210,6 +211,6 @@ def _fill(gram: Tensor, phi: Tensor, weights: Tensor) -> None:
     phi = phi.movedim(0, -2).contiguous()  # [r, M, s, I]
     for i in pieces(phi.shape[-1], ROWS):
         products = phi[..., i, None] * phi[..., None, i.start :]  # [r, M, s, rows, I - i]
-        rows = (weights @ products.flatten(2)).unflatten(-1, products.shape[2:]).movedim(2, 0)
+        rows = matmul(weights, products.flatten(2)).unflatten(-1, products.shape[2:]).movedim(2, 0)
         gram[..., i, i.start :] = rows  # [s, r, O, rows, I - i]
         gram[..., i.start :, i] = rows.mT

@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from gilib.experiments.runner.records import read_records
+from gilib.linalg import products
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -142,8 +143,13 @@ def counted(step):
     def product(_, left, right, **__):
         return 2 * math.prod(left) * right[-1]
 
-    inplace = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
-    with FlopCounterMode(display=False, custom_mapping=inplace) as counter:
+    def linear(inputs, weights, *_, **__):
+        return 2 * math.prod(inputs) * weights[0]
+
+    others = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
+    if products.runs_at_half_width():
+        others[torch.ops.mkldnn._linear_pointwise] = linear
+    with FlopCounterMode(display=False, custom_mapping=others) as counter:
         step()
     return counter.get_total_flops() / 1e9
 

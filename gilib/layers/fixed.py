@@ -8,6 +8,7 @@ from torch import Tensor
 from gilib.config import ConfigDict
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
+from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
 from gilib.validation import check_count, check_tensor
@@ -91,4 +92,4 @@ class LinearMap(FixedFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, D]` to `[..., N, O]`."""
-        return x @ self.matrix
+        return matmul(x, self.matrix)

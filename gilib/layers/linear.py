@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gilib.config import ConfigDict
 from gilib.layers.weights import WeightLayer
+from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
@@ -106,5 +107,5 @@ class LinearFunction:
         if x.dim() < 2 or x.shape[-1] != width:
             raise ValueError(f"a dense layer takes points [..., N, {width}], got {list(x.shape)}")
         if not self.bias:
-            return x @ self.weights
-        return x @ self.weights[..., :-1, :] + self.weights[..., -1:, :]
+            return matmul(x, self.weights)
+        return matmul(x, self.weights[..., :-1, :]) + self.weights[..., -1:, :]

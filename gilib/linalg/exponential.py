@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gilib.linalg.samples import one_by_one, product, samples
+from gilib.linalg.products import product
+from gilib.linalg.samples import one_by_one, samples
 
 LARGE = 2**14  # values of one sample, measured: at 10 000 all samples at once are as fast
 

@@ -6,27 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gilib.linalg.factor import readable
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right`, `[..., I, J]` and `[..., J, K]`.
-
-    One matrix on the left takes all samples on the right as its columns, beside each other. A matrix on the
-    right takes each sample by itself: torch would copy a batch with many rows to make one of it, which takes
-    longer than it saves.
-
-    >>> product(torch.eye(2), torch.ones(3, 2, 4)).shape
-    torch.Size([3, 2, 4])
-    """
-    lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    if left.shape[:-2].numel() == 1 < lead.numel():
-        columns = left.reshape(left.shape[-2:]) @ right.flatten(0, -3).transpose(0, 1).flatten(1)
-        return columns.unflatten(-1, (-1, right.shape[-1])).transpose(0, 1).unflatten(0, lead)
-    return left.expand(*lead, *left.shape[-2:]) @ right.expand(*lead, *right.shape[-2:])
 
 
 def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:

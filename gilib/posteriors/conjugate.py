@@ -15,6 +15,7 @@ from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import half_log_det, readable
+from gilib.linalg.products import matmul
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.joint import JointState, Place
@@ -165,7 +166,7 @@ class ConjugateWeights(PosteriorModule):
         With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
         """
         noise, columns = noise.unflatten(-1, self.centre.shape[-2:]), self.noise_tril
-        white = noise @ columns.mT - self.white
+        white = matmul(noise, columns.mT) - self.white
         weights = (self.centre + solve_shared(self.precision_tril.mT, white)) / self.root_fan_in
         squares = noise.square().sum((-2, -1)) - prior_precision.quadratic(weights)
         return weights, 0.5 * squares + self._log_scales(columns, prior_precision)
@@ -179,7 +180,7 @@ class ConjugateWeights(PosteriorModule):
 
     def place(self, weights: Tensor, noise: Tensor) -> Place:
         """Where one draw `[1, R, I, O]` stands, which was made of `noise` `[1, R, I O]`."""
-        white = noise[0].unflatten(-1, self.centre.shape[-2:]) @ self.noise_tril.mT
+        white = matmul(noise[0].unflatten(-1, self.centre.shape[-2:]), self.noise_tril.mT)
         return Place(self.root_fan_in * weights[0], white)
 
     @property

@@ -36,6 +36,7 @@ from torch import Tensor
 
 from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
+from gilib.linalg.products import by_onednn, matmul, matmul_into
 
 __all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
 
@@ -108,7 +109,7 @@ def residuals(
     weights, rest = scale * mean, targets
     if bias:
         weights, rest = weights[..., :-1, :], targets - weights[..., -1:, :]
-    return moments(features, rest - features @ weights, weight, scale, bias)
+    return moments(features, rest - matmul(features, weights), weight, scale, bias)
 
 
 def moments(
@@ -134,24 +135,26 @@ def moments(
         ones = features.new_ones(()).expand(*features.shape[:-1], 1)
         features, bias = torch.cat([features, ones], -1), False
     gram = features.new_zeros(*features.shape[:-2], size, size) if out is None else out
-    _fill_lower_gram(gram, features, weight * scale**2, bias)
+    columns = (features.flatten(0, -3) if features.dim() > 2 else features[None]).mT  # Xᵀ, [R, I, B]
+    if by_onednn(columns, features):
+        columns = columns.contiguous()  # read below in parts, which are then dense
+    _fill_lower_gram(gram.view(-1, size, size), columns, weight * scale**2, bias)
     cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
-    torch.matmul(features.mT, left, out=cross[..., : features.shape[-1], :])
+    known = cross.view(-1, *cross.shape[-2:])[:, : columns.shape[-2]]
+    matmul_into(known, columns, left.reshape(-1, *left.shape[-2:]), weight * scale)
     if bias:
-        torch.sum(left, -2, out=cross[..., -1, :])
-    return Residuals(gram, cross.mul_(weight * scale), (left.mT @ left).mul_(weight))
+        torch.sum(left, -2, out=cross[..., -1, :]).mul_(weight * scale)
+    return Residuals(gram, cross, matmul(left.mT, left).mul_(weight))
 
 
-def _fill_lower_gram(gram: Tensor, features: Tensor, weight: float, bias: bool) -> None:
+def _fill_lower_gram(gram: Tensor, columns: Tensor, weight: float, bias: bool) -> None:
     """The lower triangle of XᵀX, some rows at a time; above it, the other half of a block that is small."""
-    size, rows = features.shape[-1], features.flatten(0, -3) if features.dim() > 2 else features[None]
-    flat = gram.view(-1, *gram.shape[-2:])
-    for strip in pieces(size, STRIP):
-        block, left = flat[:, strip, : strip.stop], rows[..., strip].mT
-        torch.baddbmm(block, left, rows[..., : strip.stop], beta=0.0, alpha=weight, out=block)
+    for strip in pieces(columns.shape[-2], STRIP):
+        left, right = columns[:, strip], columns[:, : strip.stop].mT
+        matmul_into(gram[:, strip, : strip.stop], left, right, weight)
     if bias:
-        flat[:, -1, :-1] = weight * rows.sum(-2)
-        flat[:, -1, -1] = weight * rows.shape[-2]
+        gram[:, -1, :-1] = weight * columns.sum(-1)
+        gram[:, -1, -1] = weight * columns.shape[-1]
 
 
 def averaged(
@@ -190,9 +193,9 @@ def averaged(
     if noise is None:
         slope = rate * slope
     else:
-        scatter = scatter + noise.mT @ noise
+        scatter = scatter + matmul(noise.mT, noise)
         slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, rate)
-    scatter = torch.lerp(scatter, batch.scatter + centre.mT @ shrunk, rate)
+    scatter = torch.lerp(scatter, batch.scatter + matmul(centre.mT, shrunk), rate)
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
     root = cholesky(precision, "the precision of a layer's regression")
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
@@ -207,7 +210,7 @@ def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     diagonal, more the worse T is conditioned. Replicas in which the factor fails for that get as much added.
     An accelerator tries all amounts: there no flag is read.
     """
-    corner = scatter - white.mT @ white
+    corner = scatter - matmul(white.mT, white)
     factor, info = torch.linalg.cholesky_ex(corner)
     for times in ROUNDING:
         if readable(info) and not bool(info.any()):
@@ -225,5 +228,5 @@ def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
         return factor @ values
     product = torch.empty_like(values)
     for rows in pieces(size, STRIP):
-        product[..., rows, :] = factor[..., rows, : rows.stop] @ values[..., : rows.stop, :]
+        product[..., rows, :] = matmul(factor[..., rows, : rows.stop], values[..., : rows.stop, :])
     return product

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gilib.linalg.products import add_matmul
 from gilib.structured.pattern import Pattern
 
 
@@ -45,7 +46,7 @@ class _Blocks(torch.autograd.Function):
             block = rows[r].new_zeros(len(rows[r]), pattern.points[r], pattern.points[c])
             for at, other, length in pattern.runs(r, c):
                 left, right = rows[r].narrow(2, at, length), rows[c].narrow(2, other, length)
-                block.baddbmm_(left, right.mT)
+                add_matmul(block, left, right.mT)
             found.append(block)
         return tuple(found)
 
@@ -56,10 +57,10 @@ class _Blocks(torch.autograd.Function):
         gradients = [torch.zeros_like(row) for row in rows]
         for (r, c), gradient in zip(pattern.covariance, upstream, strict=True):
             if r == c:
-                gradients[r].baddbmm_(gradient + gradient.mT, rows[r])
+                add_matmul(gradients[r], gradient + gradient.mT, rows[r])
                 continue
             for at, other, length in pattern.runs(r, c):
                 left, right = rows[r].narrow(2, at, length), rows[c].narrow(2, other, length)
-                gradients[r].narrow(2, at, length).baddbmm_(gradient, right)
-                gradients[c].narrow(2, other, length).baddbmm_(gradient.mT, left)
+                add_matmul(gradients[r].narrow(2, at, length), gradient, right)
+                add_matmul(gradients[c].narrow(2, other, length), gradient.mT, left)
         return None, *gradients

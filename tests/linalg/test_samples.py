@@ -2,25 +2,10 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gilib.linalg.samples import product, samples
-from tests.helpers import normal, seeded
+from gilib.linalg.samples import samples
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-@given(
-    st.sampled_from([((), ()), ((3,), ()), ((), (2,)), ((3, 2), (2,)), ((3, 1), (1, 2))]),
-    st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4)),
-    st.integers(0, 10**6),
-)
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_products_of_any_shape(leads, sizes, seed):
-    left = normal(seeded(seed), *leads[0], *sizes[:2])
-    right = normal(seeded(seed + 1), *leads[1], *sizes[1:])
-    torch.testing.assert_close(product(left, right), left @ right, rtol=1e-13, atol=1e-13)
 
 
 def test_every_sample_once_and_what_they_share_each_time():

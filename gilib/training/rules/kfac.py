@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gilib.linalg import cholesky
+from gilib.linalg.products import matmul
 from gilib.posteriors import MatrixGaussian, Posterior
 from gilib.training.rules.base import Problem
 from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
@@ -87,8 +88,8 @@ def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]
     (tensor([[10.]]), tensor([[2.5000]]))
     """
     lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
-    inputs = (features.mT @ features / points).expand(*lead, size, size)
-    return inputs.mean(0), points * (gradients.mT @ gradients).mean(0)
+    inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
+    return inputs.mean(0), points * matmul(gradients.mT, gradients).mean(0)
 
 
 def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from gilib.layers.conv import Conv2dFunction
 from gilib.layers.linear import LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.linalg import ScaledIdentity
+from gilib.linalg.products import matmul
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.posteriors import Posterior
@@ -184,7 +185,7 @@ def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tenso
     >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
     (tensor([[[20.]]]),)
     """
-    return (output_gradients.shape[-2] * (features.square().mT @ output_gradients.square()),)
+    return (output_gradients.shape[-2] * (matmul(features.square().mT, output_gradients.square())),)
 
 
 def _is_learned(layer: WeightLayer) -> bool:

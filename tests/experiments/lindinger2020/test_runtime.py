@@ -26,6 +26,8 @@ class Products(TorchDispatchMode):
         if name in ("mm", "bmm", "addmm", "baddbmm") and args[0].dtype == torch.float32:
             left, right = args[-2:] if "add" in name else args[:2]
             self.operations += 2 * left.numel() * right.shape[-1]
+        if name == "_linear_pointwise":  # oneDNN's product, of float32 only, with the transpose of a matrix
+            self.operations += 2 * args[0].numel() * args[1].shape[0]
         return func(*args, **(kwargs or {}))
 
 

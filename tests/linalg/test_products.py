@@ -1,0 +1,224 @@
+"""Products: the same numbers by both libraries, and which of them is asked."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import products
+from gilib.linalg.products import add_matmul, by_onednn, matmul, matmul_into, product
+from tests.helpers import normal, seeded
+
+BIG = (130, 96, 110)  # 1.3 · 2²⁰ multiplications
+has_onednn = pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
+    reason="this torch has no oneDNN",
+)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """As on a processor that torch's library runs at half width; what oneDNN was asked for."""
+    shapes = []
+    own = products._onednn
+
+    def noted(left, right):
+        shapes.append((*left.shape, right.shape[-1]))
+        return own(left, right)
+
+    monkeypatch.setattr(products, "runs_at_half_width", lambda: True)
+    monkeypatch.setattr(products, "_onednn", noted)
+    return shapes
+
+
+def pair(*leads, sizes=BIG, dtype=torch.float32):
+    left = normal(seeded(1), *leads[0], *sizes[:2])
+    right = normal(seeded(2), *leads[-1], *sizes[1:])
+    return left.to(dtype), right.to(dtype)
+
+
+def close(found, left, right, times=1.0):
+    """Within the rounding of sums of 96 products and of the last step: 98 ε/2 |left| |right| at the most."""
+    exact = times * (left.double() @ right.double())
+    bound = 98 * 2.0**-24 * abs(times) * (left.double().abs() @ right.double().abs()) + 1e-6
+    assert ((found.double() - exact).abs() <= bound).all()
+
+
+@given(
+    st.sampled_from([((), ()), ((3,), ()), ((), (2,)), ((3, 2), (2,)), ((3, 1), (1, 2))]),
+    st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(1, 4)),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_products_of_any_shape(leads, sizes, seed):
+    left = normal(seeded(seed), *leads[0], *sizes[:2]).double()
+    right = normal(seeded(seed + 1), *leads[1], *sizes[1:]).double()
+    torch.testing.assert_close(product(left, right), left @ right, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(matmul(left, right), left @ right, rtol=1e-13, atol=1e-13)
+
+
+@has_onednn
+@pytest.mark.parametrize("leads", [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((3,), ())])
+def test_every_large_sample_goes_to_onednn(asked, leads):
+    left, right = pair(*leads)
+    close(matmul(left, right), left, right)
+    assert asked == [BIG] * torch.broadcast_shapes(*leads).numel()
+
+
+@has_onednn
+def test_one_matrix_takes_all_samples_beside_each_other(asked):
+    left, right = pair((1,), (3,))
+    close(matmul(left, right), left, right)
+    assert asked == [(130, 96, 330)]
+
+
+def laid_out(matrix, how):
+    """The same numbers elsewhere in memory."""
+    if how == "columns":
+        return matrix.mT.contiguous().mT
+    if how == "part":
+        wide = matrix.new_zeros(matrix.shape[0], matrix.shape[1] + 7)
+        wide[:, 3:-4] = matrix
+        return wide[:, 3:-4]
+    if how == "part of columns":
+        return laid_out(matrix.mT, "part").mT
+    if how == "every other":
+        return matrix.repeat_interleave(2, 1)[:, ::2]
+    return matrix
+
+
+@has_onednn
+@pytest.mark.parametrize("of_left", ["rows", "columns", "part", "part of columns", "every other"])
+@pytest.mark.parametrize("of_right", ["rows", "columns", "part", "part of columns", "every other"])
+def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
+    left, right = pair((), ())
+    left, right = laid_out(left, of_left), laid_out(right, of_right)
+    close(matmul(left, right), left, right)
+    total = left.new_ones(110, 130).mT
+    close(add_matmul(total, left, right) - 1.0, left, right)
+    room = left.new_full((130, 120), torch.nan)
+    close(matmul_into(room[:, 5:-5], left, right), left, right)
+    assert room.isnan().sum() == 1300
+    assert asked == [BIG] * 3
+
+
+@has_onednn
+@pytest.mark.parametrize("lead", [(), (2,)])
+@pytest.mark.parametrize("large", [True, False])
+def test_weights_and_what_was_there(asked, lead, large):
+    left, right = pair(lead, sizes=BIG if large else (5, 4, 3))
+    out = left.new_full((*left.shape[:-1], right.shape[-1]), torch.nan)
+    assert matmul_into(out, left, right, weight=2.5) is out
+    close(out, left, right, 2.5)
+    for beta in (0.0, 1.0, -3.0):
+        total = torch.ones_like(out)
+        assert add_matmul(total, left, right, beta=beta) is total
+        close(total - beta, left, right)
+    assert len(asked) == (4 * torch.Size(lead).numel() if large else 0)
+
+
+@has_onednn
+@pytest.mark.parametrize("leads", [((), ()), ((2,), (2,)), ((2,), ()), ((), (2,))])
+def test_gradients_of_first_and_second_order(asked, leads):
+    left, right = pair(*leads)
+    weights = normal(seeded(3), *torch.broadcast_shapes(*leads), BIG[0], BIG[2])
+
+    def orders(multiply, dtype):
+        a, b = (value.to(dtype).requires_grad_() for value in (left, right))
+        loss = (multiply(a, b).square() * weights.to(dtype)).sum()
+        first = torch.autograd.grad(loss, (a, b), create_graph=True)
+        return [*first, *torch.autograd.grad(first[0].square().sum(), (a, b))]
+
+    found, exact = orders(matmul, torch.float32), orders(torch.matmul, torch.float64)
+    assert asked
+    for ours, truth in zip(found, exact, strict=True):
+        assert (ours.double() - truth).norm() < 1e-5 * truth.norm()
+
+
+@has_onednn
+def test_only_the_gradient_that_is_wanted(asked):
+    left, right = pair((), ())
+    matmul(left, right.requires_grad_()).sum().backward()
+    assert left.grad is None and right.grad is not None and len(asked) == 2
+
+
+@has_onednn
+def test_transforms_and_compilers_follow_plain_products(asked):
+    left, right = pair((2,), ())
+
+    def loss(a, b):
+        return matmul(a, b).square().sum()
+
+    torch.testing.assert_close(torch.vmap(matmul, (0, None))(left, right), left @ right)
+    torch.testing.assert_close(
+        torch.func.grad(loss)(left, right), 2 * (left @ right) @ right.mT, rtol=1e-4, atol=1e-2
+    )
+    _, along = torch.func.jvp(lambda a: matmul(a, right), (left,), (torch.ones_like(left),))
+    torch.testing.assert_close(along, torch.ones_like(left) @ right)
+    compiled = torch.compile(matmul, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(left, right), left @ right)
+    assert not asked
+
+
+@has_onednn
+def test_what_stays_with_torch(asked):
+    assert by_onednn(*pair((), ()))
+    assert not by_onednn(*pair((), (), dtype=torch.float64))
+    assert not by_onednn(*pair((), (), sizes=(100, 100, 100)))
+    assert not by_onednn(*pair((), (), sizes=(1000, 8, 1000)))
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        assert not by_onednn(*pair((), ()))
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\n", "AuthenticAMD"),
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\n", ""),
+    ],
+)
+def test_who_made_the_processor(monkeypatch, tmp_path, text, name):
+    path = tmp_path / "cpuinfo"
+    path.write_text(text)
+    monkeypatch.setattr(products, "CPUINFO", path)
+    assert products.maker() == name
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [("AMD64 Family 25 Model 33 Stepping 2, AuthenticAMD", "AuthenticAMD"), ("arm", "arm"), ("", "")],
+)
+def test_who_made_it_where_there_is_no_such_file(monkeypatch, tmp_path, said, name):
+    monkeypatch.setattr(products, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(products.platform, "processor", lambda: said)
+    assert products.maker() == name
+
+
+@pytest.mark.parametrize(
+    ("maker", "capability", "mkl", "half"),
+    [
+        ("AuthenticAMD", "AVX512", True, True),
+        ("GenuineIntel", "AVX512", True, False),
+        ("AuthenticAMD", "AVX2", True, False),
+        ("AuthenticAMD", "AVX512", False, False),
+        ("", "AVX512", True, False),
+    ],
+)
+@has_onednn
+def test_which_processors_run_at_half_width(monkeypatch, maker, capability, mkl, half):
+    monkeypatch.setattr(products, "maker", lambda: maker)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert products.runs_at_half_width.__wrapped__() is half
+
+
+def test_a_torch_without_the_operation_does_without(monkeypatch):
+    monkeypatch.setattr(products, "maker", lambda: "AuthenticAMD")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    assert products.runs_at_half_width.__wrapped__() is False
