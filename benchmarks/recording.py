@@ -111,6 +111,7 @@ def parser(doc: str | None, repeats: int, threads: int | None = None) -> argpars
     options.add_argument("--threads", type=int, default=threads or torch.get_num_threads())
     options.add_argument("--repeats", type=int, default=repeats)
     options.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
+    options.add_argument("--without-onednn", action="store_true", help="torch's own library for all products")
     options.add_argument("--record", action="store_true", help=f"add a line to results/{NAME}.jsonl")
     return options
 
@@ -201,10 +202,11 @@ def _cell(value: float | None) -> str:
 
 @contextmanager
 def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
-    """Within it: threads as asked for, denormal numbers flushed, memory kept if asked."""
+    """Within it: threads and libraries as asked for, denormal numbers flushed, memory kept if asked."""
     if options.keep_memory:
         measures.keep_memory()
-    before = torch.get_num_threads(), denormals_flushed()
+    before, onednn = (torch.get_num_threads(), denormals_flushed()), torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = onednn and not options.without_onednn
     torch.set_flush_denormal(True)  # before threads start, so that all have it
     torch.set_num_threads(options.threads)
     device = torch.device(getattr(options, "device", "cpu"))
@@ -215,3 +217,4 @@ def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
     finally:
         torch.set_num_threads(before[0])
         torch.set_flush_denormal(before[1])
+        torch.backends.mkldnn.enabled = onednn

@@ -136,6 +136,18 @@ def test_threads_and_denormals_are_as_before_after_a_run(run, monkeypatch):
     assert torch.tensor(1e-39).mul(1.0).item() == before
 
 
+def test_one_library_or_both(run, monkeypatch):
+    """What is asked for holds during the run, is part of the record, and over with it."""
+    load("weight_samples")
+    measures, seen = sys.modules["measures"], []
+    own = measures.rate
+    monkeypatch.setattr(measures, "rate", lambda *a: seen.append(torch.backends.mkldnn.enabled) or own(*a))
+    before = torch.backends.mkldnn.enabled
+    (first,) = run("weight_samples", "--record", "--without-onednn")
+    assert len(run("weight_samples", "--record")) == 2 and first["config"]["settings"]["without_onednn"]
+    assert seen == [False, False, before, before] and torch.backends.mkldnn.enabled == before
+
+
 def counted(step):
     """GFLOP of the products of a step, as torch counts them; factorisations are no products."""
     step()
