@@ -78,10 +78,10 @@ class Stationary(KernelFunction):
         return self.inputs + 1
 
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Both in units of the lengthscales, centred, in float64."""
-        a, b = a.double(), b.double()
-        centre = b.mean(-2, keepdim=True).detach()
-        return (a - centre) / self.lengthscale, (b - centre) / self.lengthscale
+        """The coordinates of both, `[..., D, N]`, in units of the lengthscales, centred, in float64."""
+        a, b = (points.mT.to(torch.float64, memory_format=torch.contiguous_format) for points in (a, b))
+        centre, lengthscale = b.mean(-1, keepdim=True).detach(), self.lengthscale.mT
+        return (a - centre) / lengthscale, (b - centre) / lengthscale
 
     def diagonal(self, x: Tensor) -> Tensor:
         """σ²."""
@@ -105,11 +105,11 @@ class RBFFunction(Stationary):
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """One product of points with two more coordinates is the whole exponent."""
         left, right = self.scaled(a, b)
-        squares = [0.5 * points.square().sum(-1, keepdim=True) for points in (left, right)]
+        squares = [0.5 * points.square().sum(-2, keepdim=True) for points in (left, right)]
         one = left.new_ones(())
-        left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -1)
-        right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -1)
-        return exponentials(left.mT.contiguous(), right.mT.contiguous(), longer(a, b))
+        left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -2)
+        right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -2)
+        return exponentials(left, right, longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
         """Standard normals."""
@@ -134,8 +134,8 @@ class MaternFunction(Stationary):
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """From distances in float64."""
         left, right = self.scaled(a, b)
-        squares = left.square().sum(-1)[..., None] + right.square().sum(-1)[..., None, :]
-        r = (self.degrees * (squares - 2 * left @ right.mT).clamp_min(CLOSEST)).sqrt()
+        squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
+        r = (self.degrees * (squares - 2 * left.mT @ right).clamp_min(CLOSEST)).sqrt()
         polynomial = {1: torch.ones_like(r), 3: 1 + r, 5: 1 + r + r.square() / 3}[self.degrees]
         return (self.variance * polynomial * torch.exp(-r)).to(longer(a, b))
 

@@ -154,7 +154,8 @@ def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tens
 class _CholeskyAndInverse(torch.autograd.Function):
     """With J = T⁻¹ and upstream F of T and G of J, let X = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems.
+    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems. What
+    F and G have above their diagonals is not in the lower triangle of these products.
     """
 
     @staticmethod
@@ -172,14 +173,12 @@ class _CholeskyAndInverse(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_factor: Tensor | None, of_inverse: Tensor | None) -> tuple[Tensor | None, None]:
         factor, inverse = ctx.saved_tensors
-        inner = torch.zeros_like(factor)
-        if of_factor is not None:
-            inner = factor.mT @ of_factor.tril()
+        inner = torch.zeros_like(factor) if of_factor is None else factor.mT @ of_factor
         if of_inverse is not None:
-            inner = inner - of_inverse.tril() @ inverse.mT
-        lower = inner.tril()
+            inner.sub_(of_inverse @ inverse.mT)
+        lower = inner.tril_()
         lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        return 0.5 * (inverse.mT @ (lower + lower.mT) @ inverse), None
+        return (inverse.mT @ (lower + lower.mT) @ inverse).mul_(0.5), None
 
 
 def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
