@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.linalg import products
 from gilib.linalg.products import add_matmul, by_onednn, matmul, matmul_into, product
@@ -100,6 +101,25 @@ def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
     close(matmul_into(room[:, 5:-5], left, right), left, right)
     assert room.isnan().sum() == 1300
     assert asked == [BIG] * 3
+
+
+@has_onednn
+def test_onednn_meets_dense_matrices_alone(asked):
+    """Of others it takes a path that is a hundred times slower."""
+
+    class Met(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if "_linear_pointwise" in func.name():
+                assert all(value.is_contiguous() or value.mT.is_contiguous() for value in args[:2])
+                asked.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    left, right = pair((), ())
+    asked.clear()
+    with Met():
+        for how in ("part", "part of columns", "every other"):
+            products._onednn(laid_out(left, how), laid_out(right, how))
+    assert sum("_linear_pointwise" in str(what) for what in asked) == 3
 
 
 @has_onednn
