@@ -98,7 +98,8 @@ class Marginals(GaussianFunction):
     def __call__(self, x: Tensor) -> Tensor:
         """Mean + √variance · z."""
         mean, variance = gaussian(self.inducing, self.law, x)
-        return mean + variance.sqrt() * noise_at(self.noise, mean, -2)
+        noise = noise_at(self.noise, mean, -2)
+        return mean.expand(noise.shape) + variance.sqrt() * noise
 
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:

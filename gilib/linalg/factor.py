@@ -75,7 +75,10 @@ def readable(tensor: Tensor) -> bool:
     """Whether a decision may depend on values: on the CPU, where reading is free, outside compilers."""
     if torch.compiler.is_compiling():
         return False
-    return tensor.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    wrapped = torch._C._functorch
+    if wrapped.is_functorch_wrapped_tensor(tensor) or wrapped.is_legacy_batchedtensor(tensor):
+        return False
+    return tensor.device.type == "cpu"
 
 
 @contextmanager
@@ -154,8 +157,7 @@ def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tens
 class _CholeskyAndInverse(torch.autograd.Function):
     """With J = T⁻¹ and upstream F of T and G of J, let X = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems. What
-    F and G have above their diagonals is not in the lower triangle of these products.
+    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems.
     """
 
     @staticmethod
@@ -173,12 +175,14 @@ class _CholeskyAndInverse(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_factor: Tensor | None, of_inverse: Tensor | None) -> tuple[Tensor | None, None]:
         factor, inverse = ctx.saved_tensors
-        inner = torch.zeros_like(factor) if of_factor is None else factor.mT @ of_factor
+        inner = torch.zeros_like(factor)
+        if of_factor is not None:
+            inner = factor.mT @ of_factor.tril()
         if of_inverse is not None:
-            inner.sub_(of_inverse @ inverse.mT)
-        lower = inner.tril_()
+            inner = inner - of_inverse.tril() @ inverse.mT
+        lower = inner.tril()
         lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        return (inverse.mT @ (lower + lower.mT) @ inverse).mul_(0.5), None
+        return 0.5 * (inverse.mT @ (lower + lower.mT) @ inverse), None
 
 
 def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:

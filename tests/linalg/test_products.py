@@ -4,13 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.linalg import products
 from gilib.linalg.products import add_matmul, by_onednn, matmul, matmul_into, product
 from tests.helpers import normal, seeded
 
-BIG = (130, 96, 110)  # 1.3 · 2²⁰ multiplications
+BIG = (260, 96, 180)  # 2.1 · 2²¹ multiplications: more than twice the least
 has_onednn = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
     reason="this torch has no oneDNN",
@@ -27,9 +28,18 @@ def asked(monkeypatch):
         shapes.append((*left.shape, right.shape[-1]))
         return own(left, right)
 
-    monkeypatch.setattr(products, "runs_at_half_width", lambda: True)
+    here(monkeypatch)
     monkeypatch.setattr(products, "_onednn", noted)
-    return shapes
+    yield shapes
+    products.runs_at_half_width.cache_clear()
+
+
+def here(monkeypatch, maker="AuthenticAMD", family=26, capability="AVX512", mkl=True):
+    """As if this were such a processor, with torch built in such a way."""
+    monkeypatch.setattr(products, "processor", lambda: (maker, family))
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    products.runs_at_half_width.cache_clear()
 
 
 def pair(*leads, sizes=BIG, dtype=torch.float32):
@@ -59,18 +69,33 @@ def test_products_of_any_shape(leads, sizes, seed):
 
 
 @has_onednn
-@pytest.mark.parametrize("leads", [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((3,), ())])
+@pytest.mark.parametrize("leads", [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((), (3,))])
 def test_every_large_sample_goes_to_onednn(asked, leads):
     left, right = pair(*leads)
-    close(matmul(left, right), left, right)
-    assert asked == [BIG] * torch.broadcast_shapes(*leads).numel()
+    found = matmul(left, right)
+    close(found, left, right)
+    assert asked == [BIG] * torch.broadcast_shapes(*leads).numel() and found.is_contiguous()
+
+
+@has_onednn
+@pytest.mark.parametrize("leads", [((3,), ()), ((2, 3), (1, 1)), ((3,), (1, 1))])
+def test_samples_lie_on_top_of_each_other_for_one_matrix(asked, leads):
+    left, right = pair(*leads)
+    found = matmul(left, right)
+    close(found, left, right)
+    count = torch.Size(leads[0]).numel()
+    assert asked == [(260 * count, 96, 180)] and found.is_contiguous()
+    asked.clear()
+    columns = left.mT.contiguous().mT  # which would have to be copied
+    close(matmul(columns, right), left, right)
+    assert asked == [BIG] * count
 
 
 @has_onednn
 def test_one_matrix_takes_all_samples_beside_each_other(asked):
     left, right = pair((1,), (3,))
-    close(matmul(left, right), left, right)
-    assert asked == [(130, 96, 330)]
+    close(product(left, right), left, right)
+    assert asked == [(260, 96, 540)]
 
 
 def laid_out(matrix, how):
@@ -95,11 +120,11 @@ def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
     left, right = pair((), ())
     left, right = laid_out(left, of_left), laid_out(right, of_right)
     close(matmul(left, right), left, right)
-    total = left.new_ones(110, 130).mT
+    total = left.new_ones(180, 260).mT
     close(add_matmul(total, left, right) - 1.0, left, right)
-    room = left.new_full((130, 120), torch.nan)
+    room = left.new_full((260, 190), torch.nan)
     close(matmul_into(room[:, 5:-5], left, right), left, right)
-    assert room.isnan().sum() == 1300
+    assert room.isnan().sum() == 2600
     assert asked == [BIG] * 3
 
 
@@ -156,89 +181,142 @@ def test_gradients_of_first_and_second_order(asked, leads):
 
 
 @has_onednn
-def test_only_the_gradient_that_is_wanted(asked):
+def test_only_what_a_gradient_needs_is_kept(asked):
     left, right = pair((), ())
-    matmul(left, right.requires_grad_()).sum().backward()
-    assert left.grad is None and right.grad is not None and len(asked) == 2
+    found = matmul(left, right.requires_grad_())
+    kept = [value for value in found.grad_fn.saved_tensors if value is not None]
+    assert len(kept) == 1 and torch.equal(kept[0], left)
+    with torch.no_grad():
+        right.add_(1.0)  # as torch has it: not needed any more
+    found.sum().backward()
+    assert left.grad is None and len(asked) == 2
+    close(right.grad, left.mT, torch.ones_like(found))
+
+
+def loss(left, right):
+    return matmul(left, right).square().sum()
+
+
+def dual(left, right):
+    """A forward derivative."""
+    with forward_ad.dual_level():
+        found = matmul(forward_ad.make_dual(left, torch.ones_like(left)), right)
+        return forward_ad.unpack_dual(found).tangent
+
+
+def batched(left, right):
+    """Two gradients at once, of a product that was made before."""
+    found = matmul(left.requires_grad_(), right)
+    upstream = torch.stack([torch.ones_like(found), found.detach()])
+    return torch.autograd.grad(found, left, upstream, is_grads_batched=True)[0]
 
 
 @has_onednn
-def test_transforms_and_compilers_follow_plain_products(asked):
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda a, b: torch.vmap(matmul, (0, None))(a, b),
+        lambda a, b: torch.func.grad(loss)(a, b),
+        lambda a, b: torch.func.jvp(lambda x: matmul(x, b), (a,), (torch.ones_like(a),))[1],
+        lambda a, b: torch.func.linearize(lambda x: matmul(x, b), a)[1](torch.ones_like(a)),
+        lambda a, b: torch.compile(matmul, fullgraph=True, backend="eager")(a, b),
+        dual,
+        batched,
+    ],
+    ids=["vmap", "grad", "jvp", "linearize", "compile", "dual", "batched gradients"],
+)
+def test_transforms_and_compilers_follow_plain_products(asked, transform):
     left, right = pair((2,), ())
-
-    def loss(a, b):
-        return matmul(a, b).square().sum()
-
-    torch.testing.assert_close(torch.vmap(matmul, (0, None))(left, right), left @ right)
-    torch.testing.assert_close(
-        torch.func.grad(loss)(left, right), 2 * (left @ right) @ right.mT, rtol=1e-4, atol=1e-2
-    )
-    _, along = torch.func.jvp(lambda a: matmul(a, right), (left,), (torch.ones_like(left),))
-    torch.testing.assert_close(along, torch.ones_like(left) @ right)
-    compiled = torch.compile(matmul, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(left, right), left @ right)
-    assert not asked
+    found = transform(left, right)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(products, "by_onednn", lambda *_: False)
+        wanted = transform(left, right)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-2)
 
 
 @has_onednn
 def test_what_stays_with_torch(asked):
     assert by_onednn(*pair((), ()))
     assert not by_onednn(*pair((), (), dtype=torch.float64))
-    assert not by_onednn(*pair((), (), sizes=(100, 100, 100)))
+    assert not by_onednn(*pair((), (), sizes=(120, 120, 120)))
     assert not by_onednn(*pair((), (), sizes=(1000, 8, 1000)))
+    assert not by_onednn(*pair((), (), sizes=(4000, 1000, 7)))
+    assert not by_onednn(*pair((), (), sizes=(7, 1000, 4000)))
+    left, right = pair((), (), sizes=(150, 110, 150))
+    assert by_onednn(left, right) and not by_onednn(left.mT.contiguous().mT, right)
+    assert not by_onednn(left, right.to_sparse())
     before = torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = False
     try:
-        assert not by_onednn(*pair((), ()))
+        assert not by_onednn(left, right)
     finally:
         torch.backends.mkldnn.enabled = before
 
 
+@has_onednn
+def test_autocast_rounds_as_ever(asked):
+    left, right = pair((), ())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = matmul(left, right)
+    assert found.dtype == torch.bfloat16 and not asked
+
+
+@has_onednn
+@pytest.mark.parametrize("wrong", [lambda a: a[:, :-1], lambda a: a.double()])
+def test_matrices_that_do_not_fit_get_the_error_of_torch(asked, wrong):
+    left, right = pair((), ())
+    with pytest.raises(RuntimeError, match="cannot be multiplied|same dtype"):
+        matmul(wrong(left), right)
+
+
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "found"),
     [
-        ("processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\n", "AuthenticAMD"),
-        ("processor\t: 0\nvendor_id\t: GenuineIntel\n", "GenuineIntel"),
-        ("processor\t: 0\nBogoMIPS\t: 50.00\n", ""),
+        ("processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\n", ("AuthenticAMD", 26)),
+        ("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n", ("GenuineIntel", 6)),
+        ("processor\t: 0\nBogoMIPS\t: 50.00\n", ("", 0)),
     ],
 )
-def test_who_made_the_processor(monkeypatch, tmp_path, text, name):
+def test_who_made_the_processor(monkeypatch, tmp_path, text, found):
     path = tmp_path / "cpuinfo"
     path.write_text(text)
     monkeypatch.setattr(products, "CPUINFO", path)
-    assert products.maker() == name
+    assert products.processor() == found
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
-    [("AMD64 Family 25 Model 33 Stepping 2, AuthenticAMD", "AuthenticAMD"), ("arm", "arm"), ("", "")],
-)
-def test_who_made_it_where_there_is_no_such_file(monkeypatch, tmp_path, said, name):
-    monkeypatch.setattr(products, "CPUINFO", tmp_path / "none")
-    monkeypatch.setattr(products.platform, "processor", lambda: said)
-    assert products.maker() == name
-
-
-@pytest.mark.parametrize(
-    ("maker", "capability", "mkl", "half"),
+    ("said", "found"),
     [
-        ("AuthenticAMD", "AVX512", True, True),
-        ("GenuineIntel", "AVX512", True, False),
-        ("AuthenticAMD", "AVX2", True, False),
-        ("AuthenticAMD", "AVX512", False, False),
-        ("", "AVX512", True, False),
+        ("AMD64 Family 25 Model 33 Stepping 2, AuthenticAMD", ("AuthenticAMD", 25)),
+        ("arm", ("arm", 0)),
+        ("", ("", 0)),
     ],
 )
+def test_who_made_it_where_there_is_no_such_file(monkeypatch, tmp_path, said, found):
+    monkeypatch.setattr(products, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(products.platform, "processor", lambda: said)
+    assert products.processor() == found
+
+
 @has_onednn
-def test_which_processors_run_at_half_width(monkeypatch, maker, capability, mkl, half):
-    monkeypatch.setattr(products, "maker", lambda: maker)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+@pytest.mark.parametrize(
+    ("change", "half"),
+    [
+        ({}, True),
+        ({"maker": "GenuineIntel"}, False),
+        ({"maker": ""}, False),
+        ({"family": 25}, False),  # computes with 256 bits at once
+        ({"capability": "AVX2"}, False),
+        ({"mkl": False}, False),
+    ],
+)
+def test_which_processors_run_at_half_width(monkeypatch, change, half):
+    here(monkeypatch, **change)
     assert products.runs_at_half_width.__wrapped__() is half
 
 
 def test_a_torch_without_the_operation_does_without(monkeypatch):
-    monkeypatch.setattr(products, "maker", lambda: "AuthenticAMD")
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    here(monkeypatch)
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     assert products.runs_at_half_width.__wrapped__() is False
+    products.runs_at_half_width.cache_clear()
