@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
 from gilib.draws import Draw, FixedFunction, record
 from gilib.validation import check_count, check_is_tensor, from_numpy
 
@@ -291,6 +292,7 @@ def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
     >>> len(layer_variances(net.draw(100), torch.randn(20, 1)))
     2
     """
-    steps = record(draw.function, inputs).steps
+    with exact_products():
+        steps = record(draw.function, inputs).steps
     random = [step.output for step in steps if not isinstance(step.function, FixedFunction)]
     return [values.var(0).mean((-2, -1)) for values in random]

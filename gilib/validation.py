@@ -132,10 +132,29 @@ def check_same_kind(value: Tensor, name: str, like: Tensor) -> None:
     check_same_device(value, name, like)
 
 
+def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "targets") -> None:
+    """Raise unless `own`, the axes of targets before their points, are replicas' axes, or broadcast to them.
+
+    Samples share their targets: an axis of as many sets as there are samples would train or score each
+    sample by a set of its own.
+
+    >>> check_own_targets((3,), (3,)), check_own_targets((), (3,))
+    (None, None)
+    """
+    pairs = zip(reversed(own), reversed(replicas), strict=False)
+    if len(own) > len(replicas) or any(size not in (1, count) for size, count in pairs):
+        wanted = (
+            f", or one for each replica, {list(replicas)}" if len(replicas) else "; there are no replicas"
+        )
+        raise ValueError(
+            f"{name} have axes {list(own)} before their points: samples share them, give one set for all{wanted}"
+        )
+
+
 def check_precision(dtype: torch.dtype, name: str) -> None:
     """Raise unless factorisations can be computed in `dtype`."""
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"{name} must be in torch.float32 or torch.float64, got {dtype}: convert with .float() "
-            '(fit(arithmetic="bfloat16") rounds only where the data pass)'
+            '(fit(speed=gilib.training.Speed(arithmetic="bfloat16")) rounds only where the data pass)'
         )

@@ -153,7 +153,10 @@ def test_functions_are_drawn_and_evaluated_exactly_outside_of_training():
     draw(X)
     gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=20)
     gilib.predict(net, gilib.Gaussian(0.1), X, 2, generator=seeded())
-    assert set(seen) == {IEEE} and len(seen) >= 5
+    gilib.metrics.layer_variances(draw, X)
+    net, others = watched(product_precisions, gilib.posteriors.Conjugate())
+    gilib.prediction.predict_student(net, X, 2, generator=seeded())
+    assert set(seen) == set(others) == {IEEE} and len(seen) >= 6 and others
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -139,7 +139,8 @@ class _OtherEnd:
     last: Function
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.last(record(self.function, x).steps[-1].input)
+        with exact_products():
+            return self.last(record(self.function, x).steps[-1].input)
 
 
 class _Last(NamedTuple):
@@ -160,7 +161,8 @@ def _last_layer(net: Network, x: Tensor) -> _Last:
             "posterior=gilib.PointEstimate() and a fixed prior, and train it"
         )
     point = x.narrow(-1 - len(net.input_shape), 0, 1)
-    output, steps = record(net.draw().function, point)
+    with exact_products():
+        output, steps = record(net.draw().function, point)
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     function, own = steps[-1].function, layers[-1].weights if layers else None
     if not (

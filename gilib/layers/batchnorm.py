@@ -63,7 +63,7 @@ class InducingBatchNorm(Layer):
         space = tuple(range(1 - self._point_dim, 0))
         axes = (-1 - self._point_dim, *space)
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
-        return Normalise(mean, (variance + self.eps).rsqrt())
+        return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
 
     def config(self) -> ConfigDict:
         """The constant."""
@@ -76,12 +76,17 @@ class Normalise(FixedFunction):
     Attributes:
         mean: `[S, R, 1, C, ...]`, ones in place of points and pixels.
         scale: likewise.
+        axes: of a point, the channels first.
     """
 
-    def __init__(self, mean: Tensor, scale: Tensor):
+    def __init__(self, mean: Tensor, scale: Tensor, axes: int):
         """Hold the statistics."""
-        self.mean, self.scale = mean, scale
+        self.mean, self.scale, self.axes = mean, scale, axes
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, C, ...]` to `[S, R, ..., N, C, ...]`."""
+        axes = self.axes
+        if x.dim() <= axes or x.shape[-axes] != self.mean.shape[-axes]:
+            wanted = ", ".join(["..., N", str(self.mean.shape[-axes]), *["height", "width"][: axes - 1]])
+            raise ValueError(f"a batch normalisation takes points [{wanted}], got {list(x.shape)}")
         return (x - self.mean) * self.scale

@@ -92,4 +92,7 @@ class LinearMap(FixedFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, D]` to `[..., N, O]`."""
+        width = self.matrix.shape[-2]
+        if x.dim() < 2 or x.shape[-1] != width:
+            raise ValueError(f"a fixed linear map takes points [..., N, {width}], got {list(x.shape)}")
         return matmul(x, self.matrix)

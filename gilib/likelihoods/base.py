@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax
 
 from gilib.config import ConfigDict, Part
 from gilib.likelihoods.mixtures import CategoricalPrediction, Prediction
-from gilib.validation import as_integers, as_labels
+from gilib.validation import as_integers, as_labels, check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -112,6 +112,7 @@ class Categorical(Likelihood):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log softmax(f)_y, `[S, R, N]` nats."""
         self._check_shape(targets, outputs.shape[-2])
+        check_own_targets(targets.shape[:-1], outputs.shape[1:-2], "class labels")
         index = as_integers(targets).expand(outputs.shape[:-1])[..., None]
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 

@@ -15,7 +15,14 @@ from gilib.likelihoods.gaussian import Gaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import cholesky
 from gilib.metrics import log_mean_exp
-from gilib.validation import as_replicas, check_count, check_is_tensor, check_positive, from_numpy
+from gilib.validation import (
+    as_replicas,
+    check_count,
+    check_is_tensor,
+    check_own_targets,
+    check_positive,
+    from_numpy,
+)
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -48,6 +55,7 @@ class CorrelatedPrediction(GaussianPrediction):
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
         return log_mean_exp(gaussian_log_prob(targets - self.means, self.noise_tril), 0)
 
 
@@ -102,6 +110,7 @@ class CorrelatedGaussian(Likelihood):
         """Log N(y_n; f_n, Σ), `[S, R, N]` nats."""
         self._check_outputs(outputs)
         Gaussian().check_targets(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:

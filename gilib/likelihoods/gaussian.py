@@ -13,7 +13,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_positive
+from gilib.validation import as_replicas, check_own_targets, check_positive
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -125,6 +125,7 @@ class Gaussian(GaussianNoise):
         """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
         self.check_replicas(outputs)
         check_shape(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
         return -0.5 * (squares * (-log_variance).exp() + outputs.shape[-1] * (log_variance + LOG_2PI))

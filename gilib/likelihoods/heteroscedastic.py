@@ -14,6 +14,7 @@ from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import check_shape, gaussians
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.likelihoods.per_output import NoisePerTarget
+from gilib.validation import check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -53,6 +54,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ_o² exp(g_no)), `[S, R, N]` nats."""
         self.check_targets(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         mean, log_variance = self._parts(outputs)
         return _scored((mean - targets).square(), log_variance, -log_variance)
 
@@ -62,6 +64,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
         if variance is None:
             return self.log_prob(outputs, targets)
         self.check_targets(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         (mean, log_variance), (spread, doubt) = self._parts(outputs), variance.chunk(2, -1)
         return _scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.special import ndtr
 
 from gilib.metrics import entropy, log_mean_exp
-from gilib.validation import as_labels, check_is_tensor, from_numpy
+from gilib.validation import as_labels, check_is_tensor, check_own_targets, from_numpy
 
 BISECTIONS = 60  # halvings of the bracket of a quantile: exhausts float64
 
@@ -109,6 +109,7 @@ class GaussianPrediction(Prediction):
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
         sd = self.component_sd.expand_as(self.means)
         density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
@@ -147,4 +148,5 @@ class CategoricalPrediction(Prediction):
             raise ValueError(
                 f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"
             )
+        check_own_targets(targets.shape[:-1], averaged.shape[:-2], "class labels")
         return averaged.gather(-1, targets.expand(averaged.shape[:-1])[..., None])[..., 0]

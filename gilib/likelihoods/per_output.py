@@ -12,7 +12,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import GaussianNoise
-from gilib.validation import as_replicas, check_positive
+from gilib.validation import as_replicas, check_own_targets, check_positive
 
 if TYPE_CHECKING:
     from gilib.draws import Drawn
@@ -73,6 +73,7 @@ class PerOutputGaussian(NoisePerTarget):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
         self.check_targets(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         self.check_replicas(outputs)
         log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
         squares = (outputs - targets).square() * (-log_variance).exp()

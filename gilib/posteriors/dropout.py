@@ -127,5 +127,8 @@ class MaskedInputs:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate at `x`, `[..., N, C, ...]`."""
+        channels = self.coins.shape[-1]
+        if x.dim() <= self.input_axes or x.shape[-self.input_axes] != channels:
+            raise ValueError(f"dropout has coins for {channels} channels of points, got {list(x.shape)}")
         coins = noise_at(self.coins, x.flatten(x.dim() - self.input_axes, -1), -2)
         return self.function(x * coins.reshape(*coins.shape, *(1,) * (self.input_axes - 1)))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
 from gilib.draws import FixedFunction, record
 from gilib.layers.weights import WeightLayer
 from gilib.likelihoods.mixtures import BISECTIONS, Prediction
@@ -18,7 +19,7 @@ from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.prediction.predicting import checked_inputs
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_count, check_instance, check_is_tensor, from_numpy
+from gilib.validation import check_count, check_instance, check_is_tensor, check_own_targets, from_numpy
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -70,6 +71,7 @@ class StudentPrediction(Prediction):
         if targets.shape[-2:] != self.locations.shape[-2:]:
             wanted = list(self.locations.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        check_own_targets(targets.shape[:-2], self.locations.shape[1:-2])
         size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
         white = torch.linalg.solve_triangular(
             root.mT, targets.double() - self.locations.double(), upper=True, left=False
@@ -169,7 +171,8 @@ def predict_student(
     draw, (layer, last) = net.draw(num_samples, generator=generator), _last_of(net)
     locations, spreads = [], []
     for batch in x.split(int(batch_size or x.shape[points]), dim=points):
-        output, steps = record(draw.function, batch)
+        with exact_products():
+            output, steps = record(draw.function, batch)
         end = [step for step in steps if not isinstance(step.function, FixedFunction)][-1]
         if output is not end.output:
             raise ValueError("the last layer with weights must give the outputs of the network")

@@ -94,18 +94,25 @@ def described(value: Any) -> Any:
 def identified(value: Any) -> bool:
     """Whether `described` tells what a function computes.
 
-    It does of dataclasses, of functions of a module, of objects without state, and of `functools.partial` of
-    them; not of a lambda, of a function within a function, or of a method.
+    It does of functions of a module and of objects without state, and of dataclasses, of `functools.partial`,
+    lists and mappings of such; not of a lambda, of a function within a function, or of a method.
 
     >>> from gilib.objectives import SteppedTempering
     >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
     (True, True, False)
     """
-    if value is None or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+    if value is None or isinstance(value, bool | int | float | str):
         return True
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return all(identified(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, partial):
-        return identified(value.func)
-    return "<" not in name_of(value) and not inspect.ismethod(value) and not getattr(value, "__dict__", None)
+        return all(identified(part) for part in (value.func, *value.args, *value.keywords.values()))
+    if isinstance(value, Mapping):
+        return all(identified(part) for part in value.values())
+    if isinstance(value, list | tuple):
+        return all(identified(part) for part in value)
+    stateless = not getattr(value, "__dict__", None) and not getattr(type(value), "__slots__", None)
+    return "<" not in name_of(value) and not inspect.ismethod(value) and stateless
 
 
 def name_of(value: Any) -> str:
