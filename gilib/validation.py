@@ -147,7 +147,8 @@ def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "
             f", or one for each replica, {list(replicas)}" if len(replicas) else "; there are no replicas"
         )
         raise ValueError(
-            f"{name} have axes {list(own)} before their points: samples share them, give one set for all{wanted}"
+            f"{name} have axes {list(own)} before their points: samples share them, "
+            f"give one set for all{wanted}"
         )
 
 
