@@ -17,6 +17,7 @@ def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
     Small ones take less time than the calls that a loop makes for each. An accelerator takes all at once, and
     so do compilers and transforms of functions, which follow plain products.
 
+    >>> import torch
     >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
     (True, False)
     """
@@ -33,6 +34,7 @@ def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iter
         tensors: any of them may be None, and then is.
         axes: how many axes of each tensor are a sample's own.
 
+    >>> import torch
     >>> total = torch.zeros(1)
     >>> for value, shared in samples((3,), torch.ones(3, 1), total, axes=1):
     ...     _ = shared.add_(value)
