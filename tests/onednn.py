@@ -1,0 +1,19 @@
+"""Processors on which large products go to oneDNN, pretended."""
+
+import pytest
+import torch
+
+from gilib.linalg import products
+
+has_onednn = pytest.mark.skipif(
+    not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
+    reason="this torch has no oneDNN",
+)
+
+
+def here(monkeypatch, maker="AuthenticAMD", family=26, capability="AVX512", mkl=True):
+    """As if this were such a processor, with torch built in such a way."""
+    monkeypatch.setattr(products, "processor", lambda: (maker, family))
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    products.runs_at_half_width.cache_clear()
