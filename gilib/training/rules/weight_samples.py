@@ -185,7 +185,7 @@ def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tenso
     >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
     (tensor([[[20.]]]),)
     """
-    return (output_gradients.shape[-2] * (matmul(features.square().mT, output_gradients.square())),)
+    return (output_gradients.shape[-2] * matmul(features.square().mT, output_gradients.square()),)
 
 
 def _is_learned(layer: WeightLayer) -> bool:
