@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from gilib.linalg import readable
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
-from gilib.linalg.samples import samples
+from gilib.linalg.samples import leading, samples
 
 LARGE = 2**15  # products of one sample, measured: at 30 000 all samples at once are as fast
 
@@ -92,9 +92,8 @@ def project_columns(
         columns: of this layer.
         fields: of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
-    lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
-    others = [columns.values.shape[:-2], *(field.shape[:-2] for field in fields)]
-    shared = torch.broadcast_shapes(lead, *others) != lead
+    lead = leading(kernel, inverse)
+    shared = leading(kernel, inverse, columns.values, *fields) != lead
     numbers = kernel.shape[-2] * (kernel.shape[-1] + columns.values.shape[-1])
     if shared or numbers < LARGE or not readable(kernel):
         return projected_at_once(kernel, inverse, columns, fields)
@@ -120,7 +119,7 @@ def projected_at_once(
 
 def side_by_side(columns: Sequence[Tensor]) -> Tensor:
     """Matrices `[..., M, *]` of any leading axes as one."""
-    lead = torch.broadcast_shapes(*(part.shape[:-2] for part in columns))
+    lead = leading(*columns)
     return torch.cat([part.expand(*lead, *part.shape[-2:]) for part in columns], -1)
 
 
@@ -139,7 +138,7 @@ class _Project(torch.autograd.Function):
     def forward(
         ctx: Any, kernel: Tensor, inverse: Tensor, columns: Columns, values: Tensor, *fields: Tensor
     ) -> tuple[Tensor | None, ...]:
-        lead = torch.broadcast_shapes(kernel.shape[:-2], inverse.shape[:-2])
+        lead = leading(kernel, inverse)
         points, size = kernel.shape[-2:]
         own, *later, means = columns.parts
         widths = [columns.outputs, 1, columns.forms]

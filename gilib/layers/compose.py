@@ -53,6 +53,7 @@ class Sequential(Layer):
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)
         self.has_weights = any(layer.has_weights for layer in self)
+        self._last_inducing = 0  # the place of the last layer that needs inducing points; 0 if none does
 
     def __iter__(self) -> Iterator[Layer]:
         """The layers in order."""
@@ -71,15 +72,11 @@ class Sequential(Layer):
         self.replicas = context.replicas
         self.noise_size = sum(layer.noise_size for layer in self)
         self.needs_inducing = any(layer.needs_inducing for layer in self)
+        self._last_inducing = max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
         self.carries = all(layer.carries for layer in list(self)[self._last_inducing :])
         self.prefers_estimate = any(layer.prefers_estimate for layer in self)
         self.starts_at_targets = any(layer.starts_at_targets for layer in self)
         return shape
-
-    @property
-    def _last_inducing(self) -> int:
-        """The place of the last layer that needs inducing points; 0 if none does."""
-        return max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
 
     def _estimates(self) -> list[bool]:
         """Whether each layer estimates where the sequence does."""

@@ -7,7 +7,7 @@ page. Piece by piece they stay in cache, in memory that the process has. An acce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
@@ -36,6 +36,27 @@ def pieces(count: int, step: int) -> Iterator[slice]:
         yield slice(start, min(start + step, count))
 
 
-def matrix_pieces(matrices: Tensor) -> Iterator[slice]:
-    """Pieces of a batch of matrices `[B, I, J]`, from which two temporaries of their size are made."""
-    return pieces(len(matrices), at_once(matrices, 2 * matrices.shape[-2:].numel()))
+def piecewise(
+    function: Callable[..., tuple[Tensor, ...]], matrices: Tensor, *others: Tensor
+) -> tuple[Tensor, ...]:
+    """What `function` makes of a batch, piece by piece if two temporaries of its size are too large.
+
+    Args:
+        function: takes and gives batches, each tensor with B along its first axis.
+        matrices: `[B, I, J]`, of which temporaries are made.
+        others: of the same batch, `[B, ...]`.
+
+    >>> import torch
+    >>> piecewise(lambda a, b: (a @ b, a.mT), torch.eye(2)[None], torch.ones(1, 2, 1))[0].flatten()
+    tensor([1., 1.])
+    """
+    count, step = len(matrices), at_once(matrices, 2 * matrices.shape[-2:].numel())
+    if count <= step:
+        return function(matrices, *others)
+    whole: tuple[Tensor, ...] = ()
+    for part in pieces(count, step):
+        found = function(matrices[part], *(other[part] for other in others))
+        whole = whole or tuple(each.new_empty(count, *each.shape[1:]) for each in found)
+        for all_of, each in zip(whole, found, strict=True):
+            all_of[part] = each
+    return whole

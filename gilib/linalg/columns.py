@@ -23,22 +23,29 @@ class Columns:
 
     def __init__(self, own: Sequence[int], lead: Sequence[int]):
         """Tell the axes that the matrices have from those along which they are shared."""
+        self.lead, self.together = torch.Size(lead), tuple(own) != tuple(lead)
+        if not self.together:
+            return
         padded = (*(1,) * (len(lead) - len(own)), *own)
         has = [mine == size for mine, size in zip(padded, lead, strict=True)]
         kept = [axis for axis, there in enumerate(has) if there]
         shared = [axis for axis, there in enumerate(has) if not there]
-        self.lead = tuple(lead)
         self.kept = torch.Size(lead[axis] for axis in kept)
         self.shared = torch.Size(lead[axis] for axis in shared)
         self.order = [*kept, len(lead), *shared, len(lead) + 1]
 
     def merge(self, values: Tensor) -> Tensor:
-        """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`, contiguous."""
-        values = values.expand(*self.lead, *values.shape[-2:]).permute(self.order)
+        """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`."""
+        values = values.expand(*self.lead, *values.shape[-2:])
+        if not self.together:
+            return values.reshape(-1, *values.shape[-2:])
+        values = values.permute(self.order)
         return values.reshape(self.kept.numel(), values.shape[len(self.kept)], -1)
 
     def split(self, columns: Tensor, count: int) -> Tensor:
         """The way back: `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""
+        if not self.together:
+            return columns.reshape(*self.lead, *columns.shape[-2:])
         values = columns.reshape(*self.kept, columns.shape[-2], *self.shared, count)
         return values.permute([self.order.index(axis) for axis in range(len(self.order))])
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg.products import product
-from gilib.linalg.samples import one_by_one, samples
+from gilib.linalg.samples import leading, one_by_one, samples
 
 LARGE = 2**14  # values of one sample, measured: at 10 000 all samples at once are as fast
 
@@ -29,7 +29,7 @@ def exponentials(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """
-    lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    lead = leading(left, right)
     if not one_by_one(left, lead, left.shape[-1] * right.shape[-1] >= LARGE):
         return product(left.mT, right).to(dtype).exp()
     values: Tensor = _Exponentials.apply(left, right, dtype)
@@ -41,7 +41,7 @@ class _Exponentials(torch.autograd.Function):
 
     @staticmethod
     def forward(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-        lead = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        lead = leading(left, right)
         values = left.new_empty(*lead, left.shape[-1], right.shape[-1], dtype=dtype)
         exponents = left.new_empty(values.shape[-2:])
         for a, b, out in samples(lead, left, right, values):

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import readable
-from gilib.linalg.samples import samples
+from gilib.linalg.samples import leading, samples
 
 LEAST = 2**21  # multiplications of a product that is worth the call; measured
 TERMS = 32  # of each of its sums: with fewer, most of the time is spent on writing them
@@ -38,7 +38,7 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
     """
     if torch.compiler.is_compiling() or left.numel() * right.shape[-1] < LEAST:
         return left @ right
-    lead = _lead(left, right)
+    lead = leading(left, right)
     if left.dim() > 2 and right.shape[:-2].numel() == 1 and left.is_contiguous():
         rows = _product(left.flatten(0, -2), right.reshape(right.shape[-2:]))
         return rows.reshape(*lead, left.shape[-2], right.shape[-1])
@@ -64,7 +64,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     >>> product(torch.eye(2), torch.ones(3, 2, 4)).shape
     torch.Size([3, 2, 4])
     """
-    lead = _lead(left, right)
+    lead = leading(left, right)
     if left.shape[:-2].numel() == 1 < lead.numel():
         side_by_side = right.flatten(0, -3).transpose(0, 1).flatten(1)
         columns = _product(left.reshape(left.shape[-2:]), side_by_side)
@@ -157,12 +157,6 @@ def _onednn(left: Tensor, right: Tensor) -> Tensor:
         _dense(left), _dense(right.mT), None, "none", [], ""
     )
     return found
-
-
-def _lead(left: Tensor, right: Tensor) -> torch.Size:
-    """Leading axes of the product; torch takes 20 microseconds to say that equal ones are equal."""
-    own, other = left.shape[:-2], right.shape[:-2]
-    return own if own == other else torch.broadcast_shapes(own, other)
 
 
 def _dense(matrix: Tensor) -> Tensor:

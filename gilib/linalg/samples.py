@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gilib.linalg.factor import readable
@@ -22,6 +23,18 @@ def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
     (True, False)
     """
     return large and math.prod(lead) > 1 and readable(like)
+
+
+def leading(first: Tensor, *others: Tensor) -> torch.Size:
+    """The axes before the last two, broadcast. torch takes 20 microseconds to say that equal ones are equal.
+
+    >>> leading(torch.ones(5, 1, 3, 3), torch.ones(2, 3, 1))
+    torch.Size([5, 2])
+    """
+    own = first.shape[:-2]
+    if all(other.shape[:-2] == own for other in others):
+        return own
+    return torch.broadcast_shapes(own, *(other.shape[:-2] for other in others))
 
 
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:

@@ -25,8 +25,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg import SymmetricOperator, cholesky, inverse_cholesky
-from gilib.linalg.blocks import matrix_pieces
+from gilib.linalg.blocks import piecewise
 from gilib.linalg.columns import Columns
+from gilib.linalg.samples import leading
 from gilib.statistics import Statistics
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -153,15 +154,11 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
 class _SampleFromPrecision(torch.autograd.Function):
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
-        lead = torch.broadcast_shapes(precision.shape[:-2], shift.shape[:-2], noise.shape[:-2])
+        lead = leading(precision, shift, noise)
         columns, count = Columns(precision.shape[:-2], lead), noise.shape[-1]
         inverse = inverse_cholesky(precision, "the posterior precision")  # T⁻¹
         matrices = inverse.flatten(0, -3)  # [B, I, I]
-        b, z = columns.merge(shift), columns.merge(noise)  # [B, I, columns]
-        white_mean, weights = torch.empty_like(b), torch.empty_like(b)
-        for part in matrix_pieces(matrices):
-            white_mean[part] = _times(matrices[part], b[part])
-            weights[part] = _transpose_times(matrices[part], white_mean[part] + z[part])
+        white_mean, weights = piecewise(_draw, matrices, columns.merge(shift), columns.merge(noise))
         half_log_det = -count * inverse.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
         log_q = (
             half_log_det - 0.5 * noise.square().sum((-3, -2, -1)) - 0.5 * noise.shape[-3:].numel() * LOG_2PI
@@ -186,7 +183,8 @@ class _SampleFromPrecision(torch.autograd.Function):
         columns = Columns(precision_shape[:-2], lead)
         g = torch.zeros_like(white_mean) if g is None else g
         q = noise.new_zeros(lead[:-1]) if q is None else q
-        d_precision, d_b, h = _gradients(
+        d_precision, d_b, h = piecewise(
+            _gradients,
             inverse.flatten(0, -3),
             columns.merge(white_mean),
             columns.merge(noise),
@@ -211,10 +209,16 @@ class _SampleFromPrecision(torch.autograd.Function):
         return tuple(x.expand(info.batch_size, *x.shape[1:]) for x in output), 0
 
 
+def _draw(inverse: Tensor, b: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """T⁻¹b and the draw from T⁻¹ `[B, I, I]`; the other arguments are `[B, I, columns]`."""
+    white_mean = _times(inverse, b)
+    return white_mean, _transpose_times(inverse, white_mean + z)
+
+
 def _gradients(
     inverse: Tensor, u: Tensor, z: Tensor, g: Tensor, trace: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """∂H, ∂b and h of `sample_from_precision`, a few matrices at a time.
+    """∂H, ∂b and h of `sample_from_precision`.
 
     Args:
         inverse: T⁻¹, `[B, I, I]`.
@@ -223,18 +227,13 @@ def _gradients(
         g: upstream gradient of the draws.
         trace: ½ Σ q over the columns, `[B, 1]`.
     """
-    d_precision, d_b, h = torch.empty_like(inverse), torch.empty_like(u), torch.empty_like(u)
-    for part in matrix_pieces(inverse):
-        root = inverse[part]
-        h[part] = _times(root, g[part])
-        d_b[part] = _transpose_times(root, h[part])
-        half = -0.5 * h[part]
-        lower = (_outer(u[part] + z[part], half) + _outer(half, u[part])).tril()
-        lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        inner = lower + lower.mT
-        inner.diagonal(dim1=-2, dim2=-1).add_(trace[part])
-        d_precision[part] = root.mT @ inner @ root
-    return d_precision, d_b, h
+    h = _times(inverse, g)
+    half = -0.5 * h
+    lower = (_outer(u + z, half) + _outer(half, u)).tril()
+    lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    inner = lower + lower.mT
+    inner.diagonal(dim1=-2, dim2=-1).add_(trace)
+    return inverse.mT @ inner @ inverse, _transpose_times(inverse, h), h
 
 
 def _times(matrix: Tensor, columns: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gilib.linalg import blocks
-from gilib.linalg.blocks import at_once, matrix_pieces, pieces
+from gilib.linalg.blocks import at_once, pieces, piecewise
 
 
 @given(st.integers(0, 50), st.integers(1, 60))
@@ -21,7 +21,7 @@ def test_a_piece_is_measured_in_bytes(dtype, expected, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 8 * 4 * 9)
     matrices = torch.empty(20, 3, 3, dtype=dtype)
     assert at_once(matrices, 9) == expected
-    assert next(matrix_pieces(matrices)) == slice(0, expected // 2)  # room for two temporaries
+    assert sizes_of_pieces(matrices)[0] == expected // 2  # room for two temporaries
 
 
 def test_a_piece_holds_one_item_at_least(monkeypatch):
@@ -30,5 +30,24 @@ def test_a_piece_holds_one_item_at_least(monkeypatch):
 
 
 def test_off_the_cpu_all_is_done_at_once():
-    matrices = torch.empty(10**6, 100, 100, device="meta")
-    assert list(matrix_pieces(matrices)) == [slice(0, 10**6)]
+    assert sizes_of_pieces(torch.empty(10**6, 100, 100, device="meta")) == [10**6]
+
+
+@pytest.mark.parametrize("room", [0, 8 * 2 * 9 * 3, 10**6])
+def test_results_of_pieces_are_those_of_all_at_once(room, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", room)
+    matrices, columns = torch.randn(7, 3, 3).double(), torch.randn(7, 3, 2).double()
+
+    def function(some, other):
+        return some @ other, some.mT, other.sum((1, 2))
+
+    found = piecewise(function, matrices, columns)
+    for ours, expected in zip(found, function(matrices, columns), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-14, atol=1e-14)
+
+
+def sizes_of_pieces(matrices):
+    """How many matrices the pieces hold."""
+    sizes = []
+    piecewise(lambda some: (sizes.append(len(some)) or some,), matrices)
+    return sizes
