@@ -13,6 +13,7 @@ import sys
 from numbers import Integral, Real
 from typing import Any, Self
 
+import numpy as np
 from torch import nn
 
 __all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
@@ -83,7 +84,7 @@ def describe(part: Part) -> ConfigDict:
 
 
 def plain(value: Any) -> Any:
-    """A value with parts as dictionaries, tuples as lists, numbers of numpy as those of Python.
+    """A value with parts as dictionaries, tuples and arrays as lists, numbers of numpy as those of Python.
 
     >>> plain({"replicas": (2, 3)})
     {'replicas': [2, 3]}
@@ -92,6 +93,8 @@ def plain(value: Any) -> Any:
         return describe(value)
     if isinstance(value, dict):
         return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     if isinstance(value, Real) and not isinstance(value, bool):

@@ -264,7 +264,8 @@ def test_layer_variances_are_of_what_layers_draw_not_of_activations():
     branch = gilib.Residual([gilib.Linear(3, 3)])
     layers = [gilib.Linear(2, 3), gilib.layers.InducingBatchNorm(), nn.ReLU(), branch]
     draw = gilib.Network(normals(5, 2), layers).draw(4, generator=seeded())
-    steps = gilib.record(draw.function, normals(6, 2)).steps
+    steps = gilib.record(draw, normals(6, 2)).steps  # of a draw as of its function
+    assert len(steps) == 4
     found = metrics.layer_variances(draw, normals(6, 2))
     for value, k in zip(found, (0, 3), strict=True):
         assert_equal(value.detach(), steps[k].output.var(0).mean().detach())

@@ -26,6 +26,23 @@ def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
     assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()
 
 
+def test_convolutions_take_numbers_of_numpy():
+    sizes = {"stride": np.int64(1), "padding": (np.int32(1), 1)}
+    layer = gilib.layers.Conv2d(np.int64(3), np.int64(4), np.int64(3), **sizes)
+    assert layer.config() == gilib.layers.Conv2d(3, 4, 3, stride=1, padding=1).config()
+    assert all(type(size) is int for size in layer.windows.kernel)
+
+
+def test_seeds_in_an_array_are_those_in_a_list():
+    def bounds(seeds):
+        net = small_net(gilib.GlobalInducing(), replicas=(2,))
+        return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=3, seed=seeds, progress=False).elbo
+
+    assert torch.equal(bounds(np.array([4, 5])), bounds([4, 5]))
+    with pytest.raises(TypeError, match="seed must be an integer"):
+        bounds(np.array([4.0, 5.5]))
+
+
 def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp_path):
     def fit(num_samples, seed):
         net = small_net(gilib.GlobalInducing())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from gilib.validation import check_choice, check_count
 
@@ -102,9 +103,9 @@ class Windows:
 
 def as_pair(value: int | Pair, name: str, least: int) -> Pair:
     """A number for both directions, or one for each: (height, width), integers of at least `least`."""
-    pair = (value, value) if isinstance(value, int) else value
+    pair = (value, value) if isinstance(value, Integral) else value
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"{name} must be an integer or a pair (height, width), got {value!r}")
     for entry in pair:
         check_count(entry, name, least)
-    return pair[0], pair[1]
+    return int(pair[0]), int(pair[1])

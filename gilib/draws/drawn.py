@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws.functions import Function, Moments, moments, total
+from gilib.validation import check_is_tensor
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Drawn(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at `x`."""
+        check_is_tensor(x, "x")
         with exact_products():
             return self.function(x)
 
@@ -40,6 +42,7 @@ class Drawn(ABC):
 
         Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
         """
+        check_is_tensor(x, "x")
         with exact_products():
             return moments(self.function, x)
 

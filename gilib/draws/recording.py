@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
+from gilib.draws.drawn import Drawn
 from gilib.draws.functions import Composite, Function
 
 
@@ -34,14 +36,14 @@ class Recording(NamedTuple):
         return [step.output for step in self.steps]
 
 
-def record(function: Function, x: Tensor) -> Recording:
+def record(function: Function | Drawn, x: Tensor) -> Recording:
     """Evaluate a function, and note the function, input and output of every layer inside it, in one pass.
 
     Inputs and outputs are those of the evaluation itself: gradients with respect to them are gradients with
     respect to what the layers saw and gave.
 
     Args:
-        function: any function; the parts of compositions, residual blocks and sums are taken apart.
+        function: any, or a draw; the parts of compositions, residual blocks and sums are taken apart.
         x: `[..., N, D]`.
 
     >>> import torch
@@ -59,4 +61,7 @@ def record(function: Function, x: Tensor) -> Recording:
         steps.append(Evaluated(part, value, output))
         return output
 
-    return Recording(call(function, x), tuple(steps))
+    if isinstance(function, Drawn):
+        function = function.function
+    with exact_products():
+        return Recording(call(function, x), tuple(steps))
