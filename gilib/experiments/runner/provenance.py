@@ -39,10 +39,14 @@ def source_revision(*also: str) -> str:
     Args:
         also: further folders of the repository whose files may differ.
     """
-    here = Path(__file__).parents[3]
+    return revision_of(Path(__file__).parents[3], *also)
+
+
+def revision_of(checkout: Path, *also: str) -> str:
+    """The same of another checkout."""
     try:
-        commit = _git(here, "rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git(here, "status", "--porcelain", "-uno", "--", "gilib", *also) else "")
+        commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git(checkout, "status", "--porcelain", "-uno", "--", "gilib", *also) else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
