@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gilib import models
-from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, as_tensors
-from gilib.validation import check_tensor
-
-FEW = 800  # data: below, the bound prefers the narrow layer, above the wide one
-NARROW, WIDE = (25,), (50,)
+from gilib.recipes.base import Recipe
 
 
 @dataclass(frozen=True)
 class NetworkRecipe(Recipe):
-    """A ReLU network, factorised below a global last layer, under priors of learned scale.
+    """A smooth network, factorised below a global last layer, under priors of learned scale.
 
     Args:
-        hidden: widths of the hidden layers; None: one of 25 for fewer than 800 data, else one of 50.
+        num_samples: draws a step.
+        hidden: widths of the hidden layers.
+        activation: between layers, as `gilib.models.mlp` takes it.
         lower: posterior of the layers below the last one.
         last: posterior of the last layer.
         prior: of all layers.
@@ -36,30 +32,23 @@ class NetworkRecipe(Recipe):
     (1,)
     """
 
-    hidden: tuple[int, ...] | None = None
+    num_samples: int = 10
+    hidden: tuple[int, ...] = (50,)
+    activation: type[nn.Module] | nn.Module = nn.GELU
     lower: Posterior = field(default_factory=Factorised)
     last: Posterior = field(default_factory=GlobalInducing)
     prior: Prior = field(default_factory=lambda: NealPrior(learn=True))
-
-    def build(
-        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
-    ) -> tuple[Network, Likelihood]:
-        """A new network, as wide as its data allow; arguments are those of every recipe."""
-        (x, y), sized = as_tensors(x, y), self
-        if self.hidden is None:
-            sized = replace(self, hidden=NARROW if check_tensor(x, "x").shape[-2] < FEW else WIDE)
-        return super(NetworkRecipe, sized).build(x, y, classes=classes, seed=seed)
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """A multilayer perceptron."""
-        hidden = WIDE if self.hidden is None else self.hidden
         return models.mlp(
             points.shape[-1],
-            hidden,
+            self.hidden,
             targets.shape[-1],
-            posterior=[*[self.lower] * len(hidden), self.last],
+            activation=self.activation,
+            posterior=[*[self.lower] * len(self.hidden), self.last],
             prior=self.prior,
             inducing_points=points,
             pseudo_outputs=targets,

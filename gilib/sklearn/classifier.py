@@ -22,7 +22,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     Args:
         model: as for `BayesianRegressor`, and so are all other settings.
-        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.
         lr: learning rate of Adam.

@@ -87,7 +87,7 @@ class BayesianEstimator(BaseEstimator):
         for k, width in enumerate(self.hidden or ()):
             check_count(width, f"hidden[{k}]")
         names = [name for name in RECIPES if self.model in (name, "auto")]
-        own: dict[str, Any] = {"network": {"hidden": None if self.hidden is None else tuple(self.hidden)}}
+        own: dict[str, Any] = {} if self.hidden is None else {"network": {"hidden": tuple(self.hidden)}}
         if self.num_inducing is not None:
             own["gp"] = {"num_exact": self.num_inducing}
         own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own.get("gp", {}))}

@@ -35,7 +35,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             1500 data), "heteroscedastic_gp" (another one says how large the noise is where), "deep_gp" (two
             layers), or "auto": all of them are trained, and the one with the best ELBO on the training data
             is kept.
-        hidden: widths of the network's hidden layers; None: the recipe's, by the number of data.
+        hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
             with them.
         steps: of training. More where `converged_` is false.

@@ -1,14 +1,14 @@
-"""The recipe of a network is as wide as its data allow."""
+"""The recipe of a network: widths and nonlinearity are what its reader gives."""
 
-import pytest
 import torch
+from torch import nn
 
 import gilib
 
 
-@pytest.mark.parametrize(("points", "width"), [(799, 25), (800, 50)])
-def test_width_by_size(points, width):
-    net, _ = gilib.recommended().build(torch.zeros(points, 3), torch.zeros(points, 1))
-    assert next(iter(net.layers)).out_features == width
-    given, _ = gilib.recommended(hidden=(7,)).build(torch.zeros(points, 3), torch.zeros(points, 1))
-    assert next(iter(given.layers)).out_features == 7
+def test_widths_and_nonlinearity_are_those_of_the_recipe():
+    changes = {"hidden": (7, 6), "activation": nn.Softplus(2.0)}
+    net, _ = gilib.recommended(**changes).build(torch.zeros(9, 3), torch.zeros(9, 1))
+    layers = list(net.layers)
+    assert [layer.out_features for layer in layers[::2]] == [7, 6, 1]
+    assert all(layer.module.beta == 2.0 for layer in layers[1::2]) and len(layers) == 5

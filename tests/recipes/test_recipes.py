@@ -6,6 +6,7 @@ import pytest
 import torch
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
+from torch import nn
 
 import gilib
 from gilib.training import LinearDecay
@@ -18,9 +19,10 @@ LABELS = torch.arange(30) % 3
 
 def test_the_recommendation():
     recipe = gilib.recommended()
-    assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == (None, 200, 1000, 5)
+    assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == ((50,), 200, 1000, 10)
     assert recipe.rule() == gilib.Adam(0.05, schedule=LinearDecay(0.5))
     net, likelihood = recipe.build(X, Y)
+    assert isinstance(list(net.layers)[1].module, nn.GELU)
     weights = [layer for layer in net.layers if isinstance(layer, gilib.Linear)]
     assert [layer.posterior for layer in weights] == [gilib.Factorised(), gilib.GlobalInducing()]
     assert all(layer.prior == gilib.NealPrior(learn=True) for layer in weights)
@@ -29,12 +31,11 @@ def test_the_recommendation():
 
 
 def test_the_defaults_of_the_library_are_the_recommendation():
-    """Of `gilib.fit`, and of a network without a posterior; a prior of learned scale needs a divergence."""
-    recipe, given = gilib.recommended(), inspect.signature(gilib.fit).parameters
-    assert given["rule"].default == recipe.rule()
-    assert (given["steps"].default, gilib.Adam().samples) == (recipe.steps, recipe.num_samples)
+    """Of `gilib.fit`, and of a network without a posterior, but for the papers' ReLU and five draws."""
+    recipe, given = gilib.recommended(activation=nn.ReLU), inspect.signature(gilib.fit).parameters
+    assert given["rule"].default == recipe.rule() and given["steps"].default == recipe.steps
     points = {"inducing_points": X[:5]}
-    plain = gilib.models.mlp(3, (25,), 2, **points)
+    plain = gilib.models.mlp(3, recipe.hidden, 2, **points)
     (recommended, _), kept = recipe.build(X, Y), {"inducing_points", "input_shape", "replicas"}
     ours, theirs = ({k: v for k, v in net.config().items() if k not in kept} for net in (plain, recommended))
     assert ours == theirs
