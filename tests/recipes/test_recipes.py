@@ -22,7 +22,7 @@ def test_the_recommendation():
     assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == ((50,), 200, 1000, 10)
     assert recipe.rule() == gilib.Adam(0.05, schedule=LinearDecay(0.5))
     net, likelihood = recipe.build(X, Y)
-    assert isinstance(list(net.layers)[1].module, nn.GELU)
+    assert recipe.activations == (nn.ReLU, nn.GELU) and isinstance(list(net.layers)[1].module, nn.ReLU)
     weights = [layer for layer in net.layers if isinstance(layer, gilib.Linear)]
     assert [layer.posterior for layer in weights] == [gilib.Factorised(), gilib.GlobalInducing()]
     assert all(layer.prior == gilib.NealPrior(learn=True) for layer in weights)
@@ -31,8 +31,8 @@ def test_the_recommendation():
 
 
 def test_the_defaults_of_the_library_are_the_recommendation():
-    """Of `gilib.fit`, and of a network without a posterior, but for the papers' ReLU and five draws."""
-    recipe, given = gilib.recommended(activation=nn.ReLU), inspect.signature(gilib.fit).parameters
+    """Of `gilib.fit`, but for its five draws, and of a network without a posterior, whose ReLU stays."""
+    recipe, given = gilib.recommended(), inspect.signature(gilib.fit).parameters
     assert given["rule"].default == recipe.rule() and given["steps"].default == recipe.steps
     points = {"inducing_points": X[:5]}
     plain = gilib.models.mlp(3, recipe.hidden, 2, **points)

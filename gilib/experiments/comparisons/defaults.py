@@ -28,7 +28,7 @@ from gilib.priors import NealPrior, ScalePrior
 from gilib.recipes import NetworkRecipe
 
 BASE = "recipe"
-SMOOTH = "gelu_draws_10"  # what is recommended now
+CHOSEN = "tried_draws_10"  # what is recommended now
 STUDIED = NetworkRecipe(  # written out: what is recorded does not change with what is recommended
     steps=1000,
     lr=0.05,
@@ -39,7 +39,7 @@ STUDIED = NetworkRecipe(  # written out: what is recorded does not change with w
     noise_variance=0.05,
     label_scale=2.0,
     hidden=(50,),
-    activation=nn.ReLU,
+    activations=(nn.ReLU,),
     lower=Factorised(),
     last=GlobalInducing(),
     prior=NealPrior(learn=True),
@@ -87,10 +87,17 @@ class Variant:
 
 VARIANTS: dict[str, Variant] = {  # the most telling first
     BASE: Variant("the recipe", "as it is"),
-    "gelu": Variant("nonlinearity", "GELU", {"activation": nn.GELU}),
-    "silu": Variant("nonlinearity", "SiLU", {"activation": nn.SiLU}),
-    "tanh": Variant("nonlinearity", "tanh", {"activation": nn.Tanh}),
-    SMOOTH: Variant("nonlinearity and draws", "GELU, 10", {"activation": nn.GELU, "num_samples": 10}),
+    "gelu": Variant("nonlinearity", "GELU", {"activations": (nn.GELU,)}),
+    "silu": Variant("nonlinearity", "SiLU", {"activations": (nn.SiLU,)}),
+    "tanh": Variant("nonlinearity", "tanh", {"activations": (nn.Tanh,)}),
+    "gelu_draws_10": Variant(
+        "nonlinearity and draws", "GELU, 10", {"activations": (nn.GELU,), "num_samples": 10}
+    ),
+    CHOSEN: Variant(
+        "nonlinearity and draws",
+        "the better of ReLU and GELU, 10",
+        {"activations": (nn.ReLU, nn.GELU), "num_samples": 10},
+    ),
     "prior_fixed": Variant("prior scale", "fixed at 1", {"prior": NealPrior()}),
     "inducing_50": Variant("inducing points", "50", {"num_inducing": 50}),
     "constant": Variant("learning rate", "never falls", {"flat": 0.999}),

@@ -24,10 +24,10 @@ def test_a_variant_differs_from_the_recipe_in_one_setting_but_for_what_is_recomm
     for name, variant in VARIANTS.items():
         own = variant.recipe()
         other = [f.name for f in dataclasses.fields(own) if getattr(own, f.name) != getattr(STUDIED, f.name)]
-        changed = {BASE: 0, defaults.SMOOTH: 2}.get(name, 1)
+        changed = {BASE: 0, "gelu_draws_10": 2, defaults.CHOSEN: 2}.get(name, 1)
         assert len(other) + (type(own) is not type(STUDIED)) == changed, name
     assert VARIANTS["gi"].recipe(7).steps == 7
-    assert VARIANTS[defaults.SMOOTH].recipe() == gilib.recommended()
+    assert VARIANTS[defaults.CHOSEN].recipe() == gilib.recommended()
 
 
 def test_the_largest_bound_chooses_and_test_data_do_not():
