@@ -91,11 +91,11 @@ VARIANTS: dict[str, Variant] = {  # the most telling first
     "silu": Variant("nonlinearity", "SiLU", {"activations": (nn.SiLU,)}),
     "tanh": Variant("nonlinearity", "tanh", {"activations": (nn.Tanh,)}),
     "gelu_draws_10": Variant(
-        "nonlinearity and draws", "GELU, 10", {"activations": (nn.GELU,), "num_samples": 10}
+        "nonlinearity, draws", "GELU, 10", {"activations": (nn.GELU,), "num_samples": 10}
     ),
     CHOSEN: Variant(
-        "nonlinearity and draws",
-        "the better of ReLU and GELU, 10",
+        "nonlinearity, draws",
+        "ReLU or GELU, 10",
         {"activations": (nn.ReLU, nn.GELU), "num_samples": 10},
     ),
     "prior_fixed": Variant("prior scale", "fixed at 1", {"prior": NealPrior()}),
