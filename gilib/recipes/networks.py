@@ -76,20 +76,20 @@ class NetworkRecipe(Recipe):
         """With the nonlinearity of the largest bound, the mean over replicas if there are any."""
         candidates = [replace(self, activations=(each,)) for each in self.activations]
         if len(candidates) > 1 and self.hidden:
-            best = max(candidates, key=lambda own: own._tried(x, y, classes, seed))
+            best = max(candidates, key=lambda own: own._tried(x, y, classes, seed, options))
         else:
             best = self
         return super(NetworkRecipe, best)._train(x, y, classes, seed, options)
 
-    def _tried(self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int]) -> float:
-        """The bound after a short training; of one that diverges minus infinity."""
-        short = {
-            "num_samples": -(-self.num_samples // 2),
-            "steps": min(self.trial, self.steps),
-            "progress": False,
-        }
+    def _tried(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
+    ) -> float:
+        """The bound after a short training that nobody watches; of one that diverges minus infinity."""
+        kept = {name: value for name, value in options.items() if name not in ("callbacks", "checkpoint")}
+        draws, steps = (kept.get(name, getattr(self, name)) for name in ("num_samples", "steps"))
+        short = {"num_samples": -(-draws // 2), "steps": min(self.trial, steps), "progress": False}
         try:
-            net, likelihood, _ = super()._train(x, y, classes, seed, short)
+            net, likelihood, _ = super()._train(x, y, classes, seed, kept | short)
         except (DivergenceError, FactorisationError):
             return -math.inf
         seeds = [seed] if isinstance(seed, int) else seed

@@ -46,6 +46,20 @@ def test_a_trial_leaves_the_training_as_it_is(tmp_path):
     assert recipe.train(x, y, **options).history.resumed_at == 6
 
 
+def test_options_of_the_training_are_those_of_the_trials(monkeypatch):
+    """But for what watches it."""
+    seen, fit = [], gilib.fit
+    monkeypatch.setattr(
+        "gilib.recipes.base.fit", lambda *given, **own: seen.append(own) or fit(*given, **own)
+    )
+    rule, recipe = gilib.Adam(0.01), gilib.recommended(hidden=(4,), trial=3)
+    recipe.train(
+        normals(20, 2), normals(20, 1), steps=5, rule=rule, num_samples=3, batch_size=7, progress=False
+    )
+    assert [(own["steps"], own["num_samples"]) for own in seen] == [(3, 2), (3, 2), (5, 3)]
+    assert all(own["rule"] is rule and own["batch_size"] == 7 for own in seen)
+
+
 def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
     class Exploding(nn.Module):
         def forward(self, x):
