@@ -86,7 +86,7 @@ class NetworkRecipe(Recipe):
     ) -> float:
         """The bound after a short training that nobody watches; of one that diverges minus infinity."""
         kept = {name: value for name, value in options.items() if name not in ("callbacks", "checkpoint")}
-        draws, steps = (kept.get(name, getattr(self, name)) for name in ("num_samples", "steps"))
+        draws, steps = (kept.get(name) or getattr(self, name) for name in ("num_samples", "steps"))
         short = {"num_samples": -(-draws // 2), "steps": min(self.trial, steps), "progress": False}
         try:
             net, likelihood, _ = super()._train(x, y, classes, seed, kept | short)

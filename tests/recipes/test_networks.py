@@ -58,6 +58,8 @@ def test_options_of_the_training_are_those_of_the_trials(monkeypatch):
     )
     assert [(own["steps"], own["num_samples"]) for own in seen] == [(3, 2), (3, 2), (5, 3)]
     assert all(own["rule"] is rule and own["batch_size"] == 7 for own in seen)
+    recipe.train(normals(20, 2), normals(20, 1), steps=5, num_samples=None, progress=False)
+    assert [own["num_samples"] for own in seen[3:]] == [5, 5, None]  # as many as the rule takes
 
 
 def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
