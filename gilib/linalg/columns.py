@@ -36,7 +36,8 @@ class Columns:
 
     def merge(self, values: Tensor) -> Tensor:
         """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`."""
-        values = values.expand(*self.lead, *values.shape[-2:])
+        if values.shape[:-2] != self.lead:
+            values = values.expand(*self.lead, *values.shape[-2:])
         if not self.together:
             return values.reshape(-1, *values.shape[-2:])
         values = values.permute(self.order)

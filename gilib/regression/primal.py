@@ -229,10 +229,9 @@ def _gradients(
     """
     h = _times(inverse, g)
     half = -0.5 * h
-    lower = (_outer(u + z, half) + _outer(half, u)).tril()
-    lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    lower = _add_outer(_outer(u + z, half), half, u).tril()
     inner = lower + lower.mT
-    inner.diagonal(dim1=-2, dim2=-1).add_(trace)
+    inner.diagonal(dim1=-2, dim2=-1).mul_(0.5).add_(trace)
     return inverse.mT @ inner @ inverse, _transpose_times(inverse, h), h
 
 
@@ -253,3 +252,10 @@ def _transpose_times(matrix: Tensor, columns: Tensor) -> Tensor:
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     """`left` @ `right`ᵀ."""
     return left * right.mT if left.shape[-1] == 1 else left @ right.mT
+
+
+def _add_outer(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """`total` + `left` @ `right`ᵀ; `total` is not to be used again."""
+    if left.shape[-1] == 1:
+        return total.addcmul_(left, right.mT)
+    return torch.baddbmm(total, left, right.mT)
