@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gilib.allocation import keep_freed_memory
 from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
@@ -62,6 +63,7 @@ class Network(nn.Module):
     ):
         """Build every layer and check that widths agree."""
         super().__init__()
+        keep_freed_memory()
         self.trained_range: Tensor | None = None
         self.replicas = as_replicas(replicas)
         check_generator(generator)

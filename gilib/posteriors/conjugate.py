@@ -222,8 +222,9 @@ class ConjugateWeights(PosteriorModule):
         whole = readable(active) and bool(active.all())
         for name, new in (*state._asdict().items(), ("mean_square", mean_square)):
             old = getattr(self, name)
-            own = active[(..., *[None] * (old.dim() - active.dim()))]
-            old.copy_(new if whole else new.where(own, old))
+            if not whole:
+                new = new.where(active[(..., *[None] * (old.dim() - active.dim()))], old)
+            old.copy_(new)
         self.df.masked_fill_(active, df)
         self.steps += active
 
