@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gilib.draws import Draw, Drawn
 from gilib.likelihoods import Likelihood
-from gilib.validation import check_choice, check_count, check_positive
+from gilib.validation import check_choice, check_count, check_is_tensor, check_positive
 
 
 def elbo(
@@ -48,6 +48,7 @@ def elbo(
     """
     check_choice(reduction, ("mean", "none"), "reduction")
     check_count(num_data, "num_data")
+    check_is_tensor(y, "y")
     log_pq = draw.density
     log_likelihood = likelihood.expected_log_prob(draw, x, y)
     batch = log_likelihood.shape[-1]
@@ -116,8 +117,9 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     """
     if not isinstance(draw, Draw):
         raise TypeError(
-            f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or "
-            "net.joint_draw(num_samples, num_points) for deep Gaussian processes"
+            f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
+            "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
+    check_is_tensor(y, "y")
     log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -24,6 +24,10 @@ from gilib.posteriors import Law
 from gilib.projection import project
 from gilib.randomness import noise_at
 
+COINCIDE = (
+    "points that coincide or lie closely together, measured in lengthscales; "
+    "raise the layer's jitter, or take fewer points that lie farther apart"
+)
 NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
 
 
@@ -56,7 +60,8 @@ class Inducing:
         identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         variance = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         nugget = jitter * variance
-        factors = cholesky_and_inverse(gram + nugget * identity, "the kernel matrix of the inducing inputs")
+        named = "the kernel matrix of the inducing inputs", COINCIDE
+        factors = cholesky_and_inverse(gram + nugget * identity, *named)
         return cls(kernel, inputs, *factors, nugget)
 
     def points(self, x: Tensor) -> Tensor:
@@ -144,7 +149,7 @@ class Jointly(GaussianFunction):
         variance = prior.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         identity = torch.eye(prior.shape[-1], dtype=prior.dtype, device=prior.device)
         covariance = prior - white @ white.mT + NUGGET * variance * identity
-        root = cholesky(covariance, "the covariance of the points given the inducing outputs")
+        root = cholesky(covariance, "the covariance of the points given the inducing outputs", COINCIDE)
         noise = noise_at(self.noise, x, -2)
         return (white @ self.weights.double() + root @ noise.double()).to(x.dtype)
 
@@ -160,7 +165,8 @@ class Path(GaussianFunction):
         f(x) = φ(x)ᵀω + a(x)ᵀ (w - R⁻¹ (φ(Z)ᵀω + √jitter ε))
 
     Mean and covariance are those of f | u on average over the random features φ; given them the covariance
-    is off by about k/√F. What is left of the variance at a point, a likelihood integrates by `moments`.
+    is off by about σ²/√F, σ² the kernel's variance. What is left of the variance at a point, a likelihood
+    integrates by `moments`.
 
     Attributes:
         inducing: the process.

@@ -191,7 +191,7 @@ def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:
     """
     if noise.shape[axis] != outputs.shape[axis]:
         raise ValueError(
-            f"this estimate was made for {noise.shape[axis]} points, not for {outputs.shape[axis]}: "
-            f"call estimate(num_samples, num_points={outputs.shape[axis]})"
+            f"this estimate or joint draw was made for {noise.shape[axis]} points, not for "
+            f"{outputs.shape[axis]}: make one with num_points={outputs.shape[axis]}"
         )
     return noise

@@ -154,3 +154,10 @@ def test_targets_that_would_broadcast(y):
     for objective in (gilib.iwbo, lambda *a: gilib.elbo(*a, num_data=12)):
         with pytest.raises(ValueError, match=r"targets must have shape \[12, 2\]"):
             objective(DRAW, LIKELIHOOD, X, y)
+
+
+@pytest.mark.parametrize("bound", [lambda *given: gilib.elbo(*given, num_data=4), gilib.iwbo])
+def test_targets_are_named_if_they_are_missing(bound):
+    net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
+    with pytest.raises(TypeError, match="y must be a torch.Tensor, got NoneType"):
+        bound(net.draw(3), gilib.Gaussian(1.0), torch.zeros(4, 1), None)

@@ -139,7 +139,10 @@ def test_kinds_of_functions():
 def test_noise_is_for_as_many_points_as_were_said(face):
     drawn = getattr(process(), face)(2, 5, generator=seeded())
     assert drawn(normals(5, 2)).shape == (2, 5, 2)
-    with pytest.raises(ValueError, match="this estimate was made for 5 points, not for 3"):
+    with pytest.raises(
+        ValueError,
+        match="was made for 5 points, not for 3: make one with num_points=3",
+    ):
         drawn(X)
 
 

@@ -2,7 +2,7 @@
 
 Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(x, x') (Rahimi & Recht, 2007): F
 of them with standard normal weights, divided by √F, make a function whose covariance is k on average over the
-features, and given the features is off by about k/√F. Sums of kernels add features, products multiply them.
+features, and given the features is off by about σ²/√F. Sums of kernels add features, products multiply them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import check_choice, check_instance, check_positive
+from gilib.validation import check_instance, check_positive
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -124,7 +124,8 @@ class ArcCosine(Kernel):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_choice(str(self.order), ("0", "1"), "order")
+        if self.order not in (0, 1):
+            raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_positive(self.weight_variance, "weight_variance")
         check_positive(self.bias_variance, "bias_variance")
         check_positive(self.variance, "variance")

@@ -25,7 +25,7 @@ class GP(Layer):
     estimate samples points independently; `fit` trains on it.
 
     A draw is one function, along a path. Of the variance that u leaves open it takes a share from random
-    features of the kernel: its covariance is right on average over them and off by about k/√F given them.
+    features of the kernel: its covariance is right on average over them and off by about σ²/√F given them.
     `joint_draw` is exact, at points that are known beforehand.
 
     Args:

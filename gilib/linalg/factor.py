@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gilib.linalg.blocks import at_once, pieces
 
@@ -24,6 +22,7 @@ _failures_raise = ContextVar("failures_raise", default=True)
 FEWEST = 128  # matrices at a time: fewer, and the calls for their blocks cost more than a cache saves
 LEAVES = ((10, 64), (32, 32))  # up to so many matrices, the largest diagonal block given to LAPACK; measured
 LEAF = 16  # the same of more, on sizes 51 to 128
+ADVICE = "rows that are nearly dependent, or scales far apart; compute in float64, or lower the learning rate"
 
 
 class FactorisationError(RuntimeError):
@@ -49,26 +48,22 @@ class FactorisationError(RuntimeError):
         return FactorisationError(self.what, self.cause, (layer, *self.where))
 
 
-def _diagnose(matrix: Tensor) -> str:
-    """Say in words why the worst matrix of a batch cannot be factorised."""
+def _diagnose(matrix: Tensor, advice: str) -> str:
+    """Say in words why the worst matrix of a batch cannot be factorised, and what to do."""
     flat = matrix.detach().reshape(-1, *matrix.shape[-2:])
     finite = torch.isfinite(flat).all(-1).all(-1)
     if not finite.all():
         count = int((~finite).sum())
         return (
-            f"{count} of {len(flat)} matrices hold NaN or infinite entries: training has diverged; "
-            "lower the learning rate or check the inputs"
+            f"{count} of {len(flat)} matrices hold NaN or infinite entries: training has diverged (lower the "
+            "learning rate), or an input, a parameter or a setting is too large or not finite"
         )
     lower = flat.tril()
     eigenvalues = torch.linalg.eigvalsh((lower + lower.tril(-1).mT).double())
     worst = eigenvalues[eigenvalues[:, 0].argmin()]
     smallest, largest = float(worst[0]), float(worst[-1])
     ratio = f"{largest / smallest:.1e}" if smallest > 0 else "infinite"
-    return (
-        f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: "
-        "features that are nearly dependent, or precisions far apart; "
-        "factorise in float64 (factor_dtype='float64', or a network in float64) or lower the learning rate"
-    )
+    return f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: {advice}"
 
 
 def readable(tensor: Tensor) -> bool:
@@ -98,12 +93,13 @@ def failures_as_nan() -> Iterator[None]:
         _failures_raise.reset(token)
 
 
-def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
+def cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> Tensor:
     """The lower Cholesky factor T of `matrix` = T Tᵀ; only the lower triangle is read.
 
     Args:
         matrix: `[..., I, I]`, symmetric positive definite.
         what: the matrix's name, for the error.
+        advice: what may be wrong with it, and what to do.
 
     Returns:
         T, `[..., I, I]`. On an accelerator no flag is read, so that nothing waits: the factor of a matrix
@@ -122,7 +118,7 @@ def cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
         if not bool(info.any()):
             return factor
         if _failures_raise.get():
-            raise FactorisationError(what, _diagnose(matrix))
+            raise FactorisationError(what, _diagnose(matrix, advice))
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
@@ -135,12 +131,15 @@ def half_log_det(factor: Tensor) -> Tensor:
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tensor, Tensor]:
+def cholesky_and_inverse(
+    matrix: Tensor, what: str = "the matrix", advice: str = ADVICE
+) -> tuple[Tensor, Tensor]:
     """The lower Cholesky factor T of `matrix` = T Tᵀ, and T⁻¹; differentiable.
 
     Args:
         matrix: `[..., I, I]`; failures are reported as by `cholesky`.
         what: the matrix's name, for the error.
+        advice: as for `cholesky`.
 
     Returns:
         T and T⁻¹, `[..., I, I]`, lower triangular.
@@ -150,42 +149,16 @@ def cholesky_and_inverse(matrix: Tensor, what: str = "the matrix") -> tuple[Tens
     tensor([[ 0.5000,  0.0000],
             [-0.5000,  1.0000]])
     """
-    factor, inverse = _CholeskyAndInverse.apply(matrix, what)
-    return factor, inverse
+    factor = cholesky(matrix, what, advice)
+    return factor, torch.linalg.solve_triangular(factor, _identities(factor), upper=False)
 
 
-class _CholeskyAndInverse(torch.autograd.Function):
-    """With J = T⁻¹ and upstream F of T and G of J, let X = tril(TᵀF - G Jᵀ) with half its diagonal.
-
-    Then the gradient is ½ Jᵀ(X + Xᵀ) J: products alone, where autograd would solve triangular systems.
-    """
-
-    @staticmethod
-    def forward(matrix: Tensor, what: str) -> tuple[Tensor, Tensor]:
-        factor = cholesky(matrix, what)
-        identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-        return factor, torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, str], output: tuple[Tensor, Tensor]) -> None:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*output)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_factor: Tensor | None, of_inverse: Tensor | None) -> tuple[Tensor | None, None]:
-        factor, inverse = ctx.saved_tensors
-        inner = torch.zeros_like(factor)
-        if of_factor is not None:
-            inner = factor.mT @ of_factor.tril()
-        if of_inverse is not None:
-            inner = inner - of_inverse.tril() @ inverse.mT
-        lower = inner.tril()
-        lower.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        return 0.5 * (inverse.mT @ (lower + lower.mT) @ inverse), None
+def _identities(like: Tensor) -> Tensor:
+    """As many identity matrices, in one's memory."""
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand_as(like)
 
 
-def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
+def inverse_cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> Tensor:
     """The inverse T⁻¹ of the lower Cholesky factor of `matrix` = T Tᵀ, by blocks.
 
     With H = [[A, Bᵀ], [B, C]] the factor's inverse is [[a, 0], [-c B aᵀ a, c]], where a and c are those of A
@@ -194,6 +167,7 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     Args:
         matrix: `[..., I, I]`, symmetric positive definite; only its lower triangle is read.
         what: the matrix's name, for the error.
+        advice: as for `cholesky`.
 
     Returns:
         T⁻¹, `[..., I, I]`, lower triangular. Failures are reported as by `cholesky`.
@@ -205,7 +179,7 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix") -> Tensor:
     try:
         return _in_pieces(matrix.reshape(-1, *matrix.shape[-2:]), what).reshape(matrix.shape)
     except FactorisationError as error:
-        raise FactorisationError(what, _diagnose(matrix)) from error
+        raise FactorisationError(what, _diagnose(matrix, advice)) from error
 
 
 def _in_pieces(batch: Tensor, what: str) -> Tensor:
@@ -232,8 +206,7 @@ def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
     size = matrix.shape[-1]
     if size <= largest or matrix.device.type != "cpu":
         factor = cholesky(matrix, what)
-        identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device).expand_as(factor)
-        return torch.linalg.solve_triangular(factor, identity, upper=False)
+        return torch.linalg.solve_triangular(factor, _identities(factor), upper=False)
     half = (size // 2 + 7) // 8 * 8
     first = _inverse_cholesky(matrix[:, :half, :half], what, largest)
     below = matrix[:, half:, :half] @ first.mT

@@ -8,7 +8,9 @@ Local: Φ is a parameter of the layer, so that they do not. Nothing else differs
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -59,7 +61,7 @@ class GlobalInducing(InducingPosterior):
         """Refuse unsuitable settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        check_positive(self.log_precision_scale, "log_precision_scale")
+        _check_log_precision(self.log_precision, self.log_precision_scale)
 
     def points(self, context: BuildContext) -> int:
         """Those of the network."""
@@ -98,7 +100,7 @@ class LocalInducing(InducingPosterior):
         """Refuse unsuitable settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        check_positive(self.log_precision_scale, "log_precision_scale")
+        _check_log_precision(self.log_precision, self.log_precision_scale)
         if self.num_inducing is not None:
             check_count(self.num_inducing, "num_inducing")
 
@@ -117,12 +119,19 @@ class LocalInducing(InducingPosterior):
         return InducingWeights(self, rows, PseudoData(self, rows, points, context, targets=False), inputs)
 
 
+def _check_log_precision(start: float | None, scale: float) -> None:
+    """Raise unless a precision starts at a number."""
+    check_positive(scale, "log_precision_scale")
+    if start is not None and not (isinstance(start, Real) and math.isfinite(start)):
+        raise ValueError(f"log_precision must be a finite number, got {start!r}")
+
+
 def network_points(context: BuildContext, name: str) -> int:
     """M of a layer whose inducing points are the network's."""
     if context.num_inducing is None:
         raise ValueError(
             f"{name} needs inducing points: give the network inducing_points of shape [M, ...], "
-            "or the layer num_inducing=M"
+            "or take a posterior with points of its own, such as LocalInducing(num_inducing=M)"
         )
     return context.num_inducing
 

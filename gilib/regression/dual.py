@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from gilib.linalg import SymmetricOperator, cholesky
-from gilib.regression.primal import merge_outputs, prior_log_prob, split_outputs
+from gilib.regression.primal import DEPENDENT, merge_outputs, prior_log_prob, split_outputs
 
 
 def regress_dual(
@@ -127,7 +127,8 @@ class DualWeightPosterior:
 
     def _factor(self) -> Tensor:
         """R, `[..., G, M, M]`."""
-        return cholesky(self.gram + _identity_like(self.gram), "Id + Λ^½ᵀ Φ P⁻¹ Φᵀ Λ^½ of the pseudo-outputs")
+        named = "Id + Λ^½ᵀ Φ P⁻¹ Φᵀ Λ^½ of the pseudo-outputs", DEPENDENT
+        return cholesky(self.gram + _identity_like(self.gram), *named)
 
     def _white_targets(self, factor: Tensor) -> Tensor:
         """u = R⁻¹ y, `[..., G, M, C]`."""

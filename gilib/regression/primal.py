@@ -31,6 +31,11 @@ from gilib.linalg.samples import leading
 from gilib.statistics import Statistics
 
 LOG_2PI = math.log(2.0 * math.pi)
+DEPENDENT = (
+    "features that are nearly dependent, or precisions far apart; "
+    "factorise in float64 (factor_dtype='float64', or a network in float64) or lower the learning rate"
+)
+NAMED = "the posterior precision", DEPENDENT
 
 
 def regress(statistics: Statistics, prior_precision: SymmetricOperator) -> WeightPosterior:
@@ -90,18 +95,16 @@ class WeightPosterior:
     @property
     def mean(self) -> Tensor:
         """The mean H⁻¹ b, `[..., I, O]`."""
-        return merge_outputs(
-            torch.cholesky_solve(self.shift, cholesky(self.precision, "the posterior precision"))
-        )
+        return merge_outputs(torch.cholesky_solve(self.shift, cholesky(self.precision, *NAMED)))
 
     @property
     def covariance(self) -> Tensor:
         """H⁻¹, `[..., G, I, I]`: one matrix for each group of outputs."""
-        return torch.cholesky_inverse(cholesky(self.precision, "the posterior precision"))
+        return torch.cholesky_inverse(cholesky(self.precision, *NAMED))
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log Q(w) of given `weights` `[..., I, O]` (nats, summed); `[...]`."""
-        factor = cholesky(self.precision, "the posterior precision")
+        factor = cholesky(self.precision, *NAMED)
         blocks = split_outputs(weights, self.shift.shape[-1])
         mean = torch.cholesky_solve(self.shift, factor)
         white = factor.mT @ (blocks - mean)
@@ -156,7 +159,7 @@ class _SampleFromPrecision(torch.autograd.Function):
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         lead = leading(precision, shift, noise)
         columns, count = Columns(precision.shape[:-2], lead), noise.shape[-1]
-        inverse = inverse_cholesky(precision, "the posterior precision")  # T⁻¹
+        inverse = inverse_cholesky(precision, *NAMED)  # T⁻¹
         matrices = inverse.flatten(0, -3)  # [B, I, I]
         white_mean, weights = piecewise(_draw, matrices, columns.merge(shift), columns.merge(noise))
         half_log_det = -count * inverse.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))

@@ -188,7 +188,7 @@ def test_some_points_are_their_part_of_all():
 
 def test_other_points_than_it_was_made_for():
     estimate = one_layer().estimate(2, 4)
-    with pytest.raises(ValueError, match=r"made for 4 points, not for 3: call estimate"):
+    with pytest.raises(ValueError, match=r"made for 4 points, not for 3: make one"):
         estimate(X)
     net = one_layer()
     with pytest.raises(ValueError, match=r"noise must have shape \[S, 4, 2\], got \[2, 4, 3\]"):

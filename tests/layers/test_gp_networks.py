@@ -163,7 +163,10 @@ def test_iwbo_of_joint_draws_is_at_least_the_elbo_and_refuses_estimates(name):
     joint = net.joint_draw(50, 12, generator=seeded(1))
     assert float(gilib.iwbo(joint, LIKELIHOOD, X, Y).detach()) > float(bound(joint).detach())
     assert float(gilib.iwbo(net.joint_draw(1, 12, generator=seeded(1)), LIKELIHOOD, X, Y).detach()) < 1e9
-    with pytest.raises(TypeError, match=r"got Estimate: use net.draw\(num_samples\), or net.joint_draw"):
+    with pytest.raises(
+        TypeError,
+        match=r"got Estimate: use net.draw\(num_samples\), or, of Gaussian processes, net.joint_draw",
+    ):
         gilib.iwbo(net.estimate(5, 12), LIKELIHOOD, X, Y)
 
 

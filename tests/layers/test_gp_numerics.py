@@ -125,7 +125,7 @@ def test_without_jitter_a_singular_kernel_says_which_layer_and_what():
     net, _ = pair(gilib.GlobalInducing(), RBF(), inducing=X[:2].repeat(5, 1), jitter=0.0)
     message = (
         r"layer 0, GP\(2 → 2\): the kernel matrix of the inducing inputs is not positive definite "
-        r"\(eigenvalues .* condition .* in torch.float64"
+        r"\(eigenvalues .* condition .* in torch.float64: points that coincide .* raise the layer's jitter"
     )
     for face in (lambda: net.draw(2), lambda: net.estimate(2, 30), lambda: net.joint_draw(2, 30)):
         with pytest.raises(gilib.linalg.FactorisationError, match=message):

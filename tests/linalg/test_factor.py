@@ -159,11 +159,11 @@ def test_nan_is_named(factorise, size, generator):
 def test_an_indefinite_matrix_is_reported_with_its_eigenvalues(factorise, size, generator):
     matrix = torch.stack([positive_definite(generator, size, size), indefinite(generator, size)])
     with pytest.raises(FactorisationError) as caught:
-        factorise(matrix, "the thing")
+        factorise(matrix, "the thing", "hold it with care")
     message = str(caught.value)
     assert message.startswith("the thing is not positive definite")
     assert "eigenvalues -5.00e-01 to 3.00e+00, condition infinite, in torch.float64" in message
-    assert "factor_dtype" in message
+    assert message.endswith("hold it with care)")
     assert caught.value.what == "the thing"
 
 

@@ -112,6 +112,13 @@ def test_global_points_must_come_from_somewhere():
 
 
 @BOTH
+@pytest.mark.parametrize("start", [float("nan"), float("inf"), "a"])
+def test_precisions_start_at_numbers(family, start):
+    with pytest.raises(ValueError, match="log_precision must be a finite number, got"):
+        family(log_precision=start)
+
+
+@BOTH
 def test_unknown_names(family):
     with pytest.raises(
         ValueError, match="unknown precision 'diag': choose one of 'shared', 'per_output', 'full'"

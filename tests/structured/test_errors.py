@@ -119,7 +119,7 @@ ERRORS = {
     ),
     "another number of points": (
         lambda: model().estimate(2, 3)(normals(4, 2)),
-        "this estimate was made for 3 points, not for 4",
+        "this estimate or joint draw was made for 3 points, not for 4",
     ),
 }
 
