@@ -170,7 +170,7 @@ EXPERIMENTS = {
         largest_group=20,
     ),
     "dgp_attempts": Experiment(
-        "Attempts to win yacht, kin8nm, power and protein with two layers of global inducing points",
+        "Attempts to win yacht, energy, kin8nm, power and protein with two layers of global inducing points",
         DgpConfig,
         dgp_uci.attempts,
         run,
