@@ -143,6 +143,17 @@ def test_a_layer_is_used_once():
         gilib.Network(None, [layer], dtype=D)
 
 
+def test_a_process_is_used_once():
+    """Neither by two layers, which would share its parameters, nor twice in one."""
+    shared, twice = Process(2, 1, inducing_inputs=Z), Process(2, 2, inducing_inputs=Z)
+    network(shared)
+    message = r"Process\(2 → {}\) is used twice, here or in another network: construct one for each place"
+    with pytest.raises(ValueError, match=message.format(1)):
+        network(shared)
+    with pytest.raises(ValueError, match=message.format(2)):
+        network(twice, twice, family=FullyCoupled())
+
+
 def test_a_kernel_matrix_without_a_factor_is_named():
     net = model(jitter=0.0)
     process = list(next(iter(net.layers)))[1]
