@@ -65,6 +65,8 @@ class StructuredGP(Layer):
     ):
         """Describe the layers; their parameters are created by `build`."""
         super().__init__()
+        if isinstance(processes, Process):
+            raise TypeError(f"processes must be a list, got {processes.describe()}: write [process]")
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
         check_count(num_features, "num_features")

@@ -71,7 +71,7 @@ class Recursion(GaussianFunction):
 
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
         """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
-        noise_at(self.noise, x, -2)
+        noise_at(self.noise, self.processes[0].points(x), -2)
         points = PointFactor(self.noise)
         below: list[Tensor] = []
         fields: dict[tuple[int, int], Tensor] = {}

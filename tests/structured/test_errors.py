@@ -29,6 +29,10 @@ def model(**settings):
 
 ERRORS = {
     "no processes": (lambda: StructuredGP([]), "a structured deep GP needs at least one process"),
+    "a process in place of a list": (
+        lambda: StructuredGP(Process(2, 1)),
+        r"processes must be a list, got Process\(2 → 1\): write \[process\]",
+    ),
     "a layer in place of a process": (
         lambda: StructuredGP([gilib.GP(2, 1)]),
         "processes must be a Process, got GP",
@@ -116,6 +120,10 @@ ERRORS = {
     "points of another width": (
         lambda: model().estimate(2, 3)(normals(3, 3)),
         r"a Gaussian process takes points \[..., N, 2\], got \[3, 3\]",
+    ),
+    "a point without its axis": (
+        lambda: model().estimate(2, 3)(normals(2)),
+        r"a Gaussian process takes points \[..., N, 2\], got \[2\]",
     ),
     "another number of points": (
         lambda: model().estimate(2, 3)(normals(4, 2)),
