@@ -212,8 +212,6 @@ def test_the_model_of_a_mean_field_is_the_deep_gp_of_free_gaussians(width):
 class Neighbours(Family):
     """A reader's own family: GPs of layers next to each other are coupled."""
 
-    short_name = "chain"
-
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Across one step, never within a layer."""
         return row.layer - column.layer == 1
