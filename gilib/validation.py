@@ -60,6 +60,12 @@ def check_instance(value: T, kind: type, name: str) -> T:
     return value
 
 
+def check_unused(used: bool, name: str) -> None:
+    """Raise ValueError if a part of a network has its place already."""
+    if used:
+        raise ValueError(f"{name} is used twice, here or in another network: construct one for each place")
+
+
 def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
     """Return `value` if it is a finite tensor with points, of the dtype and on the device of `like`."""
     value = check_is_tensor(value, name)

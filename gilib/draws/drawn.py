@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
-from gilib.draws.functions import Function, Moments, moments, total
+from gilib.draws.functions import Function, Moments, marginals, moments, total
 from gilib.validation import check_is_tensor
 
 
@@ -38,13 +38,22 @@ class Drawn(ABC):
             return self.function(x)
 
     def moments(self, x: Tensor) -> Moments:
-        """Evaluate at `x`, and leave the last sampling undone if it is Gaussian.
+        """Evaluate at `x`, and leave the last sampling undone if it is Gaussian, independent over outputs.
 
         Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
         """
         check_is_tensor(x, "x")
         with exact_products():
             return moments(self.function, x)
+
+    def marginals(self, x: Tensor) -> Moments:
+        """The same, but of every output by itself: outputs that depend on each other are left undone, too.
+
+        For a likelihood whose expectation is a sum over single outputs.
+        """
+        check_is_tensor(x, "x")
+        with exact_products():
+            return marginals(self.function, x)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""

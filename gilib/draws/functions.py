@@ -16,7 +16,10 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    """Gaussians at every point, independent of each other.
+    """Gaussians at every point.
+
+    From `moments` they are independent over outputs. From `marginals` each is right by itself: outputs may
+    depend on each other, as those of a `gilib.structured.StructuredGP` that couples its last layer do.
 
     Attributes:
         mean: `[S, R, N, O]`.
@@ -29,10 +32,20 @@ class Moments(NamedTuple):
 
 
 def moments(function: Function, x: Tensor) -> Moments:
-    """The output of a function, with its last sampling left undone where it is Gaussian."""
-    if isinstance(function, Composite | GaussianFunction):
-        return function.moments(x)
-    return Moments(function(x))
+    """The output of a function, with its last sampling left undone where it is Gaussian and independent."""
+    if isinstance(function, Composite):
+        return function.moments(x, moments)
+    return function.moments(x) if isinstance(function, GaussianFunction) else Moments(function(x))
+
+
+def marginals(function: Function, x: Tensor) -> Moments:
+    """The same, but of every output by itself: for sums over outputs, in which dependence does not count."""
+    if isinstance(function, Composite):
+        return function.moments(x, marginals)
+    return function.marginals(x) if isinstance(function, GaussianFunction) else Moments(function(x))
+
+
+Gaussians = Callable[[Function, Tensor], Moments]  # what a composite asks of a part
 
 
 class GaussianFunction(ABC):
@@ -44,7 +57,11 @@ class GaussianFunction(ABC):
 
     @abstractmethod
     def moments(self, x: Tensor) -> Moments:
-        """Mean and variance at `x`."""
+        """Mean and variance at `x`, independent over outputs; a sample alone where they are not."""
+
+    def marginals(self, x: Tensor) -> Moments:
+        """Mean and variance of every output by itself, even where outputs depend on each other."""
+        return self.moments(x)
 
 
 class FixedFunction(ABC):
@@ -66,8 +83,8 @@ class Composite(ABC):
         """Evaluate at x."""
         return self.evaluate(x, lambda part, value: part(value))
 
-    def moments(self, x: Tensor) -> Moments:
-        """Those of what is random last."""
+    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+        """Those of what is random last, by `of(part, input)`: `moments` or `marginals`."""
         return Moments(self(x))
 
 
@@ -83,11 +100,11 @@ class Composition(Composite):
             x = call(function, x)
         return x
 
-    def moments(self, x: Tensor) -> Moments:
+    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
         """Those of the last function, at what the others give."""
         for function in self.functions[:-1]:
             x = function(x)
-        return moments(self.functions[-1], x)
+        return of(self.functions[-1], x)
 
 
 @dataclass(frozen=True)
@@ -100,9 +117,9 @@ class ResidualFunction(Composite):
         """Evaluate the branch and add the input."""
         return x + call(self.branch, x)
 
-    def moments(self, x: Tensor) -> Moments:
+    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
         """Those of the branch, with the input added to the mean."""
-        mean, variance = moments(self.branch, x)
+        mean, variance = of(self.branch, x)
         return Moments(x + mean, variance)
 
 
@@ -121,9 +138,9 @@ class BranchesFunction(Composite):
         """Evaluate all of them at the same points."""
         return self.joined([call(function, x) for function in self.functions])
 
-    def moments(self, x: Tensor) -> Moments:
+    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
         """Of independent functions: what becomes of means and of variances."""
-        parts = [moments(function, x) for function in self.functions]
+        parts = [of(function, x) for function in self.functions]
         mean = self.joined([part.mean for part in parts])
         if all(part.variance is None for part in parts):
             return Moments(mean)

@@ -18,7 +18,7 @@ from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, NoiseSize, standard_normal
 from gilib.sites import Shape
-from gilib.validation import check_count, check_precision, check_same_kind
+from gilib.validation import check_count, check_precision, check_same_kind, check_unused
 
 
 class Layer(nn.Module, Part, ABC):
@@ -113,10 +113,7 @@ class Layer(nn.Module, Part, ABC):
         Raises:
             ValueError: if it has its place already.
         """
-        if self.is_built:
-            raise ValueError(
-                f"{self.describe()} is used twice, here or in another network: construct one for each place"
-            )
+        check_unused(self.is_built, self.describe())
         shape = self.build(shape, context)
         self.is_built = True
         return shape

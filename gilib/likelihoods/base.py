@@ -46,6 +46,9 @@ class Likelihood(nn.Module, Part, ABC):
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """E log P(y_n | f_n), `[S, R, N]` nats: over what the functions sample last, if that is known.
 
+        One of your own finds the moments of outputs in `functions.moments(x)`, which are independent, or in
+        `functions.marginals(x)`, if it is a sum over single outputs.
+
         Args:
             functions: S of them.
             x: inputs, `[N, D]` or `[R, N, D]`.
@@ -65,7 +68,7 @@ class Likelihood(nn.Module, Part, ABC):
         Args:
             outputs: f, `[S, R, N, O]`.
             normalisation: how targets were scaled for training; the prediction is in original units.
-            variance: of Gaussian outputs, whose means are f; handed over if `integrates` is True.
+            variance: of independent Gaussian outputs, whose means are f; handed over if `integrates` is True.
 
         Raises:
             TypeError: if the likelihood does not say.

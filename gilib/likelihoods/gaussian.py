@@ -132,7 +132,7 @@ class Gaussian(GaussianNoise):
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; E f_no, σ²) - ½ V f_no / σ², `[S, R, N]` nats (Hensman et al., 2013)."""
-        mean, variance = functions.moments(x)
+        mean, variance = functions.marginals(x)
         log_prob = self.log_prob(mean, targets)
         if variance is None:
             return log_prob

@@ -59,7 +59,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
         return _scored((mean - targets).square(), log_variance, -log_variance)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """In closed form where outputs are Gaussian, `[S, R, N]` nats."""
+        """In closed form where outputs are Gaussian and independent, else of a sample, `[S, R, N]` nats."""
         outputs, variance = functions.moments(x)
         if variance is None:
             return self.log_prob(outputs, targets)

@@ -81,7 +81,7 @@ class PerOutputGaussian(NoisePerTarget):
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; E f_no, σ_o²) - ½ V f_no / σ_o², `[S, R, N]` nats."""
-        mean, variance = functions.moments(x)
+        mean, variance = functions.marginals(x)
         log_prob = self.log_prob(mean, targets)
         if variance is None:
             return log_prob

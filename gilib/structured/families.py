@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gilib.config import Specification
 from gilib.validation import check_positive
@@ -35,12 +34,10 @@ class Family(Specification, ABC):
     To write one, say which processes are coupled; `check` refuses architectures that it is not for.
 
     Attributes:
-        short: the name in tables and figures.
         initial_scale: the factor starts as this times the prior's; None: 1e-5 in the layers below the last,
             so that they begin as their mean functions, and 1 in the last.
     """
 
-    short_name: ClassVar[str]
     initial_scale: float | None = None
 
     def __post_init__(self) -> None:
@@ -60,11 +57,9 @@ class Family(Specification, ABC):
 class MeanField(Family):
     """Every process by itself: the doubly stochastic deep GP (Salimbeni & Deisenroth, 2017).
 
-    >>> MeanField().short_name
-    'mf'
+    >>> MeanField().couples(ProcessIndex(1, 0), ProcessIndex(0, 0), 2)
+    False
     """
-
-    short_name: ClassVar[str] = "mf"
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Never."""
@@ -75,11 +70,9 @@ class MeanField(Family):
 class FullyCoupled(Family):
     """Every process depends on every other one (Lindinger et al., 2020, Sec. 3.1).
 
-    >>> FullyCoupled().short_name
-    'fc'
+    >>> FullyCoupled().couples(ProcessIndex(1, 0), ProcessIndex(0, 0), 2)
+    True
     """
-
-    short_name: ClassVar[str] = "fc"
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Always."""
@@ -98,8 +91,6 @@ class StripesAndArrow(Family):
     >>> StripesAndArrow().couples(above, below, 3), StripesAndArrow().couples(above, other, 3)
     (True, False)
     """
-
-    short_name: ClassVar[str] = "star"
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """The same place of another hidden layer, or the last layer."""

@@ -73,7 +73,14 @@ class JointGaussian(nn.Module, Gaussians):
         return [*self.means, *self.rows]
 
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """One Gaussian for each group of processes that depend on each other."""
+        """One Gaussian for each group of processes that depend on each other.
+
+        Args:
+            values: in the order of `gaussian_parameters`, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
+
+        Returns:
+            means `[R, n_g, 1]` and factors `[R, 1, n_g, n_g]` of its n_g inducing outputs.
+        """
         pattern, found = self.pattern, []
         means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
         for group in pattern.components:
@@ -84,7 +91,7 @@ class JointGaussian(nn.Module, Gaussians):
         return found
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Means and rows."""
+        """Means `[R, M_l, T_l]` and rows `[R, M_r, K_r]` from what `dense` gives."""
         pattern = self.pattern
         means: dict[int, Tensor] = {}
         rows: dict[int, Tensor] = {}

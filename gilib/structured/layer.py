@@ -26,9 +26,14 @@ from gilib.validation import check_count, check_fraction, check_instance
 class StructuredGP(Layer):
     """Layers of Gaussian processes whose inducing outputs have one joint Gaussian (Lindinger et al., 2020).
 
-    An estimate integrates all inducing outputs out, point by point, by their Theorem 1; its log_pq is minus
-    the divergence in closed form. A draw samples the inducing outputs of all layers together, and then is a
-    path in each, as a draw of `gilib.GP`; `joint_draw` is exact.
+    With u_l = R_l w_l the inducing outputs of layer l, R_l R_lᵀ = k_l(Z_l, Z_l), all w together have
+    Q(w) = N(m, C Cᵀ), where C is lower triangular and has the blocks of a family. The bound is (ibid., Eq. 5)
+
+        Σ_n E log P(y_n | f_n^L) - ½ (‖C‖² + ‖m‖² - dim w) + Σ_i log|C_ii|.
+
+    An estimate integrates w out, point by point, by their Theorem 1 (`gilib.structured.theorem`); its log_pq
+    is minus the divergence in closed form, in nats, summed over all processes, `[S, R]`. A draw samples w of
+    all layers together, and then is a path in each, as a draw of `gilib.GP`; `joint_draw` is exact.
 
     Args:
         processes: the layers, from the first to the last.
@@ -40,6 +45,11 @@ class StructuredGP(Layer):
 
     Attributes:
         weights: the joint Gaussian, once the layer is built.
+
+    Raises:
+        ValueError: if there is no process, one does not fit on the one below it, or the family is not for
+            these widths; when the layer is built, if a process has its place already (`Process.build`).
+        TypeError: if `processes` is not a list of them, or `family` is no `Family`.
 
     >>> import torch
     >>> layer = StructuredGP([Process(3, 2, num_inducing=9), Process(2, 1, num_inducing=9)])
@@ -65,6 +75,8 @@ class StructuredGP(Layer):
     ):
         """Describe the layers; their parameters are created by `build`."""
         super().__init__()
+        if isinstance(processes, Process):
+            raise TypeError(f"processes must be a list, got {processes.describe()}: write [process]")
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
         check_count(num_features, "num_features")

@@ -13,7 +13,7 @@ from gilib.posteriors import BuildContext
 from gilib.posteriors.inducing import own_points
 from gilib.processes import Inducing, Path
 from gilib.sites import Shape
-from gilib.validation import check_count, check_instance, check_tensor
+from gilib.validation import check_count, check_instance, check_tensor, check_unused
 
 
 class Process(nn.Module, Part):
@@ -67,8 +67,10 @@ class Process(nn.Module, Part):
         """Create kernel and inducing inputs, and see whether the mean function fits.
 
         Raises:
-            ValueError: if points of this shape cannot enter, or the mean function gives another width.
+            ValueError: if it has its place already, points of this shape cannot enter, or the mean function
+                gives another width.
         """
+        check_unused(self.points > 0, self.describe())
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"

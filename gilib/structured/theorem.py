@@ -58,16 +58,20 @@ class Recursion(GaussianFunction):
         return [*below, points.sampled(last, mean)]
 
     def moments(self, x: Tensor) -> Moments:
-        """Of the last layer, given a sample of those below.
+        """Of the last layer, given a sample of those below; a sample if its outputs depend on each other."""
+        _, points, last, mean = self._up(x)
+        if points.coupled(last):
+            return Moments(points.sampled(last, mean))
+        return points.moments(last, mean)
 
-        Of several outputs that depend on each other these are the marginals, as the bound needs them.
-        """
+    def marginals(self, x: Tensor) -> Moments:
+        """Of every output of the last layer by itself, given a sample of the layers below."""
         _, points, last, mean = self._up(x)
         return points.moments(last, mean)
 
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
         """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
-        noise_at(self.noise, x, -2)
+        noise_at(self.noise, self.processes[0].points(x), -2)
         points = PointFactor(self.noise)
         below: list[Tensor] = []
         fields: dict[tuple[int, int], Tensor] = {}
@@ -159,6 +163,10 @@ class PointFactor:
     def sampled(self, rows: range, mean: Tensor) -> Tensor:
         """Outputs of the processes, `[S, R, N, T]`, from their μ̃, `[..., N, T]`."""
         return mean + torch.stack([self._spread(row, range(row + 1)) for row in rows], -1)
+
+    def coupled(self, rows: range) -> bool:
+        """Whether some of the processes depend on each other given all below."""
+        return any(column in rows for row in rows for column in self.rows[row] if column != row)
 
     def moments(self, rows: range, mean: Tensor) -> Moments:
         """Mean and variance of each of the processes given all below."""

@@ -29,6 +29,10 @@ def model(**settings):
 
 ERRORS = {
     "no processes": (lambda: StructuredGP([]), "a structured deep GP needs at least one process"),
+    "a process in place of a list": (
+        lambda: StructuredGP(Process(2, 1)),
+        r"processes must be a list, got Process\(2 → 1\): write \[process\]",
+    ),
     "a layer in place of a process": (
         lambda: StructuredGP([gilib.GP(2, 1)]),
         "processes must be a Process, got GP",
@@ -117,6 +121,10 @@ ERRORS = {
         lambda: model().estimate(2, 3)(normals(3, 3)),
         r"a Gaussian process takes points \[..., N, 2\], got \[3, 3\]",
     ),
+    "a point without its axis": (
+        lambda: model().estimate(2, 3)(normals(2)),
+        r"a Gaussian process takes points \[..., N, 2\], got \[2\]",
+    ),
     "another number of points": (
         lambda: model().estimate(2, 3)(normals(4, 2)),
         "this estimate or joint draw was made for 3 points, not for 4",
@@ -141,6 +149,17 @@ def test_a_layer_is_used_once():
     gilib.Network(None, [layer], dtype=D)
     with pytest.raises(ValueError, match="is used twice"):
         gilib.Network(None, [layer], dtype=D)
+
+
+def test_a_process_is_used_once():
+    """Neither by two layers, which would share its parameters, nor twice in one."""
+    shared, twice = Process(2, 1, inducing_inputs=Z), Process(2, 2, inducing_inputs=Z)
+    network(shared)
+    message = r"Process\(2 → {}\) is used twice, here or in another network: construct one for each place"
+    with pytest.raises(ValueError, match=message.format(1)):
+        network(shared)
+    with pytest.raises(ValueError, match=message.format(2)):
+        network(twice, twice, family=FullyCoupled())
 
 
 def test_a_kernel_matrix_without_a_factor_is_named():

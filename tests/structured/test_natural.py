@@ -35,6 +35,14 @@ def test_one_layer_lands_on_the_exact_posterior(family):
     assert_equal(covariance.detach(), (free.root.tril() @ free.root.tril().mT)[0].detach(), 1e-9)
 
 
+def test_a_gaussian_that_is_frozen_in_part():
+    net = structured_gp(2, 1, 2, width=2, family=FullyCoupled(), inducing_points=X[::5])
+    next(iter(net.layers)).weights.means[1].requires_grad_(False)
+    message = r"natural gradients move means and factors together, and .*weights.means.1 is frozen: let it"
+    with pytest.raises(ValueError, match=message):
+        train(net, NaturalGradient(0.1))
+
+
 class Loss(torch.nn.Module):
     """Minus the bound of all points, as a module that functional_call takes."""
 

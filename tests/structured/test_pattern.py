@@ -1,7 +1,6 @@
 """Patterns against dense matrices of zeros and ones."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 import torch
@@ -14,8 +13,6 @@ from gilib.structured import Family, FullyCoupled, MeanField, Pattern, ProcessIn
 @dataclass(frozen=True)
 class Chain(Family):
     """A family of the reader's own: each process and the one before it."""
-
-    short_name: ClassVar[str] = "chain"
 
     def couples(self, row, column, depth):
         """Neighbours in layers."""

@@ -37,7 +37,7 @@ def compared(net, x, replica=()):
         drawn, model = net.estimate(noise=noise), oracle_of(net, replica)
         own = noise.points[(slice(None), *replica)]
         mean, variance = oracle.last_moments(model, x, own)
-        ours = (drawn(x), *drawn.moments(x), -drawn.log_pq)
+        ours = (drawn(x), *drawn.marginals(x), -drawn.log_pq)
         return ours, (oracle.sample_point(model, x, own)[-1], mean, variance, oracle.kl(model).expand(3))
 
 
@@ -121,7 +121,7 @@ def test_fully_coupled_on_the_pattern_of_another_family_is_that_family(family, n
 def everything(drawn, y):
     """What is known of an estimate at X."""
     bound = gilib.elbo(drawn, gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")
-    return drawn(X), *drawn.moments(X), drawn.log_pq, bound
+    return drawn(X), *drawn.marginals(X), drawn.log_pq, bound
 
 
 def stacked(net):
@@ -211,8 +211,6 @@ def test_the_model_of_a_mean_field_is_the_deep_gp_of_free_gaussians(width):
 
 class Neighbours(Family):
     """A reader's own family: GPs of layers next to each other are coupled."""
-
-    short_name = "chain"
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
         """Across one step, never within a layer."""

@@ -6,17 +6,18 @@ their errors (Lindinger et al., 2020, Sec. 4.1).
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from gilib.experiments.runner.records import Record, diverged
 from gilib.tables import mean_and_error
 
 TOGETHER = ("dataset", "task", "repetition")  # what two records of a pair agree in, and their scale
-MOST = 20  # values whose signs are all tried
+MOST = 40  # values whose signs are all tried: as pairs of a million sums
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def sign_flip(values: Iterable[float]) -> float:
     """The exact two-sided p-value of paired differences: how many of all signs give a sum as far from 0.
 
     Args:
-        values: one difference for each repetition, at most 20.
+        values: one difference for each repetition, at most 40.
 
     Raises:
         ValueError: for no values, or too many.
@@ -96,14 +97,24 @@ def sign_flip(values: Iterable[float]) -> float:
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([1.0, -1.0])
     (0.25, 1.0)
     """
-    sizes = [float(value) for value in values]
+    sizes = torch.tensor([float(value) for value in values], dtype=torch.float64)
     if not 0 < len(sizes) <= MOST:
         raise ValueError(f"sign_flip tries all signs of 1 to {MOST} values, got {len(sizes)}")
-    near = 1e-12 * sum(map(abs, sizes))  # rounding must not tell equal sums apart
-    least = abs(math.fsum(sizes)) - near
-    signs = itertools.product((1.0, -1.0), repeat=len(sizes))
-    sums = (math.fsum(sign * size for sign, size in zip(each, sizes, strict=True)) for each in signs)
-    return sum(abs(total) >= least for total in sums) / 2 ** len(sizes)
+    near = 1e-12 * sizes.abs().sum()  # rounding must not tell equal sums apart
+    least = sizes.sum().abs() - near
+    if least <= 0.0:
+        return 1.0
+    one, other = (_signed_sums(half) for half in sizes.tensor_split(2))
+    beyond = len(other) - torch.searchsorted(other.sort().values, least - one)  # for each sum of one half
+    return 2.0 * float(beyond.sum()) / 2 ** len(sizes)
+
+
+def _signed_sums(values: Tensor) -> Tensor:
+    """Of all signs, `[2^n]`."""
+    sums = values.new_zeros(1)
+    for value in values:
+        sums = torch.cat([sums + value, sums - value])
+    return sums
 
 
 def least_p_value(repetitions: int) -> float:

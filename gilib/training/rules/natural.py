@@ -59,7 +59,7 @@ class NaturalGradient(Rule):
         """Both at work.
 
         Raises:
-            ValueError: if no layer has such Gaussians.
+            ValueError: if no layer has such Gaussians, or a part of one is frozen.
         """
         return RunningNaturalGradient(self, problem)
 
@@ -78,6 +78,12 @@ class RunningNaturalGradient(RunningRule):
                 "network has none: use gilib.Adam"
             )
         own = {id(parameter) for module in self.gaussians for parameter in module.gaussian_parameters}
+        frozen = [name for name, p in problem.net.named_parameters() if id(p) in own and not p.requires_grad]
+        if frozen:
+            raise ValueError(
+                f"natural gradients move means and factors together, and {frozen[0]} is frozen: let it learn "
+                "(requires_grad_(True)), or use gilib.Adam"
+            )
         rest = {name: value for name, value in problem.parameters.items() if id(value) not in own}
         self.adam = rule.rest.begin(replace(problem, parameters=rest)) if rest else None
 
