@@ -145,7 +145,8 @@ ATTEMPTS: dict[str, dict[str, Any]] = {
 def attempts(scale: str) -> Iterator[DgpConfig]:
     """Global inducing points in five other ways, on the sets where a layerwise posterior has won.
 
-    Yacht, kin8nm, power and protein in the paper, energy in our runs. Each changes one thing of a two-layer training of `tables`. Then the same, where it applies, of "dsvi".
+    Yacht, kin8nm, power and protein in the paper, energy in our runs. Each changes one thing of a two-layer
+    training of `tables`. Then the same, where it applies, of "dsvi".
     """
     small, large = (replace(part, splits=2 if part.sets == SMALL else 1) for part in SCALES["reduced"])
     parts = {"smoke": SCALES["smoke"], "reduced": (small, large)}.get(scale, SCALES["paper"])
