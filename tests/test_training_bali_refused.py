@@ -34,7 +34,7 @@ def dead(dtype=D):
 @pytest.mark.parametrize("prior", ["absolute", "relative"])
 @pytest.mark.parametrize("dtype", [torch.float32, D])
 def test_an_output_without_a_gradient_is_left_where_it_is(prior, dtype):
-    """v = 0, and 0 / 0 is no shift: but for a ridge regression's pull, the weights of the first step remain."""
+    """v = 0, and 0 / 0 is no shift: but for a ridge regression's pull the first weights remain."""
     means = []
     for steps in (1, STEPS):
         net = dead(dtype)

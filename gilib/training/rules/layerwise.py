@@ -53,7 +53,7 @@ class LayerRegression:
         self.gram: Tensor | None = None
 
     def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
-        """v after a minibatch, `[R, O]`; as before, where no gradient arrived: it would fade, and κ explode."""
+        """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
         rate = rate[..., None] * (mean_square != 0).any(-1, keepdim=True)
         return torch.lerp(self.posterior.mean_square, mean_square, rate)
 
