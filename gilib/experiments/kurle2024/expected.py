@@ -15,4 +15,4 @@ UCI = {  # RMSE and test log-likelihood on the published splits
 }
 MNIST = {"bali": 0.174, "map": 0.190}  # validation negative log-likelihood, 10 000 images
 MNIST_STEPS = 80
-MOST_ADAM_STEPS = {"mnist": 3.0, "mnist, first moments kept": 2.0, "regression": 2.0}  # that one of BALI takes
+MOST_ADAM_STEPS = {"mnist": 3.0, "mnist, first moments kept": 2.0, "regression": 2.0}  # for one of BALI
