@@ -71,6 +71,8 @@ def test_settings_that_make_no_sense():
         Bali(prior="flat")
     with pytest.raises(TypeError, match="schedule must be"):
         Bali(schedule=0.5)
+    with pytest.raises(TypeError, match="deterministic must be a bool, got str"):
+        Bali(deterministic="no")
     for settings in ({"start": 1.0}, {"last": -0.1}):
         with pytest.raises(ValueError, match="must be a number of at least 0 and below 1"):
             CosineDecay(**settings)
@@ -142,6 +144,8 @@ def test_problems_that_it_does_not_serve():
         fit(model(), gilib.Gaussian(0.1))
     with pytest.raises(ValueError, match=r"use Gaussian\(learn=True, replicas=\(2,\)\), got replicas=\(\)"):
         fit(model(replicas=(2,)), noise())
+    with pytest.raises(ValueError, match=r"use CorrelatedGaussian\(2, learn=True\)"):
+        fit(model(), gilib.likelihoods.PerOutputGaussian([1.0, 1.0], learn=True))
     with pytest.raises(ValueError, match="leave kl_weight out"):
         fit(model(), noise(), kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="use arithmetic='full', got 'bfloat16'"):
