@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, FixedFunction, record
-from gilib.validation import check_count, check_is_tensor, from_numpy
+from gilib.validation import check_count, check_distributions, check_is_tensor, from_numpy
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -145,7 +145,7 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
             f"a calibration curve needs probabilities [N, O], got {list(probabilities.shape)}: average the "
             "samples first"
         )
-    _check_rows(probabilities)
+    check_distributions(probabilities)
     confidence, predicted = probabilities.max(-1)
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1
     counts = torch.bincount(index, minlength=bins)
@@ -265,16 +265,6 @@ def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
         if scores.isnan().any():
             raise ValueError(f"{name} scores hold NaN, which has no rank")
     return positive, negative
-
-
-def _check_rows(probabilities: Tensor) -> None:
-    """Raise unless every row is a distribution, up to what rounding and float16 leave."""
-    away = (probabilities.sum(-1) - 1.0).abs()
-    if not bool(((away < 1e-2) & (probabilities >= 0.0).all(-1)).all()):  # NaN is not below it
-        raise ValueError(
-            "every row of probabilities must be a distribution, not negative, of sum 1, without NaN: apply "
-            "softmax(-1) to logits"
-        )
 
 
 def _check_labels(probabilities: Tensor, labels: Tensor) -> None:

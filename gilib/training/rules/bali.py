@@ -56,7 +56,7 @@ class Bali(Rule):
     points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
     but for a factor √(v_o / mean v) at output o.
 
-    Set the prior: under `NealPrior()`, of variance 1, few data are underfitted, up to a constant prediction, and
+    Set the prior: under `NealPrior()`, of variance 1, few data may be underfitted, up to a constant, and
     nothing warns of it. Of what was searched on UCI sets, variance 3, `NealPrior(3**0.5)`, with lr=1.0 served
     best on the whole (lr is 0.3 by default). Sets differ, so look at held-out data: the search is
     `gilib.experiments.kurle2024.search`, its result is in the chapter *BALI's benchmarks*.
