@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, FixedFunction, record
-from gilib.validation import check_count, check_is_tensor, from_numpy
+from gilib.validation import check_count, check_distributions, check_is_tensor, from_numpy
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -145,6 +145,7 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
             f"a calibration curve needs probabilities [N, O], got {list(probabilities.shape)}: average the "
             "samples first"
         )
+    check_distributions(probabilities)
     confidence, predicted = probabilities.max(-1)
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1
     counts = torch.bincount(index, minlength=bins)

@@ -61,7 +61,7 @@ METHODS: dict[str, MethodStyle] = {
     "noisy_kfac": MethodStyle("noisy K-FAC", "#2B3990", "$K$"),
     "ivon": MethodStyle("IVON", "#6FA8DC", "$I$"),
     "bali": MethodStyle("BALI, our prior", "#C2185B", "$B$"),
-    "bali_paper": MethodStyle("BALI", "#E57399", "$P$"),
+    "bali_paper": MethodStyle("BALI, the paper's prior", "#E57399", "$P$"),
     "bali_l": MethodStyle("BALI-L, our prior", "#7B1141", "$L$"),
     "dgp_gi": MethodStyle("deep GP, global inducing", "#8C4A1A", "$D$"),
 }

@@ -104,6 +104,16 @@ def check_is_tensor(value: object, name: str) -> Tensor:
     return value
 
 
+def check_distributions(probabilities: Tensor) -> None:
+    """Raise unless every row is a distribution, up to what rounding and float16 leave."""
+    away = (probabilities.sum(-1) - 1.0).abs()
+    if not bool(((away < 1e-2) & (probabilities >= 0.0).all(-1)).all()):  # NaN is not below it
+        raise ValueError(
+            "every row of probabilities must be a distribution, not negative, of sum 1, without NaN: apply "
+            "softmax(-1) to logits"
+        )
+
+
 def as_integers(value: Tensor) -> Tensor:
     """Class labels of any integer dtype as int64, else raise."""
     if value.is_floating_point() or value.is_complex():

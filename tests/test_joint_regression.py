@@ -226,3 +226,20 @@ def test_a_scatter_that_is_none_at_all_is_an_error():
         _scale_factor(indefinite, white)
     with failures_as_nan():
         assert bool(_scale_factor(indefinite, white).isnan().all())
+
+
+def test_a_precision_that_rounding_made_indefinite_is_repaired():
+    """Equal features and a prior of 10⁻⁴ beside their squares: in float32 P has no factor, in float64 one.
+
+    What is added, some (2 I ε) of the diagonal, leaves fitted values where they are.
+    """
+    x = (1e3 * normals(N, 1, seed=1) @ torch.ones(1, I, dtype=D)).float()
+    y = x @ torch.full((I, O), 0.3)
+    start = state(torch.zeros(I, O), torch.eye(I), torch.eye(O))
+    weak, one = torch.full((I,), 1e-4), torch.tensor(1.0)
+    batch = residuals(x, y, start.mean, 1.0)
+    assert int(torch.linalg.cholesky_ex(batch.gram + weak.diag()).info) > 0
+    after = averaged(start, batch, weak, SCALE, one)
+    assert_equal((after.precision_tril @ after.precision_tril.mT).tril(), after.precision.tril(), 1.0)
+    assert float((x @ after.mean - y).norm() / y.norm()) < 1e-3
+    assert bool(after.scale_tril.isfinite().all())

@@ -199,6 +199,9 @@ def test_what_classifiers_are_measured_with_must_fit():
             metrics.accuracy(probabilities, wrong)
     with pytest.raises(ValueError, match="average the samples first"):
         metrics.calibration_curve(probabilities, labels)
+    for wrong in (2.0 * probabilities[0], probabilities[0].log(), probabilities[0] * torch.nan):
+        with pytest.raises(ValueError, match=r"every row of probabilities must be a distribution"):
+            metrics.expected_calibration_error(wrong, labels)
     with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
         metrics.expected_calibration_error(probabilities[0], labels, bins=0)
     with pytest.raises(ValueError, match=r"positive scores must be \[N\]"):

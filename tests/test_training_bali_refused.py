@@ -8,7 +8,8 @@ from torch import nn
 
 import gilib
 from gilib.training import Bali, CosineDecay, Speed
-from tests.layerwise import LABELS, X, Y, fit, model, noise, regressions
+from gilib.training.rules.layerwise import LayerRegression
+from tests.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
 from tests.support import D
 
 
@@ -23,20 +24,37 @@ def test_gradients_that_are_not_finite_are_reported():
     assert all(int(own.steps) == 0 and bool((own.mean == 0).all()) for own in regressions(net))
 
 
-def test_an_output_without_a_gradient_is_left_where_it_is():
-    """All units of the layer below are dead: v = 0, and 0 / 0 is no shift."""
-    net = gilib.Network(
-        None,
-        [
-            gilib.Linear(2, 3, gilib.posteriors.Conjugate()),
-            nn.Threshold(1e9, 0.0),
-            gilib.Linear(3, 2, gilib.posteriors.Conjugate()),
-        ],
-        dtype=D,
-    )
-    fit(net, noise(), rule=Bali(prior="relative"))
-    assert bool((regressions(net)[0].mean_square == 0).all())
-    assert all(bool(own.mean.isfinite().all()) for own in regressions(net))
+def dead(dtype=D):
+    """All units of the layer below are dead."""
+    layers = [gilib.Linear(2, 3, gilib.posteriors.Conjugate()), nn.Threshold(1e9, 0.0)]
+    layers += [gilib.Linear(3, 2, gilib.posteriors.Conjugate())]
+    return gilib.Network(None, layers, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("prior", ["absolute", "relative"])
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+def test_an_output_without_a_gradient_is_left_where_it_is(prior, dtype):
+    """v = 0, and 0 / 0 is no shift: but for a ridge regression's pull the first weights remain."""
+    means = []
+    for steps in (1, STEPS):
+        net = dead(dtype)
+        fit(net, noise(), X.to(dtype), Y.to(dtype), rule=Bali(prior=prior), steps=steps)
+        assert bool((regressions(net)[0].mean_square == 0).all())
+        means.append(regressions(net)[0].mean)
+    first, last = means
+    assert float((last - first).norm() / first.norm()) < 0.1
+
+
+def test_a_layer_that_dies_keeps_its_prior():
+    """Without any gradient v stays; else it would go to zero, and the prior's strength to infinity."""
+    net = model()
+    fit(net, noise())
+    layer = LayerRegression(next(own for own in net.layers if own.has_weights), net.replicas, False)
+    before, rate = layer.posterior.mean_square, torch.tensor(0.2, dtype=D)
+    assert torch.equal(layer.scale(torch.zeros_like(before), rate), before)
+    some = torch.zeros_like(before)
+    some[..., 0] = 1.0
+    assert torch.equal(layer.scale(some, rate), torch.lerp(before, some, rate))
 
 
 @pytest.mark.parametrize("value", [0.0, -0.1, math.nan, math.inf])
@@ -53,6 +71,8 @@ def test_settings_that_make_no_sense():
         Bali(prior="flat")
     with pytest.raises(TypeError, match="schedule must be"):
         Bali(schedule=0.5)
+    with pytest.raises(TypeError, match="deterministic must be a bool, got str"):
+        Bali(deterministic="no")
     for settings in ({"start": 1.0}, {"last": -0.1}):
         with pytest.raises(ValueError, match="must be a number of at least 0 and below 1"):
             CosineDecay(**settings)
@@ -85,6 +105,10 @@ REFUSED = {
     "a layer without statistics": (
         lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.posteriors.Conjugate())], dtype=D),
         r"Linear\(2 → 2\): BALI has statistics for Linear, Conv2d, not for OwnLayer",
+    ),
+    "an activation at the end": (
+        lambda: gilib.Network(None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate()), nn.Tanh()], dtype=D),
+        "must give the outputs of the network: .* without an activation after it",
     ),
     "residual end": (
         lambda: gilib.Network(
@@ -120,6 +144,8 @@ def test_problems_that_it_does_not_serve():
         fit(model(), gilib.Gaussian(0.1))
     with pytest.raises(ValueError, match=r"use Gaussian\(learn=True, replicas=\(2,\)\), got replicas=\(\)"):
         fit(model(replicas=(2,)), noise())
+    with pytest.raises(ValueError, match=r"use CorrelatedGaussian\(2, learn=True\)"):
+        fit(model(), gilib.likelihoods.PerOutputGaussian([1.0, 1.0], learn=True))
     with pytest.raises(ValueError, match="leave kl_weight out"):
         fit(model(), noise(), kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="use arithmetic='full', got 'bfloat16'"):

@@ -121,6 +121,14 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Log density (nats) of pairs, with respect to W and the distinct entries of Σ."""
+        """Log density (nats) of pairs, with respect to W and the distinct entries of Σ.
+
+        Args:
+            weights: W, `[..., I, O]`.
+            covariance: Σ, `[..., O, O]`, positive definite.
+
+        Returns:
+            `[...]`, the leading axes of both broadcast with those of the law.
+        """
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)

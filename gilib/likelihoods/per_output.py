@@ -88,6 +88,15 @@ class PerOutputGaussian(NoisePerTarget):
         precision = (-self.log_variance).exp().to(mean.dtype)[..., None, :]
         return log_prob - 0.5 * (precision * variance).sum(-1)
 
+    def infers_noise(self, replicas: tuple[int, ...]) -> bool:
+        """No: what is inferred is a covariance, which this has no place for."""
+        if self.learn:
+            raise ValueError(
+                f"the noise is inferred here, as a covariance of the outputs: use CorrelatedGaussian("
+                f"{len(self.start)}, learn=True), whose diagonal has the variance of each output"
+            )
+        return False
+
     def target_moments(self, outputs: Tensor) -> Moments:
         """The outputs, and σ_o² of every replica."""
         self._check_width(outputs.shape[-1])

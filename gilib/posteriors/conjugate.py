@@ -35,7 +35,7 @@ class Conjugate(Posterior):
 
     and log_pq is log P(W) - log Q(W), P being the layer's prior: the ELBO of such a posterior can be
     measured, though the rule does not maximise it. Before training W̃ ~ N(0, initial_sd²). At a convolution X
-    are its windows.
+    are its windows. A prior of variance 1, as of `NealPrior()`, may be too narrow: `Bali` says which to set.
 
     Args:
         initial_sd: σ_w, of the scaled weights of the first step; near 1 in the paper.

@@ -40,7 +40,10 @@ from gilib.linalg.products import by_onednn, matmul, matmul_into
 
 __all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
 
-ROUNDING = (2.0, 20.0, 200.0)  # times (I + O) ε, one after the other, until a factor is found
+ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
+WIDE = "features that are nearly dependent under a wide prior; lower the prior's scale, or take a float64 network"
+PRECISION = "the precision of a layer's regression", WIDE
+SCATTER = "the residual scatter of a layer's regression", WIDE
 STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
 
 
@@ -197,9 +200,26 @@ def averaged(
         slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, rate)
     scatter = torch.lerp(scatter, batch.scatter + matmul(centre.mT, shrunk), rate)
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
-    root = cholesky(precision, "the precision of a layer's regression")
+    precision, root = _precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     return JointState(centre, precision, root, _scale_factor(scatter, white), white)
+
+
+def _precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """P and its factor T, `[R, I, I]`.
+
+    Where priors are wide, rounding of the Gram matrix exceeds V_0⁻¹, and may leave a negative eigenvalue. P
+    then gets as much added to its diagonal. An accelerator, where no flag is read, is spared the attempts.
+    """
+    if not readable(precision):
+        return precision, cholesky(precision, *PRECISION)
+    factor, info = torch.linalg.cholesky_ex(precision)
+    for times in ROUNDING:
+        if not bool(info.any()):
+            return precision, factor
+        precision = _raised(precision, precision, times * precision.shape[-1], info)
+        factor, info = torch.linalg.cholesky_ex(precision)
+    return precision, cholesky(precision, *PRECISION)
 
 
 def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
@@ -215,10 +235,15 @@ def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     for times in ROUNDING:
         if readable(info) and not bool(info.any()):
             return factor
-        unit = sum(white.shape[-2:]) * torch.finfo(scatter.dtype).eps * scatter.diagonal(dim1=-2, dim2=-1)
-        corner = corner + torch.diag_embed(times * unit * (info > 0)[..., None])
+        corner = _raised(corner, scatter, times * sum(white.shape[-2:]), info)
         factor, info = torch.linalg.cholesky_ex(corner)
-    return cholesky(corner, "the residual scatter of a layer's regression")
+    return cholesky(corner, *SCATTER)
+
+
+def _raised(matrix: Tensor, like: Tensor, roundings: float, info: Tensor) -> Tensor:
+    """A matrix with so many roundings of another's diagonal added, where its factor failed."""
+    unit = roundings * torch.finfo(matrix.dtype).eps * like.diagonal(dim1=-2, dim2=-1)
+    return matrix + torch.diag_embed(unit * (info > 0)[..., None])
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:

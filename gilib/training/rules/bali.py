@@ -56,6 +56,11 @@ class Bali(Rule):
     points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
     but for a factor √(v_o / mean v) at output o.
 
+    Set the prior: under `NealPrior()`, of variance 1, few data may be underfitted, up to a constant, and
+    nothing warns of it. Of what was searched on UCI sets, variance 3, `NealPrior(3**0.5)`, with lr=1.0 served
+    best on the whole (lr is 0.3 by default). Sets differ, so look at held-out data: the search is
+    `gilib.experiments.kurle2024.search`, its result is in the chapter *BALI's benchmarks*.
+
     The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
     is an observation: N is then the number of points times that of windows, and means go over both.
 
@@ -96,6 +101,7 @@ class Bali(Rule):
         check_choice(self.prior, PRIORS, "prior")
         if self.schedule is not None:
             check_instance(self.schedule, Schedule, "schedule")
+        check_instance(self.deterministic, bool, "deterministic")
 
     def begin(self, problem: Problem) -> RunningBali:
         """The rule at work.

@@ -53,8 +53,9 @@ class LayerRegression:
         self.gram: Tensor | None = None
 
     def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
-        """v after a minibatch, `[R, O]`."""
-        return torch.lerp(self.posterior.mean_square, mean_square, rate[..., None])
+        """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
+        rate = rate[..., None] * (mean_square != 0).any(-1, keepdim=True)
+        return torch.lerp(self.posterior.mean_square, mean_square, rate)
 
     def squares(self, gradient: Tensor) -> Tensor:
         """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
@@ -188,8 +189,8 @@ def weights_of(step: Evaluated) -> Tensor:
 
 
 def inverse_root(square: Tensor) -> Tensor:
-    """1 / √v; where nothing ever depended on an output, its gradient is zero, whatever it is divided by."""
-    return square.clamp_min(torch.finfo(square.dtype).tiny).rsqrt()
+    """1 / √v; 1 where nothing ever depended on an output: its gradient is zero, whatever it is divided by."""
+    return square.where(square >= torch.finfo(square.dtype).tiny, 1.0).rsqrt()
 
 
 def rows(values: Tensor) -> Tensor:
@@ -250,8 +251,8 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
             f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
             "be dense or convolutional ones"
         )
-    if regression and output is not steps[-1].output:
+    if regression and output is not random[-1].output:
         raise ValueError(
             "the targets are those of the last layer with weights, which must give the outputs of the "
-            "network: end with it, outside of residual blocks and sums"
+            "network: end with it, outside of residual blocks and sums, without an activation after it"
         )

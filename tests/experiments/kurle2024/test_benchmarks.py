@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import statistics
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 import gilib
 from gilib.data import Dataset, load_uci
 from gilib.experiments import select
-from gilib.experiments.kurle2024 import benchmarks, measures, settings, tasks, training
+from gilib.experiments.kurle2024 import benchmarks, measures, search, settings, tasks, training
 from gilib.experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
@@ -114,6 +115,16 @@ def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method,
     )
     frozen = dataclasses.asdict(config(**{"method": method} | settings.FROZEN[kind][method]))
     assert best == tuple(frozen[name] for name in names)
+
+
+def test_bali_has_the_best_of_the_recorded_search_on_regressions(monkeypatch):
+    """Of our prior, by the mean over yacht and energy."""
+    monkeypatch.delenv("GILIB_RESULTS")
+    known = search.scores("reduced", ("yacht", "energy"))
+    means = {k: statistics.mean(map(statistics.mean, own.values())) for k, own in known.items()}
+    best = max((k for k in means if k.prior == "absolute"), key=means.__getitem__)
+    frozen = config(**{"method": "bali"} | settings.FROZEN["regressions"]["bali"])
+    assert (best.v0, best.lr, best.update_rate) == (frozen.prior_variance, frozen.lr, frozen.update_rate)
 
 
 def test_bayes_by_backprop_has_three_weights():
