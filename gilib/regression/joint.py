@@ -41,7 +41,7 @@ from gilib.linalg.products import by_onednn, matmul, matmul_into
 __all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
 
 ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
-WIDE = "features that are nearly dependent under a wide prior; lower the prior's scale, or take a float64 network"
+WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
 SCATTER = "the residual scatter of a layer's regression", WIDE
 STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
