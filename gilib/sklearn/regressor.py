@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -131,16 +132,19 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Raises:
             ValueError: for a coverage outside these.
         """
-        if not 0.0 < coverage < 1.0:
+        if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
             raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
         prediction = self._gaussian(X)
         tail = 0.5 * (1.0 - coverage)
         lower, upper = (self._shown(prediction.quantile(p), X) for p in (tail, 1.0 - tail))
         return lower, upper
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R², the mean over outputs; the columns of a data frame are taken by name."""
+        return float(super().score(X, self._in_order(y), sample_weight))
+
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
-        check_is_fitted(self, "net_")
         targets = self._targets(y)
         prediction = self._gaussian(X)
         if targets.shape != prediction.mean.shape:
@@ -197,14 +201,19 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         samples = self.normalisation_.invert_y(values).movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
-    def _targets(self, y: Any) -> torch.Tensor:
-        """Targets `[N, O]`, the columns of a data frame in the order of the training."""
+    def _in_order(self, y: Any) -> Any:
+        """Targets, the columns of a data frame in the order of the training."""
+        check_is_fitted(self, "net_")
         names = names_of(y)
-        if isinstance(names, list) and isinstance(self.target_names_, list):
-            if set(names) != set(self.target_names_):
-                raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
-            y = y[self.target_names_]
-        values = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if not (isinstance(names, list) and isinstance(self.target_names_, list)):
+            return y
+        if set(names) != set(self.target_names_):
+            raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
+        return y[self.target_names_]
+
+    def _targets(self, y: Any) -> torch.Tensor:
+        """Targets `[N, O]`."""
+        values = check_array(self._in_order(y), ensure_2d=False, dtype=np.float64, input_name="y")
         return torch.from_numpy(np.array(values)).reshape(len(values), -1)
 
     def _gaussian(

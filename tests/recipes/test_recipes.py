@@ -152,3 +152,21 @@ def test_sizes_of_the_recommendation(monkeypatch):
             normals(points, 2), normals(points, 1), progress=False
         )
     assert seen == [30, 400]
+
+
+@pytest.mark.parametrize("model", ["network", "gp", "heteroscedastic_gp", "deep_gp"])
+@pytest.mark.parametrize("y", [LABELS, Y[:, 0]])
+def test_labels_without_classes_and_vectors_are_refused(model, y):
+    recipe = gilib.recommended(model, steps=1)
+    for call in (recipe.train, recipe.build):
+        with pytest.raises(
+            ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\] .* classes="
+        ):
+            call(X, y)
+
+
+def test_what_was_trained_is_told_in_a_line():
+    found = gilib.recommended("deep_gp", num_inducing=5, steps=2).train(X, Y, progress=False)
+    assert repr(found) == (
+        "Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, too short to tell))"
+    )

@@ -34,7 +34,8 @@ class Collapsed(Rule):
 
     The rule climbs it in kernel and noise, on all points at once, sets q at the last step, or as soon as it
     stands still or a matrix cannot be factorised, and ends the training there. Inducing inputs stay where
-    they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression and is computed as such.
+    they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression
+    and is computed as such.
 
     Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
     log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
