@@ -221,8 +221,8 @@ def _check_kind(y: Tensor, classes: int | None) -> None:
     """Raise for labels that nobody counts, and for a vector of targets."""
     if classes is None and y.dim() < 2:
         raise ValueError(
-            f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one output, "
-            "or classes=... if these are labels"
+            f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one "
+            "output, or classes=... if these are labels"
         )
 
 
