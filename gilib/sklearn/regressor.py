@@ -40,7 +40,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
             with them.
-        steps: of training. More where `converged_` is false.
+        steps: of training. More if twice as many raise `elbo_` by more than you care for.
         lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
         batch_size: points a step. Give it for more than a few thousand rows.
         num_samples: functions drawn for a prediction. A thousand where tails matter.
@@ -56,7 +56,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         noise_sd_: standard deviation of the noise of every output, original units, `[O]`; where it varies,
             the root of its mean square at the training inputs.
         history_: of the training; `history_.verdict()` says whether it has converged, in words.
-        converged_: whether the bound was level at the end (a plateau is no proof).
+        converged_: whether the bound was level at the end. A plateau is no proof, and where the learning rate
+            fell a bound that still rises is no sign of too few steps.
         n_iter_: steps done.
         n_features_in_: D; `feature_names_in_` their names, if X was a data frame.
 
