@@ -134,3 +134,9 @@ def test_likelihoods_are_independent_over_points():
     outputs, targets, order = normals(3, 5, 2), normals(5, 2, seed=1), torch.randperm(5, generator=seeded())
     both = gilib.Gaussian(0.3).log_prob(outputs, targets)
     assert_equal(gilib.Gaussian(0.3).log_prob(outputs[:, order], targets[order]), both[:, order])
+
+
+@pytest.mark.parametrize("several", [torch.tensor([0.1, 0.2]), (0.1, 0.2), np.array([0.1, 0.2])])
+def test_several_variances_are_those_of_another_likelihood(several):
+    with pytest.raises(ValueError, match=r"for all outputs, got 2: gilib.likelihoods.PerOutputGaussian"):
+        gilib.Gaussian(several)

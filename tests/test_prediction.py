@@ -241,3 +241,39 @@ def test_more_than_three_widths_outside_is_warned_of():
         gilib.predict(
             net, gilib.Gaussian(0.1), torch.tensor([[7.1, 0.0], [-7.1, 0.0], [0.0, 0.0]], dtype=D), 2
         )
+
+
+@pytest.fixture(scope="module")
+def on_yacht():
+    """A network that has seen normalised inputs of yacht, with the split."""
+    split = gilib.data.load_uci("yacht").split(0)
+    start = {"inducing_points": split.train_x[:5], "pseudo_outputs": split.train_y[:5]}
+    net = gilib.models.mlp(6, (3,), 1, generator=seeded(), **start)
+    gilib.fit(net, gilib.Gaussian(0.1), split.train_x, split.train_y, steps=1, progress=False)
+    return net, split
+
+
+def test_a_column_that_never_meets_the_training_is_warned_of(on_yacht):
+    """Inputs of size one in place of normalised ones: none is three widths away."""
+    net, split = on_yacht
+    with pytest.warns(UserWarning, match="column 2 of x lies outside .* were those normalised"):
+        gilib.predict(net, gilib.Gaussian(0.1), split.test_x_raw.float(), 2)
+
+
+def test_a_column_is_no_reason_to_warn(on_yacht):
+    """Right units; a few points; a share of them; a column that hardly varied; extrapolation nearby."""
+    net, split = on_yacht
+    x, raw = split.test_x, split.test_x_raw.float()
+    some, near = x.clone(), x.clone()
+    some[: len(x) // 2, 5] = 5.0
+    low, high = net.trained_range
+    near[:, 5] = high[5] + 0.2 * (high[5] - low[5])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for points in (x, raw[:1], raw[:4], some, near):
+            gilib.predict(net, gilib.Gaussian(0.1), points, 2)
+        still = small_net(gilib.GlobalInducing())
+        still.trained_range = torch.tensor([[-1.0, 0.0], [1.0, 1e-3]], dtype=D)
+        gilib.predict(still, gilib.Gaussian(0.1), torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
+        given = {"normalisation": split.normalisation}
+        gilib.predict(net, gilib.Gaussian(0.1), raw + 4 * raw.std(0), 2, **given)

@@ -123,7 +123,7 @@ def test_all_points_give_exact_regression():
 def test_training_ends_where_no_parameter_gains(points):
     net, likelihood = sparse(points, jitter=1e-8), gilib.Gaussian(0.5, learn=True)
     history = gilib.fit(net, likelihood, X, Y, steps=100, rule=Collapsed(), num_samples=1, progress=False)
-    assert history.elbo[-1] > history.elbo[0] and history.elbo[-1] == history.elbo[-2]
+    assert history.elbo[-1] > history.elbo[0] and len(history.elbo) < 100 and history.converged
     elbo = gilib.elbo(net.estimate(1, 30), likelihood, X, Y, num_data=30, per_point=True)
     assert_equal(elbo.detach(), history.elbo[-1], 1e-3)
     slopes = torch.autograd.grad(elbo, [p for n, p in net.named_parameters() if "hyper" in n])

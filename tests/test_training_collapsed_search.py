@@ -8,6 +8,8 @@ import torch
 
 import gilib
 from gilib.training import Collapsed
+from gilib.training.history import FAILED, STOOD_STILL
+from gilib.training.rules.collapsed.rule import PATIENCE
 from tests.test_training_collapsed import X, Y, sparse
 
 
@@ -44,3 +46,21 @@ def test_only_steps_in_a_row_end_the_search(running):
         running._search(None)
         idle.append(running.idle)
     assert idle == [0, 1, 0, 1, 2, 0]
+
+
+def test_a_search_that_failed_ends_the_training_and_says_so(running):
+    running._return_to([(list(running.parameters), torch.tensor(1.0))])
+    assert running.ended == FAILED and running.idle == PATIENCE
+
+
+def test_a_training_ends_with_its_search(tmp_path):
+    """And goes no further when it is asked again, from its file."""
+
+    def fit():
+        net, noise = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
+        own = {"steps": 300, "rule": Collapsed(tolerance=1e-3), "num_samples": 1, "progress": False}
+        return gilib.fit(net, noise, X, Y, checkpoint=tmp_path / "run.pt", **own)
+
+    first, again = fit(), fit()
+    assert len(first.elbo) < 100 and first.ended == again.ended == STOOD_STILL
+    assert torch.equal(first.elbo, again.elbo) and again.resumed_at == len(first.elbo)

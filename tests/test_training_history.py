@@ -1,5 +1,6 @@
 """The verdict on a trace: known lines are found, noise is told from gain, and words follow numbers."""
 
+import dataclasses
 import re
 
 import matplotlib.pyplot as plt
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from gilib.training import History
+import gilib
+from gilib.training import IVON, Bali, History, LinearDecay, NaturalGradient
+from gilib.training.history import FAILED
 from tests.support import normals
 
 
@@ -69,3 +72,44 @@ def test_the_plot_shows_means_over_steps():
     own = plt.figure().subplots()
     assert History(torch.stack([trace(0.0)] * 2, 1), 0).plot(own) is own and len(own.lines) == 4
     plt.close("all")
+
+
+@pytest.mark.parametrize("schedule", [None, LinearDecay(0.5)])
+def test_it_knows_whether_the_rate_fell(schedule):
+    """Where it did a rise is no reason to train longer, since it never ends."""
+    x = normals(20, 2).float()
+    net, rule = gilib.models.mlp(2, (3,), 1, inducing_points=x[:5]), gilib.Adam(0.01, schedule=schedule)
+    history = gilib.fit(net, gilib.Gaussian(0.1), x, x[:, :1], steps=8, rule=rule, progress=False)
+    assert history.slowing is (schedule is not None)
+
+
+@pytest.mark.parametrize("rule", [gilib.Adam(0.01), NaturalGradient(0.1), Bali(), IVON()])
+def test_every_rule_with_a_schedule_tells_its_factor(rule):
+    rules = (dataclasses.replace(rule, schedule=schedule) for schedule in (None, LinearDecay(0.5)))
+    assert [own.factor(6, 8) for own in rules] == [1.0, 0.5]
+
+
+def test_what_it_says_of_a_rise_while_the_rate_fell():
+    plain, fell = History(trace(0.3), 0), History(trace(0.3), 0, slowing=True)
+    assert plain.verdict().endswith("nats per point; train longer.")
+    assert "nats per point while the learning rate fell, as it does then; compare the" in fell.verdict()
+    assert not fell.converged and "level" in History(trace(0.0), 0, slowing=True).verdict()
+
+
+def test_a_search_that_stands_still_has_the_steps_that_it_did():
+    x = normals(30, 2)
+    y = x.sin().sum(1, keepdim=True) + 0.1 * normals(30, 1, seed=1)
+    found = gilib.recommended("gp").train(x, y, progress=False).history
+    assert len(found.elbo) < 300 and found.converged
+    assert found.verdict().startswith(f"level: the search stood still after {len(found.elbo)} steps; a plat")
+    short = gilib.recommended("gp", steps=3).train(x, y, progress=False).history
+    assert len(short.elbo) == 3 and short.ended == "" and not short.converged
+
+
+def test_a_search_that_failed_says_so():
+    found = History(trace(0.0), 0, ended=FAILED)
+    assert not found.converged and repr(found) == "History(1600 steps, broken off)"
+    assert found.verdict() == (
+        "broken off: a matrix of the search could not be factorised after 1600 steps; "
+        "the best point that it had seen is kept."
+    )

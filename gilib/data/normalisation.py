@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,8 +13,24 @@ from torch import Tensor
 
 from gilib.validation import check_is_tensor, from_numpy
 
+T = TypeVar("T", Tensor, np.ndarray)
+_FLOAT64 = torch.empty(0, dtype=torch.float64)
 
-@dataclass(frozen=True, eq=False)
+
+def _arrays_too(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, T], T]:
+    """A method of tensors that gives an array of numpy for one."""
+
+    @wraps(method)
+    def both(self: Any, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return method(self, value)
+        dtype = value.dtype if value.dtype.kind == "f" else np.float64
+        return method(self, _floating(method.__name__, value)).numpy().astype(dtype)
+
+    return both
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Normalisation:
     r"""Affine maps between original units and units in which the training data have mean 0 and deviation 1.
 
@@ -21,8 +38,8 @@ class Normalisation:
               \log p(y) = \log p(\tilde y) - \sum_o \log s_{y,o}
 
     The statistics come from training data only. Every method returns the dtype and the device of its
-    argument, whatever the dtype of the statistics (float64 as fitted). Leading axes are free: `[..., D]`
-    and `[..., O]`.
+    argument, whatever the dtype of the statistics (float64 as fitted), and an array of numpy for one.
+    Leading axes are free: `[..., D]` and `[..., O]`.
 
     Attributes:
         x_mean: mean of each input column, `[D]`, original units.
@@ -100,16 +117,19 @@ class Normalisation:
             torch.ones(num_outputs, dtype=dtype),
         )
 
+    @_arrays_too
     def x(self, x: Tensor) -> Tensor:
         """Scale inputs `[..., D]` from original to normalised units."""
         _check_columns("x", x, self.x_mean)
         return (x - self.x_mean.to(x)) / self.x_std.to(x)  # [..., D]
 
+    @_arrays_too
     def invert_x(self, x: Tensor) -> Tensor:
         """Scale inputs `[..., D]` from normalised to original units."""
         _check_columns("x", x, self.x_mean)
         return x * self.x_std.to(x) + self.x_mean.to(x)  # [..., D]
 
+    @_arrays_too
     def y(self, y: Tensor) -> Tensor:
         """Scale targets `[..., O]` from original to normalised units."""
         if self.inputs_alone:
@@ -117,6 +137,7 @@ class Normalisation:
         _check_columns("y", y, self.y_mean)
         return (y - self.y_mean.to(y)) / self.y_std.to(y)  # [..., O]
 
+    @_arrays_too
     def invert_y(self, y: Tensor) -> Tensor:
         """Scale targets or predictive means `[..., O]` from normalised to original units."""
         if self.inputs_alone:
@@ -124,12 +145,17 @@ class Normalisation:
         _check_columns("y", y, self.y_mean)
         return y * self.y_std.to(y) + self.y_mean.to(y)  # [..., O]
 
+    @_arrays_too
     def scale_y(self, sd: Tensor) -> Tensor:
         """Scale standard deviations of targets `[..., O]` from normalised to original units (no shift)."""
         if self.inputs_alone:
             return sd
         _check_columns("sd", sd, self.y_mean)
         return sd * self.y_std.to(sd)  # [..., O]
+
+    def __repr__(self) -> str:
+        """How many columns it scales; the statistics are its attributes."""
+        return f"Normalisation({len(self.x_mean)} inputs, {len(self.y_mean)} targets)"
 
     @property
     def inputs_alone(self) -> bool:
@@ -176,9 +202,6 @@ class Normalisation:
         return cls(**state)
 
 
-_FLOAT64 = torch.empty(0, dtype=torch.float64)
-
-
 def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
     """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation.
 
@@ -203,9 +226,9 @@ def _floating(name: str, value: Any) -> Tensor:
 def _check_floating(name: str, value: Tensor) -> None:
     if not isinstance(value, Tensor) or not value.is_floating_point():
         got = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(
-            f"{name} must be a floating-point tensor, got {got}: convert with torch.as_tensor(..., dtype=...)"
-        )
+        convert = "convert with torch.as_tensor(..., dtype=...)"
+        advice = "hand over its .to_numpy()" if hasattr(value, "to_numpy") else convert
+        raise TypeError(f"{name} must be a floating-point tensor, got {got}: {advice}")
 
 
 def _check_statistic(name: str, value: Tensor) -> None:

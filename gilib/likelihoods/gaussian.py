@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -105,6 +106,12 @@ class Gaussian(GaussianNoise):
     ):
         """Start from a noise variance."""
         super().__init__()
+        several = isinstance(noise_variance, list | tuple | np.ndarray | Tensor)
+        if several and (count := torch.as_tensor(noise_variance).numel()) > 1:
+            raise ValueError(
+                f"Gaussian has one noise variance for all outputs, got {count}: "
+                "gilib.likelihoods.PerOutputGaussian has one for each"
+            )
         check_positive(noise_variance, "noise_variance")
         check_positive(scale, "scale")
         self.learn, self.scale, self.replicas = learn, scale, as_replicas(replicas)

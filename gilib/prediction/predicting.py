@@ -37,7 +37,8 @@ def predict(
         drawable: a network, an `Ensemble`, stored `Samples`, chains.
         likelihood: of the targets; with an ensemble it may have a noise for every member.
         x: inputs, `[N, D]` or `[R, N, D]`, a tensor or an array of numpy; in original units if a
-            normalisation is given. A warning is given if they lie far from those of the training.
+            normalisation is given. A warning is given if they lie far from those of the training, or if a
+            column of them does not meet those and no normalisation is given.
         num_samples: S, of an ensemble for each member. A hundred give the mean to a tenth of the standard
             deviation of the functions; tails, and numbers that are to be compared, want a thousand.
         normalisation: how inputs and targets were scaled for training; predictions are returned in original
@@ -95,25 +96,38 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
-    """Warn if half of the points are far outside a network's training inputs: other units, most likely.
+    """Warn of inputs outside a network's training inputs: other units, most likely.
 
     Far from the interval of an input is more than three times its width away from it, of an input that was
-    constant three times the mean width.
+    constant three times the mean width; half of the points must be. Without a normalisation it is enough that
+    a column of a table lies outside nearly everywhere.
     """
     if seen is None:
         return
     low, high = seen.to(x)  # [...]
     width = high - low
-    width = torch.where(width > 0, width, width.mean())
-    outside = torch.maximum(low - x, x - high) > 3.0 * width  # [..., N, ...]
+    distance = torch.maximum(low - x, x - high)  # [..., N, ...], negative within
+    outside = distance > 3.0 * torch.where(width > 0, width, width.mean())
     points = outside.flatten(x.dim() - low.dim()).any(-1)
+    advice = (
+        "were those normalised? Then hand over original units with normalisation=, or normalise x"
+        if normalisation is None
+        else "are they in other units?"
+    )
+    where = "inputs lie far outside those of the training"
     if float(points.double().mean()) > 0.5:
-        advice = (
-            "were those normalised? Then hand over original units with normalisation=, or normalise x"
-            if normalisation is None
-            else "are they in other units?"
-        )
-        warnings.warn(
-            f"{int(points.sum())} of {points.numel()} inputs lie far outside those of the training: {advice}",
-            stacklevel=5,
-        )
+        warnings.warn(f"{int(points.sum())} of {points.numel()} {where}: {advice}", stacklevel=5)
+    elif normalisation is None and low.dim() == 1 and len(columns := _apart(distance.flatten(0, -2), width)):
+        where = f"column {columns[0]} of x lies outside its values in the training at nearly all points"
+        warnings.warn(f"{where}: {advice}", stacklevel=5)
+
+
+def _apart(distance: Tensor, width: Tensor) -> list[int]:
+    """Columns that are outside by a quarter of their width at 95 % of the points, `[N, D]`, five at least.
+
+    Those that hardly varied in the training are left out: any new value of theirs is outside.
+    """
+    if len(distance) < 5:
+        return []
+    most = (distance > 0.25 * width).double().mean(0) > 0.95
+    return (most & (width > 0.1 * width.mean())).nonzero().flatten().tolist()

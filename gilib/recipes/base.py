@@ -35,6 +35,11 @@ class Trained(NamedTuple):
     likelihood: Likelihood
     history: History
 
+    def __repr__(self) -> str:
+        """Shapes of the network, the likelihood, and the history, in a line."""
+        net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
+        return f"Trained(network of {net}, {type(self.likelihood).__name__}, {self.history})"
+
 
 @dataclass(frozen=True)
 class Recipe(ABC):
@@ -95,6 +100,7 @@ class Recipe(ABC):
             seed: of the choice and of the initial values, or R of them, for a network with replicas.
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
+        _check_kind(y, classes)
         check_tensor(x, "x")
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
@@ -142,7 +148,9 @@ class Recipe(ABC):
             options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; those
                 of the recipe may be replaced, too.
         """
-        return self._train(*as_tensors(x, y), classes, plain(seed), options)
+        x, y = as_tensors(x, y)
+        _check_kind(y, classes)
+        return self._train(x, y, classes, plain(seed), options)
 
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
@@ -207,6 +215,15 @@ def bound(
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
     return total / points
+
+
+def _check_kind(y: Tensor, classes: int | None) -> None:
+    """Raise for labels that nobody counts, and for a vector of targets."""
+    if classes is None and y.dim() < 2:
+        raise ValueError(
+            f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one "
+            "output, or classes=... if these are labels"
+        )
 
 
 def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:

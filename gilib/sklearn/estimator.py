@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -80,11 +80,10 @@ class BayesianEstimator(BaseEstimator):
         if self.lr is not None:
             check_positive(self.lr, "lr")
             given["lr"] = self.lr
-        if isinstance(self.hidden, int | np.integer):
-            raise TypeError(
-                f"hidden must be a sequence of widths, got {self.hidden!r}: write ({self.hidden},)"
-            )
-        for k, width in enumerate(self.hidden or ()):
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray | None):
+            hint = f": write ({int(self.hidden)},)" if isinstance(self.hidden, Real) else ""
+            raise TypeError(f"hidden must be a sequence of widths, got {self.hidden!r}{hint}")
+        for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
         names = [name for name in RECIPES if self.model in (name, "auto")]
         own: dict[str, Any] = {} if self.hidden is None else {"network": {"hidden": tuple(self.hidden)}}

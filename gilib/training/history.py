@@ -18,6 +18,8 @@ PART = 4  # the verdict is about the last quarter of the steps,
 WINDOWS = 20  # in so many windows, whose means are nearly independent
 LEAST_STEPS = 4 * WINDOWS * PART  # a window of fewer than four steps is no mean
 TOLERANCE = 0.02  # nats per data point: a density that is 2 % larger; two random starts differ by as much
+STOOD_STILL = "the search stood still"
+FAILED = "a matrix of the search could not be factorised"
 PLATEAU = "a plateau is no proof: compare the bound with that of other settings"
 
 
@@ -63,6 +65,9 @@ class History:
         resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
         diverged_at: the step at which each replica was frozen, `[R]`; -1 for those that were not; None
             without on_divergence="freeze".
+        ended: why the rule ended the training by itself (`Collapsed` does); empty if it did not.
+        slowing: whether the learning rate fell in the last quarter. Steps become smaller then and the noise
+            of the parameters less, so that the bound gains in that quarter however many steps there are.
 
     >>> level = History(torch.zeros(1000), 0)
     >>> level.converged, level
@@ -72,6 +77,8 @@ class History:
     elbo: Tensor
     resumed_at: int
     diverged_at: Tensor | None = None
+    ended: str = ""
+    slowing: bool = False
 
     def trend(self) -> Trend | None:
         """The line through the last quarter: mean bounds of 20 windows, fitted by least squares.
@@ -96,6 +103,8 @@ class History:
     @property
     def converged(self) -> bool:
         """Whether the bound was level in the last quarter, of all replicas; a plateau is no proof."""
+        if self.ended:
+            return self.ended == STOOD_STILL
         trend = self.trend()
         if trend is None:
             return False
@@ -107,6 +116,8 @@ class History:
         >>> print(History(torch.linspace(-1, 1, 1600), 0).verdict())
         still rising: the last quarter of 1600 steps gained 0.500 ± 0.000 nats per point; train longer.
         """
+        if self.ended:
+            return f"{self._word(None)}: {self.ended} after {len(self.elbo)} steps; {ADVICE[self.ended]}."
         trend = self.trend()
         if trend is None:
             return f"too short to tell: {len(self.elbo)} steps, {LEAST_STEPS} are needed."
@@ -116,10 +127,15 @@ class History:
         numbers = f"the last quarter of {len(self.elbo)} steps {change}"
         if trend.gain.numel() > 1:
             numbers += f" (the largest change of {trend.gain.numel()} replicas)"
-        return f"{self._word(trend)}: {numbers}; {ADVICE[self._word(trend)]}."
+        word = self._word(trend)
+        return (
+            f"{word}: {numbers}{SLOWED if self.slowing and word == 'still rising' else '; ' + ADVICE[word]}."
+        )
 
     def _word(self, trend: Trend | None) -> str:
         """The worst that is true of any replica."""
+        if self.ended:
+            return "level" if self.ended == STOOD_STILL else "broken off"
         if trend is None:
             return "too short to tell"
         words = {"broken down": trend.broken, "falling": trend.falling, "still rising": trend.rising}
@@ -165,4 +181,7 @@ ADVICE = {
     "too noisy to tell": "take more draws a step, larger batches, or a learning rate that falls; "
     "a larger one if the bound has hardly moved",
     "level": PLATEAU,
+    STOOD_STILL: PLATEAU,
+    FAILED: "the best point that it had seen is kept",
 }
+SLOWED = " while the learning rate fell, as it does then; compare the bound with that of twice the steps"

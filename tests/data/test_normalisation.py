@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -148,3 +149,29 @@ def test_arrays_are_fitted_in_float64():
     )
     for one, other in zip(found.state().values(), expected.state().values(), strict=True):
         assert one.dtype == torch.float64 and torch.allclose(one, other.double(), rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_become_arrays(dtype):
+    """Of the values and the dtype that tensors become; whole numbers in float64."""
+    x, y = some_data()
+    found = Normalisation.fit(x, y)
+    for name, values in (("x", x), ("invert_x", x), ("y", y), ("invert_y", y), ("scale_y", y)):
+        method = getattr(found, name)
+        array = method(values.numpy().astype(dtype))
+        assert isinstance(array, np.ndarray) and array.dtype == dtype
+        np.testing.assert_allclose(array, method(values).numpy(), rtol=1e-4, atol=1e-5)
+    assert found.x(np.ones((2, 3), int)).dtype == np.float64
+    with pytest.raises(ValueError, match="x must have 3 columns"):
+        found.x(np.ones((2, 4)))
+
+
+def test_of_a_data_frame_it_says_what_to_hand_over():
+    frame = pd.DataFrame(np.ones((3, 2)))
+    for call in (lambda: Normalisation.fit(frame), lambda: Normalisation.identity(2, 0).x(frame)):
+        with pytest.raises(TypeError, match=r"x must be .* got DataFrame: hand over its \.to_numpy\(\)"):
+            call()
+
+
+def test_its_representation_is_short():
+    assert repr(Normalisation.identity(3, 1)) == "Normalisation(3 inputs, 1 targets)"

@@ -128,3 +128,45 @@ def test_what_is_refused():
         gilib.recommended().build(X, LABELS, classes=2)
     with pytest.raises(ValueError, match="y has dtype torch.float32"):
         gilib.recommended().build(X, Y.float())
+
+
+def test_deep_processes_have_two_layers_and_start_smooth():
+    """The lengthscale of every input is the root of their number."""
+    net, _ = gilib.recommended("deep_gp", num_inducing=5).build(normals(30, 9), Y[:, :1])
+    processes = [part for part in net.modules() if isinstance(part, gilib.GP)]
+    assert len(processes) == 2
+    start = processes[0].hyperparameters.log["lengthscale"].exp().detach()
+    torch.testing.assert_close(start, torch.full_like(start, 3.0))
+
+
+def test_sizes_of_the_recommendation(monkeypatch):
+    """What docstrings and chapters say; batches are of all data where these are fewer."""
+    process = gilib.recommended("gp")
+    assert (process.num_exact, process.num_inducing) == (1500, 500)
+    seen, fit = [], gilib.fit
+    monkeypatch.setattr(
+        "gilib.recipes.base.fit", lambda *given, **own: seen.append(own["batch_size"]) or fit(*given, **own)
+    )
+    for points in (30, 450):
+        gilib.recommended("deep_gp", num_inducing=5, steps=1).train(
+            normals(points, 2), normals(points, 1), progress=False
+        )
+    assert seen == [30, 400]
+
+
+@pytest.mark.parametrize("model", ["network", "gp", "heteroscedastic_gp", "deep_gp"])
+@pytest.mark.parametrize("y", [LABELS, Y[:, 0]])
+def test_labels_without_classes_and_vectors_are_refused(model, y):
+    recipe = gilib.recommended(model, steps=1)
+    for call in (recipe.train, recipe.build):
+        with pytest.raises(
+            ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\] .* classes="
+        ):
+            call(X, y)
+
+
+def test_what_was_trained_is_told_in_a_line():
+    found = gilib.recommended("deep_gp", num_inducing=5, steps=2).train(X, Y, progress=False)
+    assert repr(found) == (
+        "Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, too short to tell))"
+    )

@@ -177,6 +177,8 @@ def test_a_recipe_of_ones_own():
             "unknown model 'tree': choose one of 'network', 'gp', 'heteroscedastic_gp', 'deep_gp', 'auto'",
         ),
         ({"hidden": 50}, TypeError, r"hidden must be a sequence of widths, got 50: write \(50,\)"),
+        ({"hidden": 5.0}, TypeError, r"hidden must be a sequence of widths, got 5.0: write \(5,\)"),
+        ({"hidden": "50"}, TypeError, "hidden must be a sequence of widths, got '50'"),
         ({"hidden": (5, 0)}, ValueError, r"hidden\[1\] must be an integer of at least 1"),
         ({"steps": 0}, ValueError, "steps must be an integer of at least 1"),
         ({"num_inducing": 2.5}, ValueError, "num_inducing must be an integer"),
@@ -196,6 +198,8 @@ def test_settings_are_checked_before_work_starts(settings, error, message, monke
 def test_other_mistakes(model):
     with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 90"):
         model.predict_interval(X, 90)
+    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got '90'"):
+        model.predict_interval(X, "90")
     with pytest.raises(NotFittedError):
         BayesianClassifier().predict(X)
     with pytest.raises(ValueError, match="one class only"):

@@ -81,6 +81,15 @@ def test_densities_are_of_targets_by_name(framed):
     assert np.array_equal(model.log_prob(x, Y), model.log_prob(x, y))
 
 
+def test_scores_are_of_targets_by_name(framed):
+    x, y, model = framed
+    assert model.score(x, y[["wear", "drift"]]) == model.score(x, y) > 0.9
+    weights = np.arange(len(y))
+    assert model.score(x, y, weights) == model.score(x, Y, sample_weight=weights) != model.score(x, y)
+    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
+        model.score(x, y.rename(columns={"wear": "tear"}))
+
+
 def test_targets_that_do_not_fit_are_refused(framed):
     x, y, model = framed
     for wrong in (y[:-1], Y[:, 0], Y.T):

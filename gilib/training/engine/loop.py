@@ -72,8 +72,8 @@ def fit(
             their channels last in memory (`torch.channels_last`); minibatches keep that.
         y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`. Arrays of numpy are taken
             for both, and become tensors as the network's.
-        steps: in all; a resumed run does the rest of them. Take more while `history.verdict()` says that the
-            bound still rises.
+        steps: in all; a resumed run does the rest of them. Fewer are done if the rule ends by itself. Whether
+            more pay shows the bound of twice as many.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
             The rate is what most often needs a change: see `Adam`. The default, a high rate for half the
             steps that then falls to zero, is that of `gilib.recommended`, as that of `steps` is. A training

@@ -25,7 +25,7 @@ from gilib.training.engine.settings import Settings, name_of
 from gilib.training.gradients.graph import Replay
 from gilib.training.gradients.objective import Batch, Objective
 from gilib.training.gradients.parallel import OneProcess
-from gilib.training.history import History
+from gilib.training.history import PART, History
 from gilib.training.rules.base import Problem
 
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
@@ -113,7 +113,7 @@ class Run:
                 bound = self.replay(x, y, scale, *noise)
         self.trace[step] = bound
         self.diverged_at.masked_fill_(~self.rule.active & (self.diverged_at < 0), step)
-        self.done = step + 1
+        self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
         for callback in self.callbacks:
             self.stopped |= bool(callback(self.done, self.trace[step], self.net))
 
@@ -171,7 +171,9 @@ class Run:
     def history(self, start: int) -> History:
         """What was recorded by the end."""
         diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
-        return History(self.trace[: self.done].cpu(), start, diverged_at)
+        last, tail = self.done - 1, self.done - self.done // PART
+        first, final = (self.settings.rule.factor(step, self.steps) for step in (tail, last))
+        return History(self.trace[: self.done].cpu(), start, diverged_at, self.rule.ended, final < first)
 
     def save(self, path: Path, fingerprint: str) -> None:
         """Write everything that the next step depends on; one process does, all wait for it."""

@@ -55,6 +55,10 @@ class Adam(Rule):
             raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
         object.__setattr__(self, "betas", tuple(self.betas))
 
+    def factor(self, step: int, steps: int) -> float:
+        """That of the schedule."""
+        return 1.0 if self.schedule is None else self.schedule(step, steps)
+
     def begin(self, problem: Problem) -> RunningAdam:
         """Adam at work on the problem's parameters.
 
@@ -95,12 +99,11 @@ class RunningAdam(RunningRule):
     def __init__(self, rule: Adam, problem: Problem):
         """Start from moments of zero."""
         super().__init__(problem)
-        self.schedule, self.optimiser = rule.schedule, _optimiser(rule, problem)
+        self.rule, self.schedule, self.optimiser = rule, rule.schedule, _optimiser(rule, problem)
 
     def prepare(self, step: int) -> None:
         """Count the step, with its learning rate."""
-        schedule = self.schedule
-        self.optimiser.advance(1.0 if schedule is None else schedule(step, self.problem.steps))
+        self.optimiser.advance(self.rule.factor(step, self.problem.steps))
 
     def step(self, batch: Batch) -> Tensor:
         """One step up the bound, of the replicas whose bound and gradient always were finite."""

@@ -103,6 +103,10 @@ class Bali(Rule):
             check_instance(self.schedule, Schedule, "schedule")
         check_instance(self.deterministic, bool, "deterministic")
 
+    def factor(self, step: int, steps: int) -> float:
+        """That of the schedule."""
+        return 1.0 if self.schedule is None else self.schedule(step, steps)
+
     def begin(self, problem: Problem) -> RunningBali:
         """The rule at work.
 
@@ -151,8 +155,7 @@ class RunningBali(RunningRule):
 
     def prepare(self, step: int) -> None:
         """Set α."""
-        schedule = self.rule.schedule
-        self.lr = self.rule.lr * (1.0 if schedule is None else schedule(step, self.problem.steps))
+        self.lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
     def step(self, batch: Batch) -> Tensor:
         """Average the statistics of one minibatch, at all layers."""

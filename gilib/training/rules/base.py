@@ -82,9 +82,11 @@ class RunningRule(ABC):
             at which that one breaks down, without reading it, and leaves its parameters alone from then on.
         recordable: whether `step` does the same operations on the same tensors at every call and reads
             `batch.step` and other numbers of the host in `prepare` only, so that it can be a CUDA graph.
+        ended: why further steps would change nothing, for `History`, and the training ends; else empty.
     """
 
     recordable = False
+    ended: str = ""
 
     def __init__(self, problem: Problem):
         """Hold the problem; all replicas are active."""
@@ -128,6 +130,10 @@ class Rule(ABC):
     """
 
     samples: ClassVar[int] = 5
+
+    def factor(self, step: int, steps: int) -> float:
+        """What the learning rate is multiplied with at a step (from 0) of so many; 1 without a schedule."""
+        return 1.0
 
     @abstractmethod
     def begin(self, problem: Problem) -> RunningRule:

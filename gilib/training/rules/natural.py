@@ -55,6 +55,10 @@ class NaturalGradient(Rule):
         if self.schedule is not None:
             check_instance(self.schedule, Schedule, "schedule")
 
+    def factor(self, step: int, steps: int) -> float:
+        """That of the schedule."""
+        return 1.0 if self.schedule is None else self.schedule(step, steps)
+
     def begin(self, problem: Problem) -> RunningNaturalGradient:
         """Both at work.
 
@@ -89,8 +93,7 @@ class RunningNaturalGradient(RunningRule):
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
-        schedule = self.rule.schedule
-        self.rate = self.rule.lr * (1.0 if schedule is None else schedule(step, self.problem.steps))
+        self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
         if self.adam is not None:
             self.adam.prepare(step)
 

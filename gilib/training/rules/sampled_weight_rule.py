@@ -40,6 +40,10 @@ class SampledWeightRule(Rule, ABC):
         if self.schedule is not None:
             check_instance(self.schedule, Schedule, "schedule")
 
+    def factor(self, step: int, steps: int) -> float:
+        """That of the schedule."""
+        return 1.0 if self.schedule is None else self.schedule(step, steps)
+
     def statistic(self) -> Statistic | None:
         """What it needs of single examples, see `SampledWeights`; None: nothing."""
         return None
@@ -63,8 +67,7 @@ class RunningSampledWeightRule(RunningRule, ABC):
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
-        schedule = self.base.schedule
-        self.rate = self.base.lr * (1.0 if schedule is None else schedule(step, self.problem.steps))
+        self.rate = self.base.lr * self.base.factor(step, self.problem.steps)
         if self.adam is not None:
             self.adam.prepare(step)
 

@@ -13,6 +13,7 @@ from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.training.gradients.objective import Batch
+from gilib.training.history import FAILED, STOOD_STILL
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.collapsed.model import CollapsedModel
 from gilib.training.rules.collapsed.noise import process_with_noise
@@ -31,9 +32,10 @@ class Collapsed(Rule):
 
         L = log N(y; 0, AᵀA + σ²Id) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2σ²).
 
-    The rule climbs it in kernel and noise, on all points at once, and sets q at the last step, or as soon as
-    it stands still (the remaining steps change nothing). Inducing inputs stay where they are. If they are the
-    points themselves, in the same order, L is the evidence of exact GP regression and is computed as such.
+    The rule climbs it in kernel and noise, on all points at once, sets q at the last step, or as soon as it
+    stands still or a matrix cannot be factorised, and ends the training there. Inducing inputs stay where
+    they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression
+    and is computed as such.
 
     Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
     log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
@@ -89,7 +91,7 @@ class RunningCollapsed(RunningRule):
                 "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
             )
         self.search = self._fresh_search()
-        self.last, self.idle = -math.inf, 0
+        self.last, self.idle, self.ended = -math.inf, 0, ""
         self.spacing = torch.zeros(())  # that of the targets, from the first step on
 
     def _fresh_search(self) -> torch.optim.LBFGS:
@@ -115,6 +117,8 @@ class RunningCollapsed(RunningRule):
                 self.search, self.idle = self._fresh_search(), 0
             if self.idle == PATIENCE or batch.step == self.problem.steps - 1:
                 self.model.settle(batch.x, batch.y)
+            if self.idle == PATIENCE:
+                self.ended = self.ended or STOOD_STILL
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _was_not_rounded(self, batch: Batch) -> bool:
@@ -154,20 +158,20 @@ class RunningCollapsed(RunningRule):
         with torch.no_grad():
             for parameter, at in zip(self.parameters, best, strict=True):
                 parameter.copy_(at)
-        self.last, self.idle = -float(value), PATIENCE
+        self.last, self.idle, self.ended = -float(value), PATIENCE, FAILED
         self.spacing = torch.zeros_like(self.spacing)  # and nothing asks whether to go on
 
     def state_dict(self) -> dict[str, Any]:
         """That of L-BFGS, how long it has stood still, and what is searched beside the model's parameters."""
         own = [parameter.detach() for parameter in self.model.own]
-        stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing}
+        stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing, "ended": self.ended}
         return {"search": self.search.state_dict(), "own": own, **stands}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state_dict`."""
         self.search.load_state_dict(state["search"])
         self.last, self.idle = float(state["last"]), int(state["idle"])
-        self.spacing = state["spacing"].to(self.parameters[0].device)
+        self.spacing, self.ended = state["spacing"].to(self.parameters[0].device), state.get("ended", "")
         with torch.no_grad():
             for parameter, value in zip(self.model.own, state["own"], strict=True):
                 parameter.copy_(value)

@@ -1,0 +1,92 @@
+"""What an estimator is told arrives where the work is done: at the recipe, its training and the draws."""
+
+import numpy as np
+import pytest
+import torch
+
+from gilib.recipes import Recipe, Trained
+from gilib.sklearn import BayesianClassifier, BayesianRegressor, estimator
+from gilib.training import History
+
+X = np.random.default_rng(0).normal(size=(30, 2))
+Y = X[:, 0] - X[:, 1] ** 2
+LABELS = (Y > 0).astype(int)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The recipes that were trained, with the options of their trainings."""
+    seen, train = [], Recipe.train
+
+    def spied(recipe, x, y, **options):
+        seen.append((recipe, options))
+        return train(recipe, x, y, **options)
+
+    monkeypatch.setattr(Recipe, "train", spied)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["network", "deep_gp"])
+@pytest.mark.parametrize(
+    ("name", "value"), [("steps", 3), ("lr", 0.011), ("batch_size", 7), ("num_inducing", 9)]
+)
+def test_settings_are_those_of_the_recipe(trained, kind, name, value):
+    BayesianRegressor(kind, **({"steps": 2, "random_state": 0} | {name: value})).fit(X, Y)
+    assert getattr(trained[0][0], name) == value
+
+
+def test_inducing_points_make_a_process_sparse(trained):
+    model = BayesianRegressor("gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
+    (recipe, _), (process,) = trained[0], model.net_.layers
+    assert (recipe.num_inducing, recipe.num_exact, len(process.inducing_inputs)) == (9, 9, 9)
+
+
+def test_the_mean_beside_varying_noise_has_the_settings_too(trained):
+    BayesianRegressor("heteroscedastic_gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
+    recipe = trained[0][0]
+    mean = recipe.mean
+    assert (recipe.steps, recipe.num_inducing) == (2, 9)
+    assert (mean.steps, mean.num_inducing, mean.num_exact) == (2, 9, 9)
+
+
+@pytest.mark.parametrize(("kind", "y"), [(BayesianRegressor, Y), (BayesianClassifier, LABELS)])
+def test_seed_and_progress_are_those_of_the_training(trained, kind, y):
+    for seed, verbose in ((5, False), (6, True)):
+        kind(steps=2, random_state=seed, verbose=verbose).fit(X, y)
+        assert (trained[-1][1]["seed"], trained[-1][1]["progress"]) == (seed, verbose)
+
+
+@pytest.mark.parametrize(("trace", "level"), [(torch.zeros(400), True), (torch.linspace(0, 9, 400), False)])
+def test_converged_is_what_the_history_says(monkeypatch, trace, level):
+    train = Recipe.train
+    monkeypatch.setattr(
+        Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], History(trace, 0))
+    )
+    model = BayesianRegressor(steps=2, random_state=0).fit(X, Y)
+    assert model.converged_ is level and model.n_iter_ == 400
+
+
+@pytest.mark.parametrize("method", ["sample_y", "sample_functions"])
+def test_other_random_states_draw_other_functions(method):
+    model = BayesianRegressor(steps=2, random_state=0).fit(X, Y)
+    first, again, other = (getattr(model, method)(X, 3, random_state=s) for s in (1, 1, 2))
+    assert np.array_equal(first, again) and (first != other).all()
+
+
+def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
+    """From one seed the labels would depend on the very numbers of which the functions are made."""
+    model, seeds = BayesianClassifier(steps=2, random_state=0).fit(X, LABELS), []
+    predict, rand = estimator.predict, torch.rand
+
+    def spied(call):
+        return lambda *given, **own: seeds.append(own["generator"].initial_seed()) or call(*given, **own)
+
+    monkeypatch.setattr(estimator, "predict", spied(predict))
+    monkeypatch.setattr(torch, "rand", spied(rand))
+    model.sample_y(X, 3, random_state=4)
+    assert seeds[0] == 4 and len(set(seeds)) == 2
+
+
+def test_a_size_of_batches_is_checked():
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1, got 0"):
+        BayesianRegressor(batch_size=0).fit(X, Y)
