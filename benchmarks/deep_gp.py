@@ -3,8 +3,8 @@
 927 points with 8 inputs, 100 inducing points, ten samples; hidden layers of 8 processes with mean zero, one
 kernel and one set of inducing inputs in a layer, on both sides. Ours is doubly stochastic like the peer, and,
 beside it, with global inducing points. The bound of a single layer is compared before anything is timed: it
-is not random, parameters are copied. Denormal numbers are flushed on both sides: without that the peer is
-three times slower, which would be no merit of ours. Libraries are not made equal: where large products of
+is not random, parameters are copied. Denormal numbers are flushed on both sides, which at this shape changes
+nothing. Libraries are not made equal: where large products of
 ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alone on both sides. Times are
 interleaved, medians, in one process.
 
