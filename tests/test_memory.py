@@ -110,8 +110,8 @@ def faults(*how):
 def test_fewer_pages_are_asked_for_than_all_at_once_and_fewest_by_an_allocator_that_keeps_its_memory():
     """Less than a quarter at both shapes in every process; fewer than 500 with the allocator asked."""
     before = torch.stack([faults("before") for _ in range(3)]).median(0).values
-    if not bool(before.all()):
-        pytest.skip("this allocator keeps its memory unasked")
+    if bool((before < 500).any()):
+        pytest.skip("this allocator keeps its memory unasked, or pages are large")
     found = torch.stack([faults() for _ in range(3)]).amax(0)
     assert bool((4 * found < before).all()), (found, before)
     assert bool((faults("asked") < 500).all())
