@@ -55,10 +55,6 @@ class Adam(Rule):
             raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
         object.__setattr__(self, "betas", tuple(self.betas))
 
-    def factor(self, step: int, steps: int) -> float:
-        """That of the schedule."""
-        return 1.0 if self.schedule is None else self.schedule(step, steps)
-
     def begin(self, problem: Problem) -> RunningAdam:
         """Adam at work on the problem's parameters.
 

@@ -103,10 +103,6 @@ class Bali(Rule):
             check_instance(self.schedule, Schedule, "schedule")
         check_instance(self.deterministic, bool, "deterministic")
 
-    def factor(self, step: int, steps: int) -> float:
-        """That of the schedule."""
-        return 1.0 if self.schedule is None else self.schedule(step, steps)
-
     def begin(self, problem: Problem) -> RunningBali:
         """The rule at work.
 

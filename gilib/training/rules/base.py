@@ -21,6 +21,7 @@ from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.training.gradients.objective import Batch, Objective
 from gilib.training.gradients.parallel import OneProcess
+from gilib.training.schedules import Schedule
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ class Rule(ABC):
     samples: ClassVar[int] = 5
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of so many; 1 without a schedule."""
-        return 1.0
+        """What the learning rate is multiplied with at a step (from 0) of so many; 1 without a `schedule`."""
+        schedule: Schedule | None = getattr(self, "schedule", None)
+        return 1.0 if schedule is None else schedule(step, steps)
 
     @abstractmethod
     def begin(self, problem: Problem) -> RunningRule:

@@ -55,10 +55,6 @@ class NaturalGradient(Rule):
         if self.schedule is not None:
             check_instance(self.schedule, Schedule, "schedule")
 
-    def factor(self, step: int, steps: int) -> float:
-        """That of the schedule."""
-        return 1.0 if self.schedule is None else self.schedule(step, steps)
-
     def begin(self, problem: Problem) -> RunningNaturalGradient:
         """Both at work.
 

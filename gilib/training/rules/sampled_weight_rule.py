@@ -40,10 +40,6 @@ class SampledWeightRule(Rule, ABC):
         if self.schedule is not None:
             check_instance(self.schedule, Schedule, "schedule")
 
-    def factor(self, step: int, steps: int) -> float:
-        """That of the schedule."""
-        return 1.0 if self.schedule is None else self.schedule(step, steps)
-
     def statistic(self) -> Statistic | None:
         """What it needs of single examples, see `SampledWeights`; None: nothing."""
         return None
