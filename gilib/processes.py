@@ -23,6 +23,7 @@ from gilib.linalg.products import matmul, product
 from gilib.posteriors import Law
 from gilib.projection import project
 from gilib.randomness import noise_at
+from gilib.validation import check_points_kind
 
 COINCIDE = (
     "points that coincide or lie closely together, measured in lengthscales; "
@@ -65,7 +66,7 @@ class Inducing:
         return cls(kernel, inputs, *factors, nugget)
 
     def points(self, x: Tensor) -> Tensor:
-        """`x`, if it holds points of as many coordinates as the inducing inputs have.
+        """`x`, if it holds points of as many coordinates as the inducing inputs have, in their dtype.
 
         Raises:
             ValueError: if not; a single coordinate would broadcast.
@@ -73,6 +74,7 @@ class Inducing:
         width = self.inputs.shape[-1]
         if x.dim() < 2 or x.shape[-1] != width:
             raise ValueError(f"a Gaussian process takes points [..., N, {width}], got {list(x.shape)}")
+        check_points_kind(x, self.inputs)
         return x
 
     def white(self, x: Tensor) -> Tensor:

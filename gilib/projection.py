@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg import readable
+from gilib.linalg.operation import Operation
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
 
@@ -123,7 +124,7 @@ def side_by_side(columns: Sequence[Tensor]) -> Tensor:
     return torch.cat([part.expand(*lead, *part.shape[-2:]) for part in columns], -1)
 
 
-class _Project(torch.autograd.Function):
+class _Project(Operation):
     """The gradient, of upstream f, n, q, j, k of aᵀm, |a|², aᵀSa, products with fields v, and fields S'a.
 
     That of a is

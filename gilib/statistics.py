@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from gilib.convolution import Windows, window_moments
 from gilib.linalg.blocks import at_once, pieces
+from gilib.linalg.operation import Operation
 from gilib.linalg.products import matmul
 
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
@@ -140,7 +141,7 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
     return gram
 
 
-class _WeightedGram(torch.autograd.Function):
+class _WeightedGram(Operation):
     """With upstream B_o, that of λ_om is φ_mᵀ B_o φ_m, that of φ_m is Σ_o λ_om (B_o + B_oᵀ) φ_m.
 
     The products φ_mᵀ(B_o + B_oᵀ) of a hundred points with all outputs are one matrix product, of which both

@@ -148,6 +148,12 @@ def check_same_kind(value: Tensor, name: str, like: Tensor) -> None:
     check_same_device(value, name, like)
 
 
+def check_points_kind(x: Tensor, like: Tensor) -> None:
+    """Raise unless points `x` have the dtype of what they meet in a drawn function; autocast converts."""
+    if x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
+        check_same_kind(x, "x", like)
+
+
 def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "targets") -> None:
     """Raise unless `own`, the axes of targets before their points, are replicas' axes, or broadcast to them.
 

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from gilib.convolution.checks import check_images
 from gilib.convolution.routes import ROUTES, Route, fastest_route
 from gilib.convolution.windows import Pair, Windows
+from gilib.linalg.operation import Operation
 from gilib.validation import check_choice
 
 
@@ -70,7 +71,7 @@ def window_moments(
     return gram, cross
 
 
-class _Moments(torch.autograd.Function):
+class _Moments(Operation):
     @staticmethod
     def forward(
         x: Tensor, y: Tensor, precision: Tensor | None, windows: Windows, route: Route

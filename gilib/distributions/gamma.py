@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from gilib.linalg import readable
+from gilib.linalg.operation import Operation
 
 _NODES = 112
 _FIRST_NODE, _LAST_NODE = -3.55, 3.8
@@ -93,7 +94,7 @@ def _log_ratio(concentration: Tensor | float, z: Tensor) -> tuple[Tensor, Tensor
     return a, log_ratio
 
 
-class _LogRatio(torch.autograd.Function):
+class _LogRatio(Operation):
     """log(s / a) of float64 tensors of one shape; the backward pass is differentiable in its turn."""
 
     generate_vmap_rule = True

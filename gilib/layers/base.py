@@ -246,8 +246,11 @@ class Layer(nn.Module, Part, ABC):
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        held = (v for m in self.modules() for v in itertools.chain(m.parameters(False), m.buffers(False)))
-        return next((value for value in held if value.is_floating_point()), None)
+        for module in self.modules():
+            for value in itertools.chain(module._parameters.values(), module._buffers.values()):
+                if value is not None and value.is_floating_point():
+                    return value
+        return None
 
     def describe(self) -> str:
         """The layer in a word or two, for error messages."""

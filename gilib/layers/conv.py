@@ -15,7 +15,7 @@ from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import ConvolutionWeights, Shape
-from gilib.validation import check_choice, check_count
+from gilib.validation import check_choice, check_count, check_points_kind
 
 BOUNDARIES = {"circular": "circular", "exact": "zero"}
 
@@ -140,6 +140,7 @@ class Conv2dFunction:
         if tuple(x.shape[-3:]) != self.image_shape or x.dim() < 4:
             wanted = ", ".join(map(str, self.image_shape))
             raise ValueError(f"a convolution takes images [..., N, {wanted}], got {list(x.shape)}")
+        check_points_kind(x, self.weights)
         kernels = self.weights.mT.unflatten(-1, (-1, *self.windows.kernel))  # [S, R, O, C, k, k]
         lead, own = kernels.shape[:-4], x.shape[:-4]
         shape = torch.broadcast_shapes(lead, own)

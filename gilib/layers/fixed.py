@@ -11,7 +11,7 @@ from gilib.layers.base import Layer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
-from gilib.validation import check_count, check_tensor
+from gilib.validation import check_count, check_points_kind, check_tensor
 
 
 class FixedLinear(Layer):
@@ -95,4 +95,5 @@ class LinearMap(FixedFunction):
         width = self.matrix.shape[-2]
         if x.dim() < 2 or x.shape[-1] != width:
             raise ValueError(f"a fixed linear map takes points [..., N, {width}], got {list(x.shape)}")
+        check_points_kind(x, self.matrix)
         return matmul(x, self.matrix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
-from gilib.validation import check_count
+from gilib.validation import check_count, check_points_kind
 
 
 class Linear(WeightLayer):
@@ -100,12 +102,14 @@ class LinearFunction:
     def __init__(self, weights: Tensor, bias: bool):
         """Hold the weights."""
         self.weights, self.bias = weights, bias
+        self.width = weights.shape[-2] - bias
+        # once for all inputs, and both parts at once: the gradient of a slice is a matrix of zeros around it
+        self._parts: Sequence[Tensor] = weights.split([self.width, 1], -2) if bias else (weights,)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, in_features]` to `[S, R, ..., N, O]`."""
-        width = self.weights.shape[-2] - self.bias
-        if x.dim() < 2 or x.shape[-1] != width:
-            raise ValueError(f"a dense layer takes points [..., N, {width}], got {list(x.shape)}")
-        if not self.bias:
-            return matmul(x, self.weights)
-        return matmul(x, self.weights[..., :-1, :]) + self.weights[..., -1:, :]
+        if x.dim() < 2 or x.shape[-1] != self.width:
+            raise ValueError(f"a dense layer takes points [..., N, {self.width}], got {list(x.shape)}")
+        check_points_kind(x, self.weights)
+        outputs = matmul(x, self._parts[0])
+        return outputs + self._parts[1] if self.bias else outputs

@@ -17,8 +17,8 @@ class Columns:
 
     >>> shared = Columns((2,), (5, 2))  # five samples for each of two matrices
     >>> columns = shared.merge(torch.ones(5, 2, 4, 1))
-    >>> columns.shape, shared.split(columns, 1).shape
-    (torch.Size([2, 4, 5]), torch.Size([5, 2, 4, 1]))
+    >>> columns.shape, shared.split(columns, 1).shape, shared.total(torch.ones(5, 2)).flatten()
+    (torch.Size([2, 4, 5]), torch.Size([5, 2, 4, 1]), tensor([5., 5.]))
     """
 
     def __init__(self, own: Sequence[int], lead: Sequence[int]):
@@ -32,7 +32,7 @@ class Columns:
         shared = [axis for axis, there in enumerate(has) if not there]
         self.kept = torch.Size(lead[axis] for axis in kept)
         self.shared = torch.Size(lead[axis] for axis in shared)
-        self.order = [*kept, len(lead), *shared, len(lead) + 1]
+        self.axes, self.order = [*kept, *shared], [*kept, len(lead), *shared, len(lead) + 1]
 
     def merge(self, values: Tensor) -> Tensor:
         """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`."""
@@ -42,6 +42,13 @@ class Columns:
             return values.reshape(-1, *values.shape[-2:])
         values = values.permute(self.order)
         return values.reshape(self.kept.numel(), values.shape[len(self.kept)], -1)
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sums of `[*lead]`, or what broadcasts to it, over the axes that become columns, `[B, 1]`."""
+        values = values.expand(self.lead)
+        if not self.together:
+            return values.reshape(-1, 1)
+        return values.permute(self.axes).reshape(self.kept.numel(), -1).sum(-1, keepdim=True)
 
     def split(self, columns: Tensor, count: int) -> Tensor:
         """The way back: `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""

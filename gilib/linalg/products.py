@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import readable
+from gilib.linalg.operation import Operation
 from gilib.linalg.samples import leading, samples
 
 LEAST = 2**21  # multiplications of a product that is worth the call; measured
@@ -183,7 +184,7 @@ def _sample_by_sample(left: Tensor, right: Tensor) -> Tensor:
     return found
 
 
-class _Product(torch.autograd.Function):
+class _Product(Operation):
     @staticmethod
     def forward(left: Tensor, right: Tensor) -> Tensor:
         return _sample_by_sample(left, right)

@@ -27,6 +27,7 @@ from torch.autograd.function import once_differentiable
 from gilib.linalg import SymmetricOperator, cholesky, inverse_cholesky
 from gilib.linalg.blocks import piecewise
 from gilib.linalg.columns import Columns
+from gilib.linalg.operation import Operation
 from gilib.linalg.samples import leading
 from gilib.statistics import Statistics
 
@@ -154,7 +155,7 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
     return weights, log_q
 
 
-class _SampleFromPrecision(torch.autograd.Function):
+class _SampleFromPrecision(Operation):
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         lead = leading(precision, shift, noise)
@@ -192,7 +193,7 @@ class _SampleFromPrecision(torch.autograd.Function):
             columns.merge(white_mean),
             columns.merge(noise),
             columns.merge(g),
-            0.5 * count * columns.merge(q[..., None, None, None]).sum(-1),
+            columns.total(0.5 * count * q[..., None]),
         )
         d_shift = columns.split(d_b, count).sum_to_size(shift_shape)
         d_noise = None
@@ -235,26 +236,26 @@ def _gradients(
     lower = _add_outer(_outer(u + z, half), half, u).tril()
     inner = lower + lower.mT
     inner.diagonal(dim1=-2, dim2=-1).mul_(0.5).add_(trace)
-    return inverse.mT @ inner @ inverse, _transpose_times(inverse, h), h
+    return torch.bmm(torch.bmm(inverse.mT, inner), inverse), _transpose_times(inverse, h), h
 
 
 def _times(matrix: Tensor, columns: Tensor) -> Tensor:
     """`matrix` @ `columns`; for one column by elements, which is faster than a batch of small products."""
     if columns.shape[-1] > 1:
-        return matrix @ columns
+        return torch.bmm(matrix, columns)
     return (matrix * columns.mT).sum(-1, keepdim=True)
 
 
 def _transpose_times(matrix: Tensor, columns: Tensor) -> Tensor:
     """`matrix`ᵀ @ `columns`."""
     if columns.shape[-1] > 1:
-        return matrix.mT @ columns
+        return torch.bmm(matrix.mT, columns)
     return (matrix * columns).sum(-2, keepdim=True).mT
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
     """`left` @ `right`ᵀ."""
-    return left * right.mT if left.shape[-1] == 1 else left @ right.mT
+    return left * right.mT if left.shape[-1] == 1 else torch.bmm(left, right.mT)
 
 
 def _add_outer(total: Tensor, left: Tensor, right: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gilib.linalg.operation import Operation
 from gilib.linalg.products import add_matmul
 from gilib.structured.pattern import Pattern
 
@@ -36,7 +37,7 @@ def covariance_blocks(rows: list[Tensor], pattern: Pattern) -> dict[tuple[int, i
     }
 
 
-class _Blocks(torch.autograd.Function):
+class _Blocks(Operation):
     @staticmethod
     def forward(ctx: Any, pattern: Pattern, *rows: Tensor) -> tuple[Tensor, ...]:
         ctx.pattern = pattern

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gilib.arithmetic import rounded_products, set_product_precisions
 from gilib.draws import Drawn
+from gilib.linalg.operation import Operation
 from gilib.training.gradients.parallel import DataParallel
 from gilib.validation import check_choice, check_instance
 
@@ -82,7 +83,7 @@ def _switched_after(values: Tensor, precision: str) -> Tensor:
     return result
 
 
-class _SwitchPrecision(torch.autograd.Function):
+class _SwitchPrecision(Operation):
     @staticmethod
     def forward(ctx: Any, values: Tensor, precision: str) -> Tensor:
         ctx.precision = precision
