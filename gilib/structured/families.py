@@ -34,8 +34,9 @@ class Family(Specification, ABC):
     To write one, say which processes are coupled; `check` refuses architectures that it is not for.
 
     Attributes:
-        initial_scale: the factor starts as this times the prior's; None: 1e-5 in the layers below the last,
-            so that they begin as their mean functions, and 1 in the last.
+        initial_scale: the factor starts as this times the prior's; None: 1 in the last layer and 0.1 below,
+            so that layers begin near their mean functions. The authors start at 1e-5 there, and need more
+            steps: see `gilib.FreeGaussian`.
     """
 
     initial_scale: float | None = None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from gilib.posteriors import BuildContext, Law
-from gilib.posteriors.free import Gaussians, half_log_det
+from gilib.posteriors.free import HIDDEN_SCALE, Gaussians, half_log_det
 from gilib.structured.blocks import covariance_blocks
 from gilib.structured.pattern import Pattern
 
@@ -51,7 +51,7 @@ class JointGaussian(nn.Module, Gaussians):
     def _start(self, process: int, context: BuildContext) -> Tensor:
         points, starts = self.pattern.points[process], self.pattern.starts[process]
         last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
-        scale = self.pattern.family.initial_scale or (1.0 if last else 1e-5)
+        scale = self.pattern.family.initial_scale or (1.0 if last else HIDDEN_SCALE)
         row = context.full((points, starts[process] + points), 0.0)
         row[..., starts[process] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
         return row

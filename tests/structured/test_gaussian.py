@@ -47,7 +47,7 @@ def gaussian(mean, factor):
 def test_it_starts_at_a_small_multiple_of_the_prior():
     module = JointGaussian(Pattern(FullyCoupled(), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
     mean, factor = dense(module)
-    scales = torch.tensor([1e-5] * 14 + [1.0] * 2, dtype=D)
+    scales = torch.tensor([0.1] * 14 + [1.0] * 2, dtype=D)
     assert_equal(mean, torch.zeros(16, dtype=D))
     assert_equal(factor, scales.diag())
     one = JointGaussian(Pattern(FullyCoupled(0.3), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
