@@ -71,17 +71,19 @@ class Variant:
         value: of it, for people.
         changes: fields of the recipe.
         kind: of the recipe.
+        base: key of the variant that is changed.
     """
 
     setting: str
     value: str
     changes: dict[str, Any] = field(default_factory=dict)
     kind: type[NetworkRecipe] = NetworkRecipe
+    base: str = BASE
 
     def recipe(self, steps: int = 0) -> NetworkRecipe:
         """What is trained; so many steps, or, of 0, its own."""
         fields = {entry.name: getattr(STUDIED, entry.name) for entry in dataclasses.fields(STUDIED)}
-        found = self.kind(**(fields | self.changes))
+        found = self.kind(**(fields | VARIANTS[self.base].changes | self.changes))
         return dataclasses.replace(found, steps=steps) if steps else found
 
 
@@ -119,6 +121,18 @@ VARIANTS: dict[str, Variant] = {  # the most telling first
     "lr_0.1": Variant("learning rate", "0.1", {"lr": 0.1}),
     "draws_10": Variant("draws a step", "10", {"num_samples": 10}),
 }
+AROUND_STUDIED = tuple(VARIANTS)
+AGAIN = (
+    *("steps_2000", "inducing_50", "inducing_100", "width_25", "width_100", "depth_2", "gi", "per_output"),
+    *("prior_fixed", "prior_scale", "constant", "lr_0.02"),
+)
+VARIANTS |= {f"tried_{name}": dataclasses.replace(VARIANTS[name], base=CHOSEN) for name in AGAIN}
+VARIANTS |= {
+    "tried_draws_5": Variant("draws a step", "5", {"num_samples": 5}, base=CHOSEN),
+    "tried_inducing_400": Variant("inducing points", "400", {"num_inducing": 400}, base=CHOSEN),
+    "tried_longer": Variant("steps of the trial", "800", {"trial": 800}, base=CHOSEN),
+}
+AROUND_CHOSEN = tuple(name for name in VARIANTS if name not in AROUND_STUDIED)
 
 
 @dataclass(frozen=True)
@@ -156,7 +170,7 @@ class Scale:
 MORE = (*LARGE, "naval", "protein", MOONS, "spambase", "telescope")
 SCALES = {
     "smoke": Scale(("yacht", MOONS), 1, (BASE, "inducing_50", "centres"), 10, 5),
-    "reduced": Scale(SMALL),
+    "reduced": Scale(SMALL, variants=AROUND_STUDIED),
     "long": Scale((*SMALL, *MORE), 2),
     "paper": Scale((*SMALL, *MORE), 5),
 }

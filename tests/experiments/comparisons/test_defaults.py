@@ -19,15 +19,24 @@ def record(variant, dataset, split, elbo, **rest):
     return {"config": config, "metrics": {"elbo": elbo, "log_likelihood": -elbo}, **rest}
 
 
-def test_a_variant_differs_from_the_recipe_in_one_setting_but_for_what_is_recommended_now():
+def test_a_variant_differs_from_its_base_in_one_setting_but_for_what_is_recommended_now():
     assert VARIANTS[BASE].recipe() == STUDIED
     for name, variant in VARIANTS.items():
-        own = variant.recipe()
-        other = [f.name for f in dataclasses.fields(own) if getattr(own, f.name) != getattr(STUDIED, f.name)]
+        own, base = variant.recipe(), VARIANTS[variant.base].recipe()
+        other = [f.name for f in dataclasses.fields(own) if getattr(own, f.name) != getattr(base, f.name)]
         changed = {BASE: 0, "gelu_draws_10": 2, defaults.CHOSEN: 2}.get(name, 1)
-        assert len(other) + (type(own) is not type(STUDIED)) == changed, name
+        assert len(other) + (type(own) is not type(base)) == changed, name
     assert VARIANTS["gi"].recipe(7).steps == 7
     assert VARIANTS[defaults.CHOSEN].recipe() == gilib.recommended()
+
+
+def test_two_recipes_are_varied_that_which_was_studied_and_that_which_is_recommended():
+    bases = {name: VARIANTS[name].base for name in (*defaults.AROUND_STUDIED, *defaults.AROUND_CHOSEN)}
+    assert list(bases) == list(VARIANTS)
+    assert {bases[name] for name in defaults.AROUND_STUDIED} == {BASE}
+    assert {bases[name] for name in defaults.AROUND_CHOSEN} == {defaults.CHOSEN}
+    again = VARIANTS["tried_depth_2"].recipe()
+    assert (again.hidden, again.num_samples, len(again.activations)) == ((50, 50), 10, 2)
 
 
 def test_the_largest_bound_chooses_and_test_data_do_not():
