@@ -118,15 +118,17 @@ def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
         law.mean.to(x.dtype),
         None if covariance is None else covariance.to(x.dtype),
     )
-    variance = kernel.diagonal(x)[..., None] - at.square
+    prior = kernel.diagonal(x)[..., None]
+    variance = prior - at.square
     if at.forms is not None:
         variance = variance + at.forms
-    return at.mean, positive(variance)
+    return at.mean, positive(variance, prior)
 
 
-def positive(variance: Tensor) -> Tensor:
-    """A variance that rounding may have taken below zero, where √ has no slope."""
-    return variance.clamp_min(torch.finfo(variance.dtype).eps)
+def positive(variance: Tensor, prior: Tensor) -> Tensor:
+    """A variance that rounding of the prior's may have taken below zero, where √ has no slope."""
+    limits = torch.finfo(variance.dtype)
+    return variance.clamp_min((limits.eps * prior.detach()).clamp_min(limits.tiny))
 
 
 @dataclass(frozen=True)

@@ -168,7 +168,23 @@ def test_one_factorisation_for_all_samples_at_the_first_layer():
     assert sorted(math.prod(shape[:-2]) for shape in count.factorised) == [1, 1]
 
 
-def test_a_variance_that_rounding_took_below_zero_has_a_slope():
+@pytest.mark.parametrize("prior", [1.0, 1e-9, 0.0])
+def test_a_variance_that_rounding_took_below_zero_has_a_slope(prior):
     variance = torch.tensor([-1e-9, 0.0], dtype=D).requires_grad_()
-    positive(variance).sqrt().sum().backward()
+    positive(variance, torch.full((2,), prior, dtype=D)).sqrt().sum().backward()
     assert bool(variance.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1e5])
+@pytest.mark.parametrize("model", [gilib.models.sparse_gp, gilib.models.structured_gp])
+def test_variances_have_the_units_of_the_kernel(model, unit):
+    """What rounding may leave of them is measured by the kernel's variance, in float32 too."""
+    depth = {"depth": 1} if model is gilib.models.structured_gp else {}
+    points, x = Z.float(), torch.cat([Z, X]).float()
+    nets = (
+        model(2, 1, inducing_points=points, kernel=RBF(variance=scale**2), generator=seeded(), **depth)
+        for scale in (1.0, unit)
+    )
+    one, other = (shaken(net, 0.3).estimate(1, len(x), generator=seeded(2)).marginals(x) for net in nets)
+    torch.testing.assert_close(other.variance / unit**2, one.variance, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(other.mean / unit, one.mean, rtol=1e-3, atol=1e-5)

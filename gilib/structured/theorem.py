@@ -111,9 +111,10 @@ class Recursion(GaussianFunction):
         covariances = dict(zip(places[layer], at.forms.unbind(-1), strict=True))
         for source, cross in zip(from_below, at.crosses, strict=True):
             covariances |= dict(zip(places[source], cross.unbind(-1), strict=True))
-        alone = process.kernel.diagonal(x) - at.square[..., 0]
+        prior = process.kernel.diagonal(x)
         for row in pattern.layers[layer]:
-            points.grow({column: value for (r, column), value in covariances.items() if r == row}, alone)
+            own = {column: value for (r, column), value in covariances.items() if r == row}
+            points.grow(own, prior - at.square[..., 0], prior)
         return at.mean
 
     def _columns(self, layer: int, targets: Sequence[int], dtype: torch.dtype) -> Columns:
@@ -142,12 +143,13 @@ class PointFactor:
         self.noise = noise.unbind(-1)
         self.rows: list[dict[int, Tensor]] = []
 
-    def grow(self, covariances: dict[int, Tensor], alone: Tensor) -> None:
+    def grow(self, covariances: dict[int, Tensor], alone: Tensor, prior: Tensor) -> None:
         """One more row.
 
         Args:
             covariances: aᵀ S_tt' a by column t', t itself included, `[..., N]`.
             alone: k - |a|², what the process varies by itself, `[..., N]`.
+            prior: k, of whose size rounding is, `[..., N]`.
         """
         place = len(self.rows)
         row: dict[int, Tensor] = {}
@@ -157,7 +159,7 @@ class PointFactor:
                 row[column] = entry / above[column]
         variance = less_products(alone + covariances[place], row, row)
         assert variance is not None
-        row[place] = positive(variance).sqrt()
+        row[place] = positive(variance, prior).sqrt()
         self.rows.append(row)
 
     def sampled(self, rows: range, mean: Tensor) -> Tensor:
