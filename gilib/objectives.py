@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gilib.draws import Draw, Drawn
+from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.validation import check_choice, check_count, check_is_tensor, check_positive
 
@@ -101,14 +101,17 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
 
     Args:
-        draw: S functions; an estimate is refused: independent points are another model's evidence. Of a deep
-            Gaussian process take `net.joint_draw(S, N)`: the paths of its draws are exact on average only.
+        draw: S functions; an estimate is refused: independent points are another model's evidence. So are the
+            paths of Gaussian processes, which have random features: of these take `net.joint_draw(S, N)`.
         likelihood: of the targets.
         x: ALL training inputs, `[N, D]`: scaling a minibatch up would not give a bound.
         y: all targets.
 
     Returns:
         nats, `[R]`, summed over the points.
+
+    Raises:
+        TypeError: for draws that are not exact at these points jointly.
 
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
@@ -120,6 +123,14 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
+    check_is_tensor(x, "x")
     check_is_tensor(y, "y")
-    log_weights = likelihood.log_prob(draw(x), y).sum(-1) + draw.density  # [S, R]
+    outputs, steps = record(draw, x)
+    if any(getattr(step.function, "approximate", False) for step in steps):
+        raise TypeError(
+            "iwbo needs draws that are exact at all points jointly, and paths of Gaussian processes are so "
+            "on average only, over their random features: use "
+            f"net.joint_draw({len(outputs)}, {x.shape[-2]})"
+        )
+    log_weights = likelihood.log_prob(outputs, y).sum(-1) + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -180,6 +181,7 @@ class Path(GaussianFunction):
         correction: what a(x) is multiplied with, `[S, R, M, O]`.
     """
 
+    approximate: ClassVar[bool] = True
     inducing: Inducing
     law: Law
     features: Tensor

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,7 +49,13 @@ Gaussians = Callable[[Function, Tensor], Moments]  # what a composite asks of a 
 
 
 class GaussianFunction(ABC):
-    """A function whose outputs are Gaussian, given its input and what was drawn once."""
+    """A function whose outputs are Gaussian, given its input and what was drawn once.
+
+    Attributes:
+        approximate: whether several points have their joint law only on average over what was drawn.
+    """
+
+    approximate: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:

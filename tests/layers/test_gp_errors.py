@@ -214,6 +214,10 @@ KINDS = {
         lambda: gilib.iwbo(network(gilib.GP(2, 1)).estimate(3, 8), gilib.Gaussian(0.1), X, Y),
         "iwbo needs joint draws of functions, got Estimate",
     ),
+    "iwbo of paths": (
+        lambda: gilib.iwbo(network(gilib.GP(2, 1)).draw(3), gilib.Gaussian(0.1), X, Y),
+        r"paths of Gaussian processes are so on average only.*net.joint_draw\(3, 8\)",
+    ),
 }
 
 
