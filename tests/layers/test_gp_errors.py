@@ -150,11 +150,6 @@ VALUES = {
     ),
     "fit: float32": (lambda: fit(X.float()), "x has dtype torch.float32 but the network has torch.float64"),
     "a path at narrow points": (lambda: draw()(X[:, :1]), r"takes points \[..., N, 2\], got \[8, 1\]"),
-    "a path at points of another dtype": (lambda: draw()(X.float()), "x has dtype torch.float32 but"),
-    "an estimate at points of another dtype": (
-        lambda: network(gilib.GP(2, 1)).estimate(3, 8)(X.float()),
-        "x has dtype torch.float32 but",
-    ),
     "a path at wide points": (lambda: draw()(normals(8, 3)), r"takes points \[..., N, 2\], got \[8, 3\]"),
     "a path at one point": (lambda: draw()(X[0]), r"takes points \[..., N, 2\], got \[2\]"),
     "an estimate at narrow points": (
