@@ -54,7 +54,7 @@ def test_at_the_start_nothing_is_coupled_and_outputs_tied_one_to_one_have_size_o
     assert_equal(covariance.couplings(net), torch.eye(5, dtype=D), 1e-12)
     joint = networks.gaussian_of(net)
     with torch.no_grad():  # the second process is the first, nearly
-        joint.rows[1][..., :M] = 1e-5 * torch.eye(M, dtype=D)
+        joint.rows[1][..., :M] = joint.rows[0]
         joint.rows[1][..., M:] *= 1e-6
     assert covariance.couplings(net)[0, 1].item() == pytest.approx(1.0, abs=1e-9)
 
