@@ -140,10 +140,7 @@ KINDS = {
     ),
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
     "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
-    "points of objects": (
-        lambda: predict(NAN.numpy().astype(object)),
-        r"of object: .*to_numpy\(dtype=float\)",
-    ),
+    "points of objects": (lambda: predict(NAN.numpy().astype(object)), "of object: .*dtype=float"),
     "points of numpy": (lambda: net().draw()(X.numpy()), "x must be a torch.Tensor, got ndarray"),
     "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
     "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
