@@ -1,0 +1,50 @@
+"""What chapters paste into sentences."""
+
+from typing import Any
+
+import pytest
+from docutils import nodes
+from docutils.utils import new_document
+
+import pasted
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("-4.4", "−4.4"),
+        ("-.5 and +0.009", "−.5 and +0.009"),
+        ("6e-11", "6 · 10⁻¹¹"),
+        ("-1.5e+03", "−1.5 · 10³"),
+        ("−0.81 to -1.9", "−0.81 to −1.9"),
+        ("10-20", "10-20"),
+        ("five-fold", "five-fold"),
+        ("results/uci-1.jsonl", "results/uci-1.jsonl"),
+        ("2 replicas", "2 replicas"),
+    ],
+)
+def test_numbers_are_typeset_and_words_stay(value: str, shown: str) -> None:
+    assert pasted.typeset(value) == shown
+
+
+def page(text: str, classes: list[str]) -> nodes.document:
+    document = new_document("page")
+    document += nodes.paragraph("", "", nodes.inline(text, text, classes=classes))
+    return document
+
+
+def test_only_pasted_text_is_touched() -> None:
+    for classes, shown in (["pasted-text"], "−1"), (["other"], "-1"):
+        document = page("-1", classes)
+        pasted.resolve(None, document, "page")  # type: ignore[arg-type]
+        assert document.astext() == shown
+
+
+@pytest.mark.parametrize("text", ["np.int64(2)", "tensor(0.5)", "3 of array([1])"])
+def test_what_only_a_program_can_read_is_a_warning(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(pasted.LOGGER, "warning", lambda *args, **kwargs: seen.append(args))
+    pasted.resolve(None, page("2 of 3", ["pasted-text"]), "page")  # type: ignore[arg-type]
+    assert not seen
+    pasted.resolve(None, page(text, ["pasted-text"]), "page")  # type: ignore[arg-type]
+    assert [args[1] for args in seen] == [text]
