@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import CategoricalPrediction
+from gilib.metrics import CalibrationCurve, calibration_curve
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
 from gilib.validation import check_count
 
@@ -71,6 +73,24 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def predict_entropy(self, X: Any) -> Array:
         """Entropy of the class probabilities, `[N]` nats: how unsure a prediction is."""
         return self._categorical(X).entropy.numpy()
+
+    def calibration(self, X: Any, y: Any, bins: int = 20) -> CalibrationCurve:
+        """How often its predictions are right, by how sure they are: `gilib.metrics.calibration_curve`.
+
+        Args:
+            X: inputs `[N, D]` that had no part in the training.
+            y: their labels, `[N]`, of the kind that `fit` was given.
+            bins: equal bins of the most probable label's probability.
+
+        Raises:
+            ValueError: for labels that are not in `classes_`, or not one for each input.
+        """
+        probabilities = self.predict_proba(X)
+        labels = column_or_1d(y, warn=True)
+        unknown = sorted(set(np.unique(labels).tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y has labels that the classifier does not know: {unknown}")
+        return calibration_curve(probabilities, np.searchsorted(self.classes_, labels), bins)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Labels of drawn functions, `[N, n_samples]`.

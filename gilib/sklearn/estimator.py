@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from gilib.validation import check_choice, check_count, check_instance, check_po
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
+DECIMAL_COMMA = re.compile(r"[+-]?\d*(,\d+)?")
 
 
 class BayesianEstimator(BaseEstimator):
@@ -159,14 +161,20 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
     """
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        words = [name for k, name in enumerate(X.columns) if not _numeric(X.iloc[:, k])]
-        if words:
-            raise ValueError(
-                f"could not convert the columns {words} of X to numbers: pandas.get_dummies(X) makes columns "
-                "of zeros and ones from words"
-            )
+    check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
     return validate_data(estimator, X, *y, dtype=np.float64, **options)
+
+
+def check_numbers(table: Any, name: str, advice: str) -> None:
+    """Raise, with the columns' names and advice, for a frame or a series of pandas that holds no numbers."""
+    if hasattr(table, "iloc"):
+        frame = table if hasattr(table, "columns") else table.to_frame()
+        columns = {label: frame.iloc[:, k] for k, label in enumerate(frame.columns)}
+        words = {label: column for label, column in columns.items() if not _numeric(column)}
+        if words and all(map(_decimal_commas, words.values())):
+            advice = "their decimals are commas, which pandas.read_csv(..., decimal=',') reads"
+        if words:
+            raise ValueError(f"could not convert the columns {list(words)} of {name} to numbers: {advice}")
 
 
 def _numeric(column: Any) -> bool:
@@ -179,6 +187,12 @@ def _numeric(column: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _decimal_commas(column: Any) -> bool:
+    """Whether all words of a column are numbers with a comma."""
+    words = [word for word in np.asarray(column, dtype=object) if isinstance(word, str)]
+    return bool(words) and all(DECIMAL_COMMA.fullmatch(word.strip()) for word in words)
 
 
 def seed_of(random_state: Any) -> int:

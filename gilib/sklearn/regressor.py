@@ -17,6 +17,7 @@ from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
     Array,
     BayesianEstimator,
+    check_numbers,
     named,
     names_of,
     seed_of,
@@ -70,6 +71,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `[N, D]` and targets `[N]` or `[N, O]`, arrays or pandas."""
+        check_numbers(y, "y", "classes are for BayesianClassifier")
         self.target_names_ = names_of(y)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)

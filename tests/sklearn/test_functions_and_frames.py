@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from gilib.metrics import calibration_curve
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from tests.sklearn.test_estimators import QUICK, X, Y
 
@@ -109,6 +110,45 @@ def test_columns_without_numbers_are_named(framed, kind):
     words = x.assign(kind="oak", day=pd.Timestamp("2026-01-01"), grade="3", sure=True)
     with pytest.raises(ValueError, match=r"columns \['kind', 'day'\] of X to numbers: pandas.get_dummies"):
         kind(**QUICK).fit(words, np.arange(300) % 2)
+
+
+def test_decimal_commas_get_advice_of_their_own(framed):
+    x, y, _ = framed
+    for commas in (x.assign(price="3,5", share="-0,25"), x.assign(price="12", share="0,5")):
+        with pytest.raises(
+            ValueError, match=r"decimals are commas, which pandas.read_csv\(..., decimal=','\)"
+        ):
+            BayesianRegressor(**QUICK).fit(commas, y)
+    for words in (x.assign(price="3,5", kind="oak"), x.assign(price="1,000,000")):
+        with pytest.raises(ValueError, match="get_dummies"):
+            BayesianRegressor(**QUICK).fit(words, y)
+    duplicated = pd.concat([x, x.assign(kind="3,5")], axis=1)  # a name may be there twice
+    with pytest.raises(ValueError, match="commas"):
+        BayesianRegressor(**QUICK).fit(duplicated, y)
+
+
+def test_targets_of_words_lead_to_the_classifier(framed):
+    x, y, _ = framed
+    for wrong in (y.assign(wear="much"), y["wear"].map(lambda value: "much")):
+        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: .* BayesianClassifier"):
+            BayesianRegressor(**QUICK).fit(x, wrong)
+
+
+def test_the_calibration_of_words_is_that_of_their_numbers():
+    above = (X > np.median(X, 0)).sum(1)
+    labels = np.array(["no", "maybe", "yes"])[above]
+    model = BayesianClassifier(**QUICK).fit(X[:200], labels[:200])
+    new, truth = X[200:], labels[200:]
+    numbers = np.array([model.classes_.tolist().index(label) for label in truth])
+    want = calibration_curve(model.predict_proba(new), numbers, bins=5)
+    for given in (truth, truth.tolist(), pd.Series(truth)):
+        curve = model.calibration(new, given, bins=5)
+        assert curve.counts.equal(want.counts) and curve.error == want.error
+        assert int(curve.counts.sum()) == len(new)
+    with pytest.raises(ValueError, match=r"does not know: \['never'\]"):
+        model.calibration(new, np.where(truth == "no", "never", truth))
+    with pytest.raises(ValueError, match="one for each point"):
+        model.calibration(new, truth[:-1])
 
 
 def test_auto_keeps_all_histories():
