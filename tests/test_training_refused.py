@@ -1,10 +1,13 @@
 """What would train silently as something else is refused before any work."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint
+from gilib.training import Checkpoint, Paused
 from tests.support import normals, small_net
 
 R, N = 3, 12
@@ -116,13 +119,53 @@ class Weights:
         return self.value
 
 
-@pytest.mark.parametrize("weight", [lambda step: 0.5, Weights(0.5), Weights(0.5).weight])
-def test_a_checkpoint_wants_functions_that_can_be_told_apart(weight, tmp_path):
-    assert fit(model(), kl_weight=weight).elbo.shape == (2,)
-    with pytest.raises(TypeError, match="a checkpoint cannot tell kl_weight=.* from another function"):
-        fit(model(), kl_weight=weight, checkpoint=tmp_path / "run")
+def redefined(value):
+    """A function of a name that others have, too, as in a notebook whose cell was run anew."""
+
+    def weight(step):
+        return value
+
+    return weight
+
+
+KINDS = {
+    "lambda": lambda value: lambda step: value,
+    "redefined": redefined,
+    "object": Weights,
+    "method": lambda value: Weights(value).weight,
+    "tensor": lambda value: partial(min, torch.tensor(value, dtype=torch.float64)),
+    "array": lambda value: partial(min, np.array(value)),
+    "late": lambda value: lambda step: value if step > 2 else 0.0,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_are_told_apart_by_what_they_give(kind, tmp_path):
+    """At all steps of the training, not only at those that were done."""
+    path, make, adam = tmp_path / "run", KINDS[kind], gilib.Adam()
+    with pytest.raises(Paused):
+        fit(model(), steps=5, rule=adam, kl_weight=make(0.5), checkpoint=Checkpoint(path, deadline=0.0))
+    with pytest.raises(gilib.persistence.CheckpointError, match=r"another (setting: kl_weight is|model)"):
+        fit(model(), steps=5, rule=adam, kl_weight=make(0.75), checkpoint=path)
+    assert fit(model(), steps=7, rule=adam, kl_weight=make(0.5), checkpoint=path).resumed_at == 1
+
+
+def test_a_checkpoint_wants_augmentations_that_can_be_told_apart(tmp_path):
     with pytest.raises(TypeError, match="a checkpoint cannot tell augment="):
         fit(model(), augment=lambda x, generator: x, checkpoint=tmp_path / "run")
+
+
+def shift(by, x, generator):
+    return x + torch.as_tensor(by)
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_augmentations_by_arrays_are_told_apart(kind, tmp_path):
+    path = tmp_path / "run"
+    fit(model(), augment=partial(shift, kind([0.5, 1.0])), checkpoint=path)
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+        fit(model(), augment=partial(shift, kind([0.5, 2.0])), checkpoint=path)
+    assert fit(model(), augment=partial(shift, kind([0.5, 1.0])), checkpoint=path).resumed_at == 2
 
 
 def test_another_tempering_is_refused(tmp_path):

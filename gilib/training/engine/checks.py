@@ -61,14 +61,11 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
         return None
     path = isinstance(given, (str, os.PathLike))
     checkpoint: Checkpoint = Checkpoint(given) if path else check_instance(given, Checkpoint, "checkpoint")
-    for name in ("kl_weight", "augment"):
-        value = getattr(settings, name)
-        if not identified(value):
-            raise TypeError(
-                f"a checkpoint cannot tell {name}={value!r} from another function: write it as a frozen "
-                "dataclass with __call__ (as gilib.objectives.SteppedTempering is), or as a function of a "
-                "module, or train without a checkpoint"
-            )
+    if not identified(settings.augment):
+        raise TypeError(
+            f"a checkpoint cannot tell augment={settings.augment!r} from another function: write it as a "
+            "frozen dataclass with __call__, or as a function of a module, or train without a checkpoint"
+        )
     return checkpoint
 
 

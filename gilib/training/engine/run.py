@@ -19,7 +19,7 @@ from gilib.network import Network
 from gilib.persistence import CheckpointError
 from gilib.randomness import GeneratorLike, Noise, ReplicaGenerators
 from gilib.training.callbacks import Callback
-from gilib.training.engine.checkpoints import read_checkpoint, write_checkpoint
+from gilib.training.engine.checkpoints import check_kl_weights, read_checkpoint, write_checkpoint
 from gilib.training.engine.minibatches import Augmenter, Minibatches
 from gilib.training.engine.settings import Settings, name_of
 from gilib.training.gradients.graph import Replay
@@ -188,6 +188,7 @@ class Run:
             "batches": self.batches.state(),
             "augmentation": None if self.augmenter is None else self.augmenter.state(),
             "callbacks": self._callback_states(),
+            "kl_weights": self.settings.kl_weights(self.steps),
             "trace": self.trace[: self.done].cpu(),
             "diverged_at": self.diverged_at,
         }
@@ -198,6 +199,7 @@ class Run:
     def restore(self, path: Path, fingerprint: str) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read_checkpoint(path, fingerprint, self.steps)
+        check_kl_weights(content.get("kl_weights"), self.settings.kl_weights(self.steps), path)
         self._restore_callbacks(content["callbacks"], path)
         self.rule.load_state_dict(content["rule"])
         self.rule.active.copy_(content["active"])

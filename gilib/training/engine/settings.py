@@ -11,6 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from gilib.config import plain
 from gilib.training.engine.minibatches import Augmentation
 from gilib.training.rules.base import Rule
@@ -40,8 +44,14 @@ class Settings:
         """The seed, or R of them, of another stream."""
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
+    def kl_weights(self, steps: int) -> Tensor | None:
+        """What `kl_weight` gives at every step, `[steps]`: a name does not tell what a function computes."""
+        if self.kl_weight is None:
+            return None
+        return torch.tensor([float(self.kl_weight(step)) for step in range(steps)], dtype=torch.float64)
+
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with, as plain data."""
+        """What a checkpoint must agree with, beside `kl_weights`, as plain data."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "on_divergence"]
         return {name: described(getattr(self, name)) for name in names}
 
@@ -87,6 +97,8 @@ def described(value: Any) -> Any:
         return {str(key): described(part) for key, part in sorted(value.items())}
     if isinstance(value, (list, tuple)):
         return [described(part) for part in value]
+    if isinstance(value, Tensor | np.ndarray):
+        return described(value.tolist())
     value = plain(value)
     return value if value is None or isinstance(value, (bool, int, float, str)) else name_of(value)
 
@@ -95,13 +107,14 @@ def identified(value: Any) -> bool:
     """Whether `described` tells what a function computes.
 
     It does of functions of a module and of objects without state, and of dataclasses, of `functools.partial`,
-    lists and mappings of such; not of a lambda, of a function within a function, or of a method.
+    lists and mappings of such, of numbers and of arrays; not of a lambda, of a function within a function, or
+    of a method.
 
     >>> from gilib.objectives import SteppedTempering
     >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
     (True, True, False)
     """
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | str | Tensor | np.ndarray | np.generic):
         return True
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return all(identified(getattr(value, field.name)) for field in dataclasses.fields(value))
