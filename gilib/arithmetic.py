@@ -3,6 +3,7 @@
 Products of float32 numbers on CUDA are exact ("ieee") or rounded to ten bits ("tf32"), for the whole process;
 torch's own default is TF32 for convolutions. Whatever draws or evaluates functions does so within
 `exact_products`, in training and outside of it: a bound that is measured is the bound that was trained.
+Training computes gradients within it, too; a gradient that you take yourself, wherever torch is set to.
 Denormal numbers, flushed to zero or not, are a setting of each thread.
 """
 

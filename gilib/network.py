@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from gilib.allocation import keep_freed_memory
-from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
@@ -93,13 +92,24 @@ class Network(nn.Module):
         )
         check_precision(context.dtype or torch.get_default_dtype(), "a network")
         self.input_shape = self._point_shape(inducing_points, points, input_shape)
-        self.output_shape = self.layers.join(self.input_shape, context)
-        if pseudo_outputs is not None and not self.layers.starts_at_targets:
+        new = [part for part in self.layers.modules() if isinstance(part, Layer) and not part.is_built]
+        try:
+            self.output_shape = self._joined(inducing_points, context)
+        except Exception:  # layers of a list that does not fit are free for another
+            for part in new:
+                part.is_built = False
+            raise
+
+    def _joined(self, inducing_points: Tensor | None, context: BuildContext) -> Shape:
+        """Build all layers; the shape of one output point."""
+        output_shape = self.layers.join(self.input_shape, context)
+        if context.pseudo_outputs is not None and not self.layers.starts_at_targets:
             raise ValueError(
                 "pseudo_outputs are given, but nothing starts at them: the last layer with weights must have "
                 "GlobalInducing, and stand outside residual blocks and sums"
             )
         self._set_inducing_points(inducing_points, context)
+        return output_shape
 
     def _point_axes(self, inducing_points: Tensor, given: Shape | None) -> int:
         """Axes of one inducing point, `[M, ...]` or `[R, M, ...]`; the first layer may know."""
@@ -115,8 +125,12 @@ class Network(nn.Module):
                 )
             return known
         lead = len(self.replicas)
-        has = lead and tuple(inducing_points.shape[:lead]) == self.replicas
-        return inducing_points.dim() - 1 - (lead if has and inducing_points.dim() > lead + 1 else 0)
+        if lead and inducing_points.dim() > lead + 1 and tuple(inducing_points.shape[:lead]) == self.replicas:
+            raise ValueError(
+                f"inducing_points {list(inducing_points.shape)} may be [M, ...] or "
+                f"{[*self.replicas, 'M', '...']}, and the first layer does not tell: give input_shape"
+            )
+        return inducing_points.dim() - 1
 
     def _point_shape(self, inducing_points: Tensor | None, points: int | None, given: Shape | None) -> Shape:
         if inducing_points is not None and points is not None:
@@ -165,8 +179,7 @@ class Network(nn.Module):
         Raises:
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
-        with exact_products():
-            return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
@@ -195,10 +208,9 @@ class Network(nn.Module):
         Returns:
             An `Estimate`, which `elbo` takes like a draw.
         """
-        with exact_products():
-            return self.layers.estimate(
-                self.inducing_points, num_samples, num_points, generator=generator, noise=noise
-            )
+        return self.layers.estimate(
+            self.inducing_points, num_samples, num_points, generator=generator, noise=noise
+        )
 
     def joint_draw(
         self,
@@ -218,10 +230,9 @@ class Network(nn.Module):
             generator: source of the noise; None: torch's default one.
             noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
         """
-        with exact_products():
-            return self.layers.joint_draw(
-                self.inducing_points, num_samples, num_points, generator=generator, noise=noise
-            )
+        return self.layers.joint_draw(
+            self.inducing_points, num_samples, num_points, generator=generator, noise=noise
+        )
 
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None

@@ -108,7 +108,8 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         y: all targets.
 
     Returns:
-        nats, `[R]`, summed over the points.
+        nats, `[R]`, summed over the points. Where Q has no density, as of `PointEstimate` and `Dropout`, it
+        is no bound, as `elbo` is none.
 
     Raises:
         TypeError: for draws that are not exact at these points jointly.

@@ -159,6 +159,14 @@ def test_functions_are_drawn_and_evaluated_exactly_outside_of_training():
     assert set(seen) == set(others) == {IEEE} and len(seen) >= 6 and others
 
 
+def test_layers_are_drawn_exactly_without_a_network():
+    net, seen = watched(product_precisions)
+    net.layers.draw(net.inducing_points, 2, generator=seeded())
+    net.layers.estimate(net.inducing_points, 2, 20, generator=seeded())
+    net.layers.joint_draw(net.inducing_points, 2, 20, generator=seeded())
+    assert seen == [IEEE] * 3
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_bound_measured_on_a_gpu_is_the_one_that_is_trained():
     """TF32 would be off by 1e-3; the same noise on the CPU says what is right."""

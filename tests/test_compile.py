@@ -64,6 +64,21 @@ def test_a_bound_and_its_gradient_are_one_graph(name):
         assert_equal(ours, theirs, 1e-12)
 
 
+@pytest.mark.parametrize("prior", [gilib.NealPrior(), gilib.SpatialIWPrior()])
+@pytest.mark.parametrize("model", ["lenet", "resnet"])
+def test_a_draw_of_images_is_one_graph(model, prior):
+    images = normals(3, 2, 8, 8)
+    settings = {"inducing_points": images, "prior": prior, "generator": seeded()}
+    if model == "lenet":
+        net = gilib.models.lenet((2, 8, 8), channels=2, **settings)
+    else:
+        net = gilib.models.resnet18((2, 8, 8), widths=(2, 3), **settings)
+    noise = net.base_noise(2, seeded(1))
+    torch.compiler.reset()
+    found = torch.compile(net.draw, fullgraph=True, backend="eager")(noise=noise)
+    assert_equal(found(images).detach(), net.draw(noise=noise)(images).detach(), 1e-10)
+
+
 def test_priors_with_a_normal_for_a_scale_are_captured_too():
     net = small_net(gilib.Factorised(), PRIORS["scale"])
     noise = net.base_noise(3, seeded(1))

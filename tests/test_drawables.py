@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.draws import record
 from tests.support import POSTERIORS, PRIORS, D, assert_equal, normals, seeded, shaken, small_net
 
 X, Y = normals(7, 2), normals(7, 2, seed=1)
@@ -34,6 +35,15 @@ class Scaled(gilib.layers.Layer):
 
 def points(replicas=(K,)):
     return gilib.Network(None, [Scaled()], input_shape=(2,), replicas=replicas, dtype=D, generator=seeded())
+
+
+def test_an_ensemble_is_taken_apart_as_its_network_is():
+    drawn = ensemble(gilib.Factorised())
+    output, steps = record(drawn.draw(2, generator=seeded()), X)
+    own = record(drawn.net.draw(2, generator=seeded()), X)
+    assert torch.equal(output, own.output.flatten(0, 1)) and len(steps) == len(own.steps) > 1
+    for step, theirs in zip(steps, own.steps, strict=True):
+        assert torch.equal(step.input, theirs.input) and torch.equal(step.output, theirs.output)
 
 
 @pytest.mark.parametrize("drawn", [small_net(gilib.Factorised()), ensemble()])

@@ -109,3 +109,17 @@ def test_what_is_refused():
         LIKELIHOOD.check_targets(torch.zeros(6, 2, dtype=torch.long), 6, 4)
     with pytest.raises(ValueError, match="must be a list of one variance"):
         HeteroscedasticGaussian(0.1)
+
+
+def test_noise_of_other_replicas_is_refused():
+    """As many as there are samples, each sample would get its own."""
+    likelihood = HeteroscedasticGaussian([0.1, 0.2], replicas=(len(F),))
+    asked = [
+        lambda: likelihood.log_prob(F, Y),
+        lambda: likelihood.target_moments(F),
+        lambda: likelihood.predictive(F, variance=F.square()),
+        lambda: likelihood.expected_log_prob(gilib.Draw(lambda x: F, None), F[0], Y),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"has a noise for each of these, .* with replicas=\(\)"):
+            ask()

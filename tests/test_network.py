@@ -251,6 +251,35 @@ def test_targets_that_nothing_would_start_at_are_refused(make):
         gilib.Network(x, make(), pseudo_outputs=y)
 
 
+def test_layers_of_a_list_that_does_not_fit_are_free():
+    x, first, second = normals(5, 2), gilib.Linear(2, 3), gilib.Linear(4, 2)
+    with pytest.raises(ValueError, match="takes points of shape"):
+        gilib.Network(x, [first, second])
+    with pytest.raises(ValueError, match="needs inducing points"):
+        gilib.Network(None, [first], dtype=D)
+    net = gilib.Network(x, [first, nn.Tanh(), gilib.Linear(3, 2)])
+    assert net.draw(2)(x).shape == (2, 5, 2)
+    kept = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(ValueError, match="used twice"):
+        gilib.Network(x, [first, second])
+    with pytest.raises(ValueError, match="used twice"):  # and those of a network stay with it
+        gilib.Network(x, [first])
+    assert all(torch.equal(value, kept[name]) for name, value in net.state_dict().items())
+
+
+def test_inducing_images_that_may_be_replicas():
+    """A first layer that does not tell what a point is leaves it to the reader."""
+    x, layers = normals(5, 1, 4, 4), lambda: [nn.Flatten(), gilib.Linear(16, 2)]
+    with pytest.raises(
+        ValueError, match=r"\[5, 1, 4, 4\] may be \[M, ...\] or \[5, 'M', '...'\].*give input_shape"
+    ):
+        gilib.Network(x, layers(), replicas=(5,))
+    net = gilib.Network(x, layers(), replicas=(5,), input_shape=(1, 4, 4))
+    assert net.inducing_points.shape == (5, 5, 1, 4, 4)
+    for replicas in (), (4,):
+        assert gilib.Network(x, layers(), replicas=replicas).input_shape == (1, 4, 4)
+
+
 @pytest.mark.parametrize("replicas", [(), (5,), (6,)])
 def test_inducing_images_are_no_replicas(replicas):
     """As many images as replicas: the first layer knows how many axes a point has."""

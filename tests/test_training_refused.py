@@ -75,6 +75,20 @@ def test_freezing_with_a_shared_parameter():
     assert fit(net, X, y, own, on_divergence="freeze").diverged_at.tolist() == [-1, 0, -1]
 
 
+@pytest.mark.parametrize("kind", ["PerOutputGaussian", "CorrelatedGaussian"])
+def test_noise_of_as_many_outputs_as_replicas_is_shared(kind):
+    """Its axis of outputs is no axis of replicas."""
+    start = [0.1, 0.1] if kind == "PerOutputGaussian" else 2
+    shared = getattr(gilib.likelihoods, kind)(start, learn=True)
+    net, x, y = model((2,)), X[:2], Y[:2]
+    with pytest.raises(ValueError, match=r"replicas share \{'likelihood\."):
+        fit(net, x, y, shared, on_divergence="freeze")
+    with pytest.raises(ValueError, match="not every parameter has replicas"):
+        fit(net, x, y, shared, rule=gilib.Adam([0.1, 0.01]))
+    own = getattr(gilib.likelihoods, kind)(start, learn=True, replicas=(2,))
+    assert fit(net, x, y, own, rule=gilib.Adam([0.1, 0.01])).elbo.shape == (2, 2)
+
+
 def test_groups_are_whole_words():
     """Layers 1 and 10 to 12: once the rate of the first was also that of the others."""
     layers = [gilib.Linear(2, 2, gilib.Factorised()) for _ in range(13)]

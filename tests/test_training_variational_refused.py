@@ -1,6 +1,7 @@
 """What VOGN, Vadam, noisy Adam and IVON refuse."""
 
 import pytest
+import torch
 from torch import nn
 
 import gilib
@@ -54,3 +55,8 @@ def test_other_settings_that_make_no_sense():
 def test_divergence_is_an_error():
     with pytest.raises(gilib.training.DivergenceError, match="not finite"):
         fit(small_net(gilib.Factorised()), IVON(1e300), steps=4)
+    broken = small_net(gilib.Factorised())
+    with torch.no_grad():
+        next(broken.parameters())[0] = torch.nan  # no sign of another order of layers
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 0"):
+        fit(broken, IVON(), steps=4)

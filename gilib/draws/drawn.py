@@ -18,13 +18,17 @@ class Drawn(ABC):
     """S functions from a posterior over functions: a `Draw` or an `Estimate`.
 
     Attributes:
-        function: maps inputs `[..., N, D]` to outputs `[S, R, ..., N, O]`.
+        function: maps inputs `[N, D]`, or `[R, N, D]`, to outputs `[S, R, N, O]`. Axes in front of N are
+            matched with `[S, R]` as torch broadcasts: inputs `[S, R, N, D]` are every sample's own, as layers
+            have it of those below.
         log_pq: log P - log Q of everything that was drawn, less the Kullback-Leibler divergence of what was
             integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
         inducing_outputs: what became of the inducing points, `[S, R, M, ...]`; None: there were none, or
             the function has to be asked.
 
-    It unpacks into the first two: `function, log_pq = layer.draw(u)`.
+    It unpacks into the first two: `function, log_pq = layer.draw(u)`. What it evaluates itself, a call of it,
+    `moments` and `marginals`, is exact on a GPU (`gilib.arithmetic.exact_products`); the bare function, and
+    gradients that are taken outside of `gilib.fit`, are computed as torch is set.
     """
 
     function: Function

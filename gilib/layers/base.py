@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, Part
 from gilib.draws import Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
@@ -55,6 +56,9 @@ class Layer(nn.Module, Part, ABC):
     @abstractmethod
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Create the parameters; given the shape of one input point, return that of one output point.
+
+        In a network with replicas, `context.replicas`, every parameter has their axes in front, as
+        `context.full` and `context.normal` make them: one whose first axes are R is taken for R parameters.
 
         Raises:
             ValueError: if a point of this shape cannot enter the layer.
@@ -152,7 +156,8 @@ class Layer(nn.Module, Part, ABC):
             noise = self.base_noise(num_samples, generator)
         else:
             self._check_noise(noise, (*self.replicas, self.noise_size), "base_noise(S)")
-        return self.located("", self.draw_from_noise, inducing, noise)
+        with exact_products():
+            return self.located("", self.draw_from_noise, inducing, noise)
 
     def estimate(
         self,
@@ -180,7 +185,8 @@ class Layer(nn.Module, Part, ABC):
             noise = self.estimate_noise(num_samples, num_points, generator)
         else:
             self._check_point_noise(noise, self.estimate_size, "estimate_noise(S, N)")
-        return self.located("", self.estimate_from_noise, inducing, noise)
+        with exact_products():
+            return self.located("", self.estimate_from_noise, inducing, noise)
 
     def joint_draw(
         self,
@@ -205,7 +211,8 @@ class Layer(nn.Module, Part, ABC):
             noise = self._point_noise(num_samples, num_points, self.joint_size, generator)
         else:
             self._check_point_noise(noise, self.joint_size, "normals of joint_size")
-        drawn = self.located("", self.joint_from_noise, inducing, noise)
+        with exact_products():
+            drawn = self.located("", self.joint_from_noise, inducing, noise)
         return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:

@@ -91,6 +91,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """F and log σ² + g, `[S, R, N, O]` both."""
+        self.check_replicas(outputs)
         mean, log_ratio = outputs.chunk(2, -1)
         return mean, log_ratio + self.log_variance.to(outputs)[..., None, :]
 

@@ -149,7 +149,7 @@ class Posterior(Specification, ABC):
     """A frozen specification of an approximate posterior.
 
     Attributes:
-        short: the name in tables and figures, as the papers have it.
+        short_name: the name in tables and figures, as the papers have it.
     """
 
     short_name: ClassVar[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.draws import Draw
-from gilib.draws.functions import Function
+from gilib.draws.functions import Composite, Function
 from gilib.network import Network
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.sites import Shape
@@ -144,7 +144,7 @@ class Ensemble(OfNetwork):
 
 
 @dataclass(frozen=True)
-class _Pooled:
+class _Pooled(Composite):
     """A function of members `[S, K, R, ...]` as one of samples `[S K, R, ...]`."""
 
     function: Function
@@ -152,14 +152,15 @@ class _Pooled:
     input_axes: int
     output_axes: int
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """The members at x; the parts inside keep the members' axis."""
         replicas, given = self.lead[2:], tuple(x.shape[: -1 - self.input_axes])
         if x.dim() <= self.input_axes or given not in ((), replicas):
             raise ValueError(
                 f"an ensemble takes x [{''.join(f'{size}, ' for size in replicas)}N, ...] with "
                 f"{self.input_axes} axes for a point, the same for all members, got {list(x.shape)}"
             )
-        outputs = self.function(x)
+        outputs = call(self.function, x)
         return outputs.expand(*self.lead, *outputs.shape[-1 - self.output_axes :]).flatten(0, 1)
 
 

@@ -90,7 +90,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         unknown = sorted(set(np.unique(labels).tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise ValueError(f"y has labels that the classifier does not know: {unknown}")
-        return calibration_curve(probabilities, np.searchsorted(self.classes_, labels), bins)
+        indices = torch.from_numpy(np.searchsorted(self.classes_, labels))
+        return calibration_curve(torch.from_numpy(probabilities), indices, bins)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Labels of drawn functions, `[N, n_samples]`.

@@ -50,7 +50,7 @@ class DataParallel(OneProcess):
     L_k being the bound for the minibatch B_k. The weighted bounds and their gradients are summed in one
     message per step and dtype, so that parameters stay equal on all processes to the last bit, and equal to
     those of one process up to rounding. What is shared is the work at the data; that of drawing is not.
-    Local reparameterisation, which draws noise for every point, is refused.
+    Of the noise that an estimate draws for every point each takes that of its own points.
 
     Process 0 shows the bar and writes checkpoints, on storage that all processes see; the number of processes
     may change when they are resumed. A factorisation that fails on one process raises on all.
@@ -97,7 +97,7 @@ class DataParallel(OneProcess):
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
 
     def check(self, device: torch.device, points: int) -> None:
-        """Raise unless the group serves the device, every process gets a point, and noise can be shared.
+        """Raise unless the group serves the device and every process gets a point.
 
         Args:
             device: of the data.

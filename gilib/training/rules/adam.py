@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from gilib.config import plain
 from gilib.persistence import CheckpointError
 from gilib.posteriors import ConjugateWeights
 from gilib.training.gradients.objective import Batch
@@ -113,11 +114,7 @@ class RunningAdam(RunningRule):
         if self.optimiser.per_replica:
             return
         replicas = self.problem.net.replicas
-        shared = {
-            name: list(parameter.shape)
-            for name, parameter in self.problem.parameters.items()
-            if tuple(parameter.shape[:1]) != replicas
-        }
+        shared = {name: list(p.shape) for name, p in self.problem.shared_parameters().items()}
         raise ValueError(
             "on_divergence='freeze' needs every learned parameter to have the replica axis "
             f"{list(replicas)}, and replicas share {shared}: give each its own (for example "
@@ -148,7 +145,7 @@ def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
     parameters, replicas = problem.parameters, problem.net.replicas
     if not parameters:
         raise ValueError("nothing to train: network and likelihood have no learned parameters")
-    if len(replicas) == 1 and all(tuple(p.shape[:1]) == replicas for p in parameters.values()):
+    if len(replicas) == 1 and not problem.shared_parameters():
         return ReplicaAdam(rule.rates(parameters, replicas[0]), replicas[0], rule.betas, rule.eps)
     scheduled = rule.schedule is not None
     return NetworkAdam(rule.rates(parameters, None), problem.device, rule.betas, rule.eps, scheduled)
@@ -156,6 +153,7 @@ def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
 
 def _checked(rate: Rate, what: str) -> Rate:
     """A positive rate, or a tuple of them."""
+    rate = plain(rate)
     if not isinstance(rate, Sequence):
         check_positive(rate, what)
         return rate

@@ -51,6 +51,16 @@ class Problem:
     processes: OneProcess
     device: torch.device
 
+    def shared_parameters(self) -> dict[str, nn.Parameter]:
+        """Those that replicas share: of a likelihood without replicas, or without their axis in front."""
+        replicas = self.net.replicas
+
+        def own(name: str, parameter: nn.Parameter) -> bool:
+            belongs = not name.startswith("likelihood.") or self.likelihood.replicas == replicas
+            return belongs and tuple(parameter.shape[: len(replicas)]) == replicas
+
+        return {name: parameter for name, parameter in self.parameters.items() if not own(name, parameter)}
+
     def bound_and_gradients(
         self, batch: Batch, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, list[Tensor]]:
@@ -101,7 +111,7 @@ class RunningRule(ABC):
     def step(self, batch: Batch) -> Tensor:
         """Change the network; return the objective per data point before the step, `[R]`, for the trace.
 
-        It sums over the processes what it computes from the batch, by `problem.total` or
+        It sums over the processes what it computes from the batch, by `problem.sum_over_processes` or
         `problem.bound_and_gradients`, and reads nothing back from an accelerator.
         """
 

@@ -168,7 +168,7 @@ class SampledWeights:
             drawn = net.draw(noise=like.new_zeros(1, *net.replicas, net.noise_size))
             steps = _weight_steps(record(drawn.function, like.new_zeros(1, *net.input_shape)).steps)
         if len(steps) == layers and all(
-            torch.equal(steps[own.position].function.weights[0], own.weights.mean)  # type: ignore[attr-defined]
+            _equal(steps[own.position].function.weights[0], own.weights.mean)  # type: ignore[attr-defined]
             for own in self.trained
         ):
             return
@@ -177,6 +177,11 @@ class SampledWeights:
             f"{len(steps)}, or the same in another order: compose gilib's layers by Sequential, Residual and "
             "Sum, or train by gilib.Adam"
         )
+
+
+def _equal(drawn: Tensor, mean: Tensor) -> bool:
+    """Whether they are the same, NaN at the same places included: these are told later, as divergence."""
+    return drawn.shape == mean.shape and torch.allclose(drawn, mean, 0.0, 0.0, equal_nan=True)
 
 
 def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tensor]:
