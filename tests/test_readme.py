@@ -92,3 +92,8 @@ def test_own_data_from_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert len(y) == 100 and not set(found["x_new"].index) & set(found["x"].index)  # type: ignore[attr-defined]
     assert found["model"].score(found["x_new"], y) > 0.95  # type: ignore[attr-defined]
     assert abs(((lower < y) & (y < upper)).mean() - 0.9) < 0.1
+    figure = found["axes"]
+    (bars,) = figure.containers  # type: ignore[attr-defined]
+    ends = np.array([part.get_segments() for part in bars.lines[2]])[0]  # [100, 2, 2]
+    assert np.allclose(ends[:, :, 0], np.stack([lower, upper], 1)) and np.allclose(ends[:, 0, 1], y)
+    assert (tmp_path / "price.png").stat().st_size > 5000
