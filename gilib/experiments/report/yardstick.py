@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gilib.experiments.printed import printed
-from gilib.experiments.report.claims import YARDSTICK
+from gilib.experiments.printed import YARDSTICK, printed
 from gilib.experiments.report.comparing import Comparison
 
 TABLES = ("ober2021_table5_uci_bnn_test_ll", "ober2021_table8_uci_dgp_test_ll")  # the same splits and measure

@@ -20,7 +20,7 @@ def kept(monkeypatch):
 def test_every_printed_row_is_a_claim(kept):
     rows = 0
     for path in PRINTED.glob("*.csv"):
-        if path.stem != "best_known_uci_test_ll":
+        if path.stem not in ("best_known_uci_test_ll", "hernandez2015_pbp"):
             rows += len(list(csv.reader(path.open(newline="", encoding="utf-8")))) - 1
     claims = report.claims()
     assert len(claims) == len({(claim.file, claim.row) for claim in claims}) == rows > 900
