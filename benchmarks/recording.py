@@ -19,7 +19,7 @@ from typing import Any
 import measures
 import torch
 
-from gilib.arithmetic import denormals_flushed
+from gilib.denormals import denormals_flushed
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.provenance import provenance, source_revision

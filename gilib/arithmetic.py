@@ -4,12 +4,10 @@ Products of float32 numbers on CUDA are exact ("ieee") or rounded to ten bits ("
 torch's own default is TF32 for convolutions. Whatever draws or evaluates functions does so within
 `exact_products`, in training and outside of it: a bound that is measured is the bound that was trained.
 Training computes gradients within it, too; a gradient that you take yourself, wherever torch is set to.
-Denormal numbers, flushed to zero or not, are a setting of each thread.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ from typing import Any
 
 import torch
 
-GRAIN = 1 << 16  # numbers of a thread's share for which torch starts a worker: twice its least
 CUDNN: Any = torch.backends.cudnn
 Precisions = tuple[str, str]
 
@@ -145,46 +142,3 @@ def _switched(precision: str) -> Iterator[None]:
         yield
     finally:
         set_product_precisions(*before)
-
-
-def denormals_flushed() -> bool:
-    """Whether this thread takes numbers too small to be normal for zero; torch can set that, not tell it.
-
-    >>> denormals_flushed()
-    False
-    """
-    return sys.float_info.min * 0.5 == 0.0
-
-
-@contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Within it this thread takes numbers below the least normal one (1e-38 in float32) for zero.
-
-    Processors compute with them many times more slowly, and far tails of kernels make them by the million.
-    It is the calling thread's setting, which autograd's pass through tensors of the CPU shares. Workers that
-    torch keeps for several threads hold on to what they started with; they are started before, so that they
-    do not keep this one. Where the processor cannot flush, nothing happens.
-
-    >>> with flushed_denormals():
-    ...     small = 0.5 * torch.tensor(1e-38)
-    >>> float(small) in (0.0, float(0.5 * torch.tensor(1e-38)))
-    True
-    """
-    before = denormals_flushed()
-    _start_workers()
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
-
-
-_workers = threading.local()
-
-
-def _start_workers() -> None:
-    """Start this thread's workers, that inherit its settings, if they have not been."""
-    threads = torch.get_num_threads()
-    if threads > getattr(_workers, "started", 1):
-        _workers.started = threads
-        torch.ones(threads * GRAIN).mul_(2.0)

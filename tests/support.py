@@ -124,3 +124,27 @@ def assert_equal(actual, expected, tolerance=1e-12):
     """Equal up to a relative and absolute tolerance."""
     expected = torch.as_tensor(expected, dtype=actual.dtype)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+class Watch(torch.nn.Module):
+    """The identity; notes, forward and backward, what a function of no arguments says."""
+
+    def __init__(self, note):
+        super().__init__()
+        self.note, self.seen = note, []
+
+    def forward(self, x):
+        self.seen.append(self.note())
+        if x.requires_grad:
+            x.register_hook(lambda gradient: self.seen.append(self.note()))
+        return x + 0.0
+
+
+def watched(note, posterior=None):
+    """A network [2 → 3 → 2] that notes something when it is drawn, evaluated or differentiated."""
+    points = normals(5, 2, seed=1).float()
+    watch, posterior = Watch(note), posterior or gilib.GlobalInducing()
+    layers = [gilib.Linear(2, 3, posterior), watch, gilib.Linear(3, 2, posterior)]
+    net = gilib.Network(points, layers, input_shape=(2,), generator=seeded())
+    watch.seen.clear()
+    return net, watch.seen

@@ -1,7 +1,5 @@
 """Products are exact wherever functions are drawn or evaluated; process and threads stay as they were."""
 
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -9,16 +7,14 @@ import torch
 
 import gilib
 from gilib.arithmetic import (
-    denormals_flushed,
     exact_products,
-    flushed_denormals,
     product_precisions,
     rounded_products,
     set_product_precisions,
     switchable_products,
 )
 from gilib.training import Speed
-from tests.support import normals, seeded, small_net
+from tests.support import normals, seeded, small_net, watched
 
 X, Y = normals(20, 2, seed=1).float(), normals(20, 2, seed=2).float()
 IEEE, TF32 = ("ieee", "ieee"), ("tf32", "tf32")
@@ -124,28 +120,6 @@ def test_rounding_alone_is_refused():
         pass
 
 
-class Watch(torch.nn.Module):
-    """The identity; notes, forward and backward, what a function of no arguments says."""
-
-    def __init__(self, note):
-        super().__init__()
-        self.note, self.seen = note, []
-
-    def forward(self, x):
-        self.seen.append(self.note())
-        if x.requires_grad:
-            x.register_hook(lambda gradient: self.seen.append(self.note()))
-        return x + 0.0
-
-
-def watched(note, posterior=None):
-    watch, posterior = Watch(note), posterior or gilib.GlobalInducing()
-    layers = [gilib.Linear(2, 3, posterior), watch, gilib.Linear(3, 2, posterior)]
-    net = gilib.Network(X[:5], layers, input_shape=(2,), generator=seeded())
-    watch.seen.clear()
-    return net, watch.seen
-
-
 def test_functions_are_drawn_and_evaluated_exactly_outside_of_training():
     net, seen = watched(product_precisions)
     draw = net.draw(2, generator=seeded())
@@ -204,50 +178,3 @@ def test_a_drawn_function_compiles():
     draw = small_net(gilib.Factorised()).float().draw(2, generator=seeded())
     compiled = torch.compile(lambda x: draw(x), fullgraph=True, backend="eager")
     assert torch.equal(compiled(X), draw(X))
-
-
-WORKERS = """
-import torch
-from gilib.arithmetic import flushed_denormals
-torch.set_num_threads(2)
-with flushed_denormals():
-    torch.ones(1 << 20).mul_(2.0)
-values = torch.full((1 << 20,), 1e-40)
-print(int((values * 1.0).count_nonzero()))
-"""
-
-
-def flushes():
-    """Whether the processor can do it."""
-    with flushed_denormals():
-        return denormals_flushed()
-
-
-@pytest.mark.skipif(not flushes(), reason="this processor cannot flush denormal numbers")
-class TestDenormals:
-    """They are flushed while a step is computed, in the thread that computes it."""
-
-    def test_training_flushes_both_ways_and_callbacks_do_not(self):
-        net, seen = watched(denormals_flushed)
-        outside = []
-        settings = {"num_samples": 2, "progress": False}
-        settings["callbacks"] = [lambda *_: outside.append(denormals_flushed())]
-        gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, **settings)
-        assert seen == [True] * 8 and outside == [False] * 2
-        assert not denormals_flushed()
-
-    @pytest.mark.parametrize("flushed", [True, False])
-    def test_the_thread_is_left_as_it_was(self, flushed):
-        torch.set_flush_denormal(flushed)
-        try:
-            with pytest.raises(KeyError), flushed_denormals():
-                assert denormals_flushed() and float(torch.tensor(1e-38) * 0.1) == 0.0
-                raise KeyError
-            assert denormals_flushed() == flushed
-        finally:
-            torch.set_flush_denormal(False)
-
-    def test_workers_that_are_started_within_are_left_as_they_were(self):
-        """Two threads: a worker that had been started while flushing would flush to the end."""
-        done = subprocess.run([sys.executable, "-c", WORKERS], capture_output=True, text=True, check=True)
-        assert int(done.stdout) == 1 << 20

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import gilib
-from gilib.arithmetic import flushed_denormals
+from gilib.denormals import flushed_denormals
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record

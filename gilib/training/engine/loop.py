@@ -11,6 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gilib.config import plain
+from gilib.denormals import flushed_by_workers
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import check_plain
@@ -143,7 +144,8 @@ def fit(
         named = kept is not None or speed.parallel is not None
         identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
         start = _restored(run, kept, speed, identity)
-        _train(run, kept, identity, start, progress)
+        with flushed_by_workers():
+            _train(run, kept, identity, start, progress)
     finally:
         run.release()
     net.trained_range = input_range(x, len(net.input_shape))

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gilib.arithmetic import exact_products, flushed_denormals, switchable_products
+from gilib.arithmetic import exact_products, switchable_products
+from gilib.denormals import flushed_denormals
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError
