@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 import torch
 
 GRAIN = 1 << 16  # numbers of a thread's share for which torch starts a worker: twice its least
+PROCESS = os.getpid()
 REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -79,9 +81,14 @@ def flushed_by_workers() -> Iterator[None]:
 
 def _on_all_threads(work: Callable[[], None]) -> None:
     """Call it on this thread and each of its workers, where they can be asked."""
-    library, threads = openmp(), torch.get_num_threads()
+    library, threads = openmp(), _threads()
     if library is not None and threads > 1:
         library.GOMP_parallel(REGION(lambda _: work()), None, threads, 0)
+
+
+def _threads() -> int:
+    """As many as share a tensor; a process that was forked has no workers, and would wait for ever."""
+    return torch.get_num_threads() if os.getpid() == PROCESS else 1
 
 
 @functools.cache
@@ -96,7 +103,7 @@ _workers = threading.local()
 
 def _start_workers() -> None:
     """Start this thread's workers, that inherit its settings, if they have not been."""
-    threads = torch.get_num_threads()
+    threads = _threads()
     if threads > getattr(_workers, "started", 1):
         _workers.started = threads
         torch.ones(threads * GRAIN).mul_(2.0)

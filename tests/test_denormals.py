@@ -1,5 +1,6 @@
 """Denormal numbers are flushed while a model is trained, on all threads, and on no thread after it."""
 
+import os
 import subprocess
 import sys
 
@@ -61,6 +62,20 @@ gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=2, progress=False)
 print(max(Note.seen[before:]), after, left())
 """
 
+FORKED = """
+import os
+torch.ones(size).mul_(2.0)  # starts a worker
+x = torch.linspace(-1, 1, 10)[:, None]
+net = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())  # torch's own factorisations would wait
+child = os.fork()
+if not child:
+    import signal
+    signal.alarm(60)
+    gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=2, progress=False)
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+
 
 def counted(program):
     """What it prints, in a process whose threads nothing has started yet."""
@@ -102,6 +117,10 @@ class TestDenormals:
     def test_workers_that_are_started_within_are_left_as_they_were(self):
         """Two threads: a worker that had been started while flushing would flush to the end."""
         assert counted(WITHIN) == [1.0]
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+    def test_a_forked_process_does_not_wait_for_workers_that_it_has_not(self):
+        assert counted(FORKED) == [0.0]
 
     @pytest.mark.skipif(openmp() is None, reason="another library keeps the threads")
     @pytest.mark.parametrize(
