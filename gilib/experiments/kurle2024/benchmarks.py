@@ -57,7 +57,7 @@ def images(scale: str) -> Iterator[TrainingConfig]:
 
 def convergence(scale: str) -> Iterator[TrainingConfig]:
     """Figs. 2 and 7: by iterations and by seconds."""
-    sets = ("yacht", "energy", "spambase", "telescope", "mnist")
+    sets = ("yacht", "energy", "spambase", "telescope", "mnist", "fashion-mnist")
     if scale == "smoke":
         return _configs(("yacht",), 1, ("bali_l", "map"), scale, stage="curve")
     seeds = {"reduced": 2, "paper": 5}[scale]
