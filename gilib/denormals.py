@@ -4,7 +4,7 @@ Processors compute with them many times more slowly, and far tails of kernels ma
 flush them is a setting of each thread: of the one that calls, which torch can set, and of the workers among
 which torch shares large tensors, which it cannot. These are asked through the library that keeps them, GNU's
 OpenMP, which comes with torch on Linux; elsewhere they stay as they are. Where the processor cannot flush,
-nothing happens.
+and in a process that was forked, nothing happens.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def flushed_denormals() -> Iterator[None]:
     True
     """
     before = denormals_flushed()
-    _start_workers()
-    torch.set_flush_denormal(True)
+    if not _forked():
+        _start_workers()
+        torch.set_flush_denormal(True)
     try:
         yield
     finally:
@@ -59,7 +60,7 @@ def flushed_denormals() -> Iterator[None]:
 def flushed_by_workers() -> Iterator[None]:
     """Within it the workers of this thread flush, too; after it each does as it did before.
 
-    It takes some fifty microseconds, and is for a training rather than for a step.
+    It asks every thread, and is for a training rather than for a step.
     """
     own, before = threading.get_ident(), dict[int, bool]()
 
@@ -81,14 +82,14 @@ def flushed_by_workers() -> Iterator[None]:
 
 def _on_all_threads(work: Callable[[], None]) -> None:
     """Call it on this thread and each of its workers, where they can be asked."""
-    library, threads = openmp(), _threads()
-    if library is not None and threads > 1:
+    library, threads = openmp(), torch.get_num_threads()
+    if library is not None and threads > 1 and not _forked():
         library.GOMP_parallel(REGION(lambda _: work()), None, threads, 0)
 
 
-def _threads() -> int:
-    """As many as share a tensor; a process that was forked has no workers, and would wait for ever."""
-    return torch.get_num_threads() if os.getpid() == PROCESS else 1
+def _forked() -> bool:
+    """Whether this process was forked: it has none of its parent's workers, and would wait for them."""
+    return os.getpid() != PROCESS
 
 
 @functools.cache
@@ -103,7 +104,7 @@ _workers = threading.local()
 
 def _start_workers() -> None:
     """Start this thread's workers, that inherit its settings, if they have not been."""
-    threads = _threads()
+    threads = torch.get_num_threads()
     if threads > getattr(_workers, "started", 1):
         _workers.started = threads
         torch.ones(threads * GRAIN).mul_(2.0)

@@ -8,15 +8,17 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
-HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.])")
-POWER = re.compile(r"(?<=\d)e([+-]\d+)\b")
-NO_PROSE = re.compile(r"\b(np|torch|numpy)\.\w+\(|\b(tensor|array|Decimal|Fraction)\(")
+HYPHEN = re.compile(r"(?<![\w.-])-(?=[\d.]|inf\b)")
+POWER = re.compile(r"(?<![\w.])([-+]?\d+(?:\.\d+)?)[eE]([+-]?\d+)(?![\w.]\w)")
+NO_PROSE = re.compile(
+    r"\b(np|torch|numpy)\.\w+\(|\b(tensor|array|Decimal|Fraction)\(|^(None|nan)$|^[\[{(].*[\])}]$"
+)
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def typeset(text: str) -> str:
     """A pasted value as a sentence has it: ``-4.4`` with a minus, ``6e-11`` as 6 · 10⁻¹¹."""
-    text = POWER.sub(lambda match: " · 10" + str(int(match[1])).translate(RAISED), text)
+    text = POWER.sub(lambda match: f"{match[1]} · 10" + str(int(match[2])).translate(RAISED), text)
     return HYPHEN.sub("\N{MINUS SIGN}", text)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, Part
-from gilib.draws import Draw, Drawn, Estimate, JointDraw
+from gilib.draws import Draw, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, NoiseSize, standard_normal
@@ -284,24 +282,3 @@ class Layer(nn.Module, Part, ABC):
         like = self.reference_tensor()
         if like is not None:
             check_same_kind(noise, "noise", like)
-
-
-@dataclass(frozen=True)
-class SamplingMode:
-    """A way to draw that takes noise at every point.
-
-    Attributes:
-        size: how much noise a layer's takes.
-        make: it, from a layer and noise, as a function of inducing points.
-    """
-
-    size: Callable[[Layer], NoiseSize]
-    make: Callable[[Layer, Noise], Callable[[Tensor | None], Drawn]]
-
-
-ESTIMATE = SamplingMode(
-    lambda layer: layer.estimate_size, lambda layer, noise: partial(layer.estimate_from_noise, noise=noise)
-)
-JOINT = SamplingMode(
-    lambda layer: layer.joint_size, lambda layer, noise: partial(layer.joint_from_noise, noise=noise)
-)

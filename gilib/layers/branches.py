@@ -12,8 +12,9 @@ from gilib.config import ConfigDict
 from gilib.draws import Draw, Drawn, Estimate
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
-from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
+from gilib.layers.base import Layer
 from gilib.layers.compose import as_layer
+from gilib.layers.modes import ESTIMATE, JOINT, SamplingMode
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape

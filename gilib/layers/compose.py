@@ -13,7 +13,8 @@ from gilib.config import ConfigDict
 from gilib.draws import Composition, Draw, Drawn, Estimate
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import ResidualFunction
-from gilib.layers.base import ESTIMATE, JOINT, Layer, SamplingMode
+from gilib.layers.base import Layer
+from gilib.layers.modes import ESTIMATE, JOINT, SamplingMode
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size

@@ -87,7 +87,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         """
         probabilities = self.predict_proba(X)
         labels = column_or_1d(y, warn=True)
-        unknown = sorted(set(np.unique(labels).tolist()) - set(self.classes_.tolist()), key=str)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise ValueError(f"y has labels that the classifier does not know: {unknown}")
         indices = torch.from_numpy(np.searchsorted(self.classes_, labels))

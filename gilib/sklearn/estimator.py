@@ -29,7 +29,8 @@ from gilib.validation import check_choice, check_count, check_instance, check_po
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
-DECIMAL_COMMA = re.compile(r"[+-]?\d*(,\d+)?")
+DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
+WHOLE = re.compile(r"[+-]?\d+")
 
 
 class BayesianEstimator(BaseEstimator):
@@ -169,12 +170,12 @@ def check_numbers(table: Any, name: str, advice: str) -> None:
     """Raise, with the columns' names and advice, for a frame or a series of pandas that holds no numbers."""
     if hasattr(table, "iloc"):
         frame = table if hasattr(table, "columns") else table.to_frame()
-        columns = {label: frame.iloc[:, k] for k, label in enumerate(frame.columns)}
-        words = {label: column for label, column in columns.items() if not _numeric(column)}
-        if words and all(map(_decimal_commas, words.values())):
+        words = [k for k in range(frame.shape[1]) if not _numeric(frame.iloc[:, k])]
+        if words and all(_decimal_commas(frame.iloc[:, k]) for k in words):
             advice = "their decimals are commas, which pandas.read_csv(..., decimal=',') reads"
         if words:
-            raise ValueError(f"could not convert the columns {list(words)} of {name} to numbers: {advice}")
+            labels = [frame.columns[k] for k in words]
+            raise ValueError(f"could not convert the columns {labels} of {name} to numbers: {advice}")
 
 
 def _numeric(column: Any) -> bool:
@@ -190,9 +191,10 @@ def _numeric(column: Any) -> bool:
 
 
 def _decimal_commas(column: Any) -> bool:
-    """Whether all words of a column are numbers with a comma."""
-    words = [word for word in np.asarray(column, dtype=object) if isinstance(word, str)]
-    return bool(words) and all(DECIMAL_COMMA.fullmatch(word.strip()) for word in words)
+    """Whether all words of a column are numbers, some of them with a comma."""
+    words = [word.strip() for word in np.asarray(column, dtype=object) if isinstance(word, str)]
+    fractions = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
+    return bool(fractions) and all(word in fractions or WHOLE.fullmatch(word) for word in words)
 
 
 def seed_of(random_state: Any) -> int:

@@ -71,7 +71,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on inputs `[N, D]` and targets `[N]` or `[N, O]`, arrays or pandas."""
-        check_numbers(y, "y", "classes are for BayesianClassifier")
+        check_numbers(y, "y", "BayesianClassifier takes classes")
         self.target_names_ = names_of(y)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)

@@ -119,18 +119,22 @@ def test_decimal_commas_get_advice_of_their_own(framed):
             ValueError, match=r"decimals are commas, which pandas.read_csv\(..., decimal=','\)"
         ):
             BayesianRegressor(**QUICK).fit(commas, y)
-    for words in (x.assign(price="3,5", kind="oak"), x.assign(price="1,000,000")):
+    mixed = x.assign(price=["3,5", "4"] * 150)
+    with pytest.raises(ValueError, match=r"\['price'\] of X to numbers: their decimals are commas"):
+        BayesianRegressor(**QUICK).fit(mixed, y)
+    missing = [x.assign(price=[gap, *["3"] * 299]) for gap in ("-", "", "n/a")]
+    for words in (x.assign(price="3,5", kind="oak"), x.assign(price="1,000,000"), *missing):
         with pytest.raises(ValueError, match="get_dummies"):
             BayesianRegressor(**QUICK).fit(words, y)
-    duplicated = pd.concat([x, x.assign(kind="3,5")], axis=1)  # a name may be there twice
-    with pytest.raises(ValueError, match="commas"):
+    duplicated = pd.concat([x.assign(kind="3,5"), x.assign(kind=1.0)], axis=1)  # a name may be there twice
+    with pytest.raises(ValueError, match=r"\['kind'\] .* commas"):
         BayesianRegressor(**QUICK).fit(duplicated, y)
 
 
 def test_targets_of_words_lead_to_the_classifier(framed):
     x, y, _ = framed
     for wrong in (y.assign(wear="much"), y["wear"].map(lambda value: "much")):
-        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: .* BayesianClassifier"):
+        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: BayesianClassifier"):
             BayesianRegressor(**QUICK).fit(x, wrong)
 
 
@@ -147,6 +151,8 @@ def test_the_calibration_of_words_is_that_of_their_numbers():
         assert int(curve.counts.sum()) == len(new)
     with pytest.raises(ValueError, match=r"does not know: \['never'\]"):
         model.calibration(new, np.where(truth == "no", "never", truth))
+    with pytest.raises(ValueError, match=r"does not know: \[None\]"):
+        model.calibration(new, [None, *truth[1:]])
     with pytest.raises(ValueError, match="one for each point"):
         model.calibration(new, truth[:-1])
 

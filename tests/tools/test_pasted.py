@@ -20,6 +20,10 @@ import pasted
         ("10-20", "10-20"),
         ("five-fold", "five-fold"),
         ("results/uci-1.jsonl", "results/uci-1.jsonl"),
+        ("run2e-3.json and 2e-3.json", "run2e-3.json and 2e-3.json"),
+        ("v1.2e-1", "v1.2e-1"),
+        ("1.2E-5, or -inf", "1.2 · 10⁻⁵, or −inf"),
+        ("at 1e-5.", "at 1 · 10⁻⁵."),
         ("2 replicas", "2 replicas"),
     ],
 )
@@ -40,7 +44,9 @@ def test_only_pasted_text_is_touched() -> None:
         assert document.astext() == shown
 
 
-@pytest.mark.parametrize("text", ["np.int64(2)", "tensor(0.5)", "3 of array([1])"])
+@pytest.mark.parametrize(
+    "text", ["np.int64(2)", "tensor(0.5)", "3 of array([1])", "None", "nan", "{'a': 1}", "[1, 2]"]
+)
 def test_what_only_a_program_can_read_is_a_warning(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(pasted.LOGGER, "warning", lambda *args, **kwargs: seen.append(args))

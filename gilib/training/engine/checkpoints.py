@@ -40,18 +40,14 @@ def read_checkpoint(path: Path, fingerprint: str, steps: int) -> dict[str, Any]:
     return content
 
 
-def check_kl_weights(kept: Tensor | None, given: Tensor | None, path: Path) -> None:
+def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: Path) -> None:
     """Raise unless the factors of the Kullback-Leibler term agree at all steps that both trainings have."""
-    if kept is None or given is None:
-        return
-    common = min(len(kept), len(given))
-    differ = (kept[:common] != given[:common]).nonzero()
-    if len(differ):
-        step = int(differ[0])
-        raise CheckpointError(
-            f"{path} belongs to another setting: kl_weight is {float(kept[step])!r} at step {step} there, "
-            f"and {float(given[step])!r} here: choose another file, or delete it"
-        )
+    for step, (theirs, ours) in enumerate(zip(kept or [], given or [], strict=False)):
+        if theirs != ours:
+            raise CheckpointError(
+                f"{path} belongs to another setting: kl_weight is {theirs!r} at step {step} there, and "
+                f"{ours!r} here: choose another file, or delete it"
+            )
 
 
 def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]) -> str:

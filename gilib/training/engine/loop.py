@@ -85,7 +85,8 @@ def fit(
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
             anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
             prefer, which is to be drawn unless they say otherwise.
-        kl_weight: tempering as a function of the step, such as `gilib.objectives.SteppedTempering`; None: 1.
+        kl_weight: tempering as a function of the step, such as `gilib.objectives.SteppedTempering`, which is
+            asked once for every step, before the first; None: 1.
         batch_size: points a step, drawn without replacement in each epoch; None: all, which is best up to a
             few thousand points.
         seed: of draws and minibatches, or R of them.
@@ -164,7 +165,7 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: s
         device, settings = run.trace.device, run.settings
         speed.parallel.check(device, run.batches.size)
         stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
-        same = (identity, run.steps, stops, settings.on_divergence, len(run.callbacks))
+        same = (identity, run.steps, stops, settings.on_divergence, len(run.callbacks), run.kl_weights)
         described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
         speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
     return start

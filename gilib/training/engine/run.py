@@ -59,6 +59,7 @@ class Run:
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
         self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
         self.callbacks, self.done, self.stopped, self.ended = callbacks, 0, False, False
+        self.kl_weights = settings.kl_weights(steps)
         rank = 1 + len(net.input_shape)
         self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
         self.augmenter = (
@@ -102,8 +103,7 @@ class Run:
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
-        schedule = self.settings.kl_weight
-        weight = 1.0 if schedule is None else float(schedule(step))
+        weight = 1.0 if self.kl_weights is None else self.kl_weights[step]
         noise = self.problem.objective.noise(self.batches.size, self.noise)
         self.rule.prepare(step)
         with self._products(), flushed_denormals():
@@ -189,7 +189,7 @@ class Run:
             "batches": self.batches.state(),
             "augmentation": None if self.augmenter is None else self.augmenter.state(),
             "callbacks": self._callback_states(),
-            "kl_weights": self.settings.kl_weights(self.steps),
+            "kl_weights": self.kl_weights,
             "trace": self.trace[: self.done].cpu(),
             "diverged_at": self.diverged_at,
         }
@@ -200,7 +200,7 @@ class Run:
     def restore(self, path: Path, fingerprint: str) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read_checkpoint(path, fingerprint, self.steps)
-        check_kl_weights(content.get("kl_weights"), self.settings.kl_weights(self.steps), path)
+        check_kl_weights(content.get("kl_weights"), self.kl_weights, path)
         self._restore_callbacks(content["callbacks"], path)
         self.rule.load_state_dict(content["rule"])
         self.rule.active.copy_(content["active"])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gilib.config import plain
@@ -44,16 +43,15 @@ class Settings:
         """The seed, or R of them, of another stream."""
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
-    def kl_weights(self, steps: int) -> Tensor | None:
-        """What `kl_weight` gives at every step, `[steps]`: a name does not tell what a function computes."""
-        if self.kl_weight is None:
-            return None
-        return torch.tensor([float(self.kl_weight(step)) for step in range(steps)], dtype=torch.float64)
+    def kl_weights(self, steps: int) -> list[float] | None:
+        """What `kl_weight` gives at every step; None: 1 at all of them."""
+        return None if self.kl_weight is None else [float(self.kl_weight(step)) for step in range(steps)]
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with, beside `kl_weights`, as plain data."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "on_divergence"]
-        return {name: described(getattr(self, name)) for name in names}
+        """What a checkpoint must agree with, beside the values of `kl_weights`, as plain data."""
+        names = {field.name for field in dataclasses.fields(self)} - {"on_divergence", "kl_weight"}
+        tempered = None if self.kl_weight is None else "by its values"
+        return {"kl_weight": tempered} | {name: described(getattr(self, name)) for name in sorted(names)}
 
 
 @dataclass(frozen=True)
