@@ -9,6 +9,7 @@ from bs4 import BeautifulSoup
 
 import gilib
 import gilib_book
+import pasted
 from tests.site.conftest import ROOT, SITE
 
 HTML = sorted(SITE.rglob("*.html"))
@@ -64,6 +65,13 @@ def test_no_local_path_and_no_progress_bar_leak_into_the_page(page: Path) -> Non
     text = page.read_text()
     assert str(ROOT) not in text
     assert "it/s]" not in text
+
+
+@pytest.mark.parametrize("page", HTML, ids=lambda path: path.relative_to(SITE).as_posix())
+def test_numbers_in_sentences_are_typeset(page: Path) -> None:
+    """`tools/pasted.py` has seen them: no hyphen for a minus, no name of a type."""
+    shown = [tag.get_text() for tag in soup(page).select(".pasted-text")]
+    assert [text for text in shown if text.startswith("-") or pasted.typeset(text) != text] == []
 
 
 API = sorted((SITE / "book" / "api").glob("*.html"))

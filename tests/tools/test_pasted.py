@@ -1,8 +1,10 @@
 """What chapters paste into sentences."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from docutils import nodes
 from docutils.utils import new_document
 
@@ -29,6 +31,13 @@ import pasted
 )
 def test_numbers_are_typeset_and_words_stay(value: str, shown: str) -> None:
     assert pasted.typeset(value) == shown
+
+
+def test_the_book_uses_all_of_its_own_extensions() -> None:
+    """A list of extensions in the configuration replaces what `local_extensions` adds."""
+    sphinx = yaml.safe_load((Path(__file__).parents[2] / "_config.yml").read_text())["sphinx"]
+    assert "pasted" in sphinx["local_extensions"]
+    assert set(sphinx["local_extensions"]) <= set(sphinx["config"]["extensions"])
 
 
 def page(text: str, classes: list[str]) -> nodes.document:
