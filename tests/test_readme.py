@@ -75,7 +75,8 @@ def test_seconds_of_auto_are_those_of_the_records() -> None:
     text = (
         f"that took {min(small):.0f} to {max(small):.0f} seconds on {rows['yacht']} to "
         f"{rows['energy']} rows, {min(naval):.0f} to {max(naval):.0f} on 10741 and "
-        f"{min(protein):.0f} to {max(protein):.0f} on 41157, where the network alone took {min(alone):.0f} to {max(alone):.0f}."
+        f"{min(protein):.0f} to {max(protein):.0f} on 41157, "
+        f"where the network alone took {min(alone):.0f} to {max(alone):.0f}."
     )
     assert text in " ".join((ROOT / "README.md").read_text().split())
 
