@@ -193,8 +193,8 @@ def _numeric(column: Any) -> bool:
 def _decimal_commas(column: Any) -> bool:
     """Whether all words of a column are numbers, some of them with a comma."""
     words = [word.strip() for word in np.asarray(column, dtype=object) if isinstance(word, str)]
-    fractions = [word for word in words if DECIMAL_COMMA.fullmatch(word)]
-    return bool(fractions) and all(word in fractions or WHOLE.fullmatch(word) for word in words)
+    others = [word for word in words if not DECIMAL_COMMA.fullmatch(word)]
+    return len(others) < len(words) and all(map(WHOLE.fullmatch, others))
 
 
 def seed_of(random_state: Any) -> int:
