@@ -56,14 +56,30 @@ class Task:
         return replace(self, **moved)
 
 
-def task(name: str, split: int, dtype: torch.dtype = torch.float32) -> Task:
-    """A set's split: published ones of regression, ours of labelled points."""
+def task(name: str, split: int, dtype: torch.dtype = torch.float32, fresh: int = 0) -> Task:
+    """A set's split: published ones of regression, ours of labelled points.
+
+    Args:
+        name: of the set.
+        split: which one.
+        dtype: of the data.
+        fresh: test on so many new points, not on those of the split; two moons alone, whose law is known.
+
+    Raises:
+        ValueError: if `fresh` points of another set are asked for.
+    """
+    if fresh and name != MOONS:
+        raise ValueError(f"there are no fresh points of {name}: only the law of {MOONS} is known")
     if name == MOONS or name in classification_names():
         table = _table(name)
         part = table.split(split, dtype)
+        test_x, test_y = part.test_x, part.test_y
+        if fresh:
+            x, test_y = moons(fresh, MOON_NOISE, torch.Generator().manual_seed(split + 1))
+            test_x = part.normalisation.x(x).to(dtype)
         classes, one = len(table.class_names), torch.ones((), dtype=torch.float64)
         about = {"name": name, "sha256": table.sha256}
-        return Task(about, part.train_x, part.train_y, part.test_x, part.test_y, classes, one)
+        return Task(about, part.train_x, part.train_y, test_x, test_y, classes, one)
     return _regression(load(name, [split], torch.device("cpu"), dtype))
 
 

@@ -40,13 +40,28 @@ def test_all_methods_run_and_auto_has_the_best_bound():
         assert own["auto"]["process_seconds"] > own["deep_gp"]["process_seconds"]
 
 
-def test_the_last_edition_counts():
-    def record(edition, elbo):
-        config = {"dataset": "yacht", "split": 0, "method": "gp", **edition}
+@pytest.mark.parametrize("counts", [{"edition": 2}, {"fresh": 100}, {"edition": 2, "fresh": 100}])
+def test_the_last_edition_counts_and_fresh_points_do(counts):
+    def record(more, elbo):
+        config = {"dataset": MOONS, "split": 0, "method": "gp", **more}
         return {"config": config, "metrics": {"elbo": elbo, "process_seconds": 1.0}}
 
-    found = against.with_auto([record({"edition": 2}, 2.0), record({}, 1.0)])
-    assert found["yacht", 0]["gp"]["elbo"] == 2.0
+    found = against.with_auto([record(counts, 2.0), record({}, 1.0)])
+    assert found[MOONS, 0]["gp"]["elbo"] == 2.0
+
+
+def test_fresh_points_follow_the_law_of_the_split():
+    """Another sample of one law on one scale: the same training data, no point twice, moments within errors."""
+    own, fresh = task(MOONS, 1), task(MOONS, 1, fresh=4000)
+    assert torch.equal(own.x, fresh.x) and fresh.test_x.shape == (4000, 2)
+    assert torch.cdist(fresh.test_x.double(), own.x.double()).min() > 0.0
+    for label in (0, 1):
+        old, new = own.x[own.y == label], fresh.test_x[fresh.test_y == label]
+        assert ((old.mean(0) - new.mean(0)).abs() < 5 * old.std(0) / len(old) ** 0.5).all()
+    assert not torch.equal(fresh.test_x, task(MOONS, 0, fresh=4000).test_x)
+    assert {c.dataset for c in against.grid("long") if c.fresh} == {MOONS}
+    with pytest.raises(ValueError, match="no fresh points of yacht"):
+        task("yacht", 0, fresh=10)
 
 
 def test_what_is_installed_apart(yacht, monkeypatch):
