@@ -3,11 +3,11 @@
 from gilib.linalg.factor import (
     FactorisationError,
     cholesky,
-    cholesky_and_inverse,
     failures_as_nan,
     inverse_cholesky,
     readable,
 )
+from gilib.linalg.factor_and_inverse import cholesky_and_inverse
 from gilib.linalg.operators import KroneckerIdentity, ScaledIdentity, SymmetricOperator
 
 __all__ = [

@@ -131,29 +131,7 @@ def half_log_det(factor: Tensor) -> Tensor:
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def cholesky_and_inverse(
-    matrix: Tensor, what: str = "the matrix", advice: str = ADVICE
-) -> tuple[Tensor, Tensor]:
-    """The lower Cholesky factor T of `matrix` = T Tᵀ, and T⁻¹; differentiable.
-
-    Args:
-        matrix: `[..., I, I]`; failures are reported as by `cholesky`.
-        what: the matrix's name, for the error.
-        advice: as for `cholesky`.
-
-    Returns:
-        T and T⁻¹, `[..., I, I]`, lower triangular.
-
-    >>> factor, inverse = cholesky_and_inverse(torch.tensor([[4.0, 0.0], [2.0, 2.0]]))
-    >>> inverse
-    tensor([[ 0.5000,  0.0000],
-            [-0.5000,  1.0000]])
-    """
-    factor = cholesky(matrix, what, advice)
-    return factor, torch.linalg.solve_triangular(factor, _identities(factor), upper=False)
-
-
-def _identities(like: Tensor) -> Tensor:
+def identities(like: Tensor) -> Tensor:
     """As many identity matrices, in one's memory."""
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand_as(like)
 
@@ -206,7 +184,7 @@ def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
     size = matrix.shape[-1]
     if size <= largest or matrix.device.type != "cpu":
         factor = cholesky(matrix, what)
-        return torch.linalg.solve_triangular(factor, _identities(factor), upper=False)
+        return torch.linalg.solve_triangular(factor, identities(factor), upper=False)
     half = (size // 2 + 7) // 8 * 8
     first = _inverse_cholesky(matrix[:, :half, :half], what, largest)
     below = matrix[:, half:, :half] @ first.mT

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.linalg import FactorisationError, cholesky_and_inverse
+from gilib.linalg import FactorisationError, cholesky_and_inverse, factor_and_inverse
 from gilib.linalg.factor import failures_as_nan
 from tests.helpers import normal, positive_definite, seeded
 
@@ -31,14 +31,62 @@ def test_both_are_those_of_torch(lead, size, seed):
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 4, 4), (2, 3, 3, 3)])
-def test_gradients_by_finite_differences(use, shape, generator):
+@pytest.mark.parametrize("by_halves", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 9, 9), (2, 3, 3, 3)])
+def test_gradients_by_finite_differences(use, by_halves, shape, generator, monkeypatch):
+    least = 0 if by_halves else 10**9
+    monkeypatch.setattr(factor_and_inverse, "LARGE", least)
+    monkeypatch.setattr(factor_and_inverse, "WIDE", 0)
     root = normal(generator, *shape).requires_grad_()
 
     def call(root):
         return USES[use](*cholesky_and_inverse(root @ root.mT + torch.eye(shape[-1])))
 
     assert torch.autograd.gradcheck(call, root)
+    assert torch.autograd.gradgradcheck(call, root)
+
+
+@pytest.mark.parametrize("size", [83, 88, 100])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-11), (torch.float32, 2e-3)])
+def test_gradients_by_halves_are_those_of_torch(size, dtype, tolerance, generator):
+    """What only a part above the diagonal would change, too: nothing."""
+    matrix = positive_definite(generator, 3, 2, size, size).requires_grad_()
+    upstream = [normal(generator, 3, 2, size, size) for _ in range(2)]
+
+    def gradient(function, matrix, upstream):
+        return torch.autograd.grad(function(matrix), matrix, upstream)[0]
+
+    def theirs(matrix):
+        factor = torch.linalg.cholesky(matrix)
+        identity = torch.eye(size).expand_as(factor)
+        return factor, torch.linalg.solve_triangular(factor, identity, upper=False)
+
+    expected = gradient(theirs, matrix, upstream)
+    given = matrix.detach().to(dtype).requires_grad_()
+    scale = tolerance * expected.abs().max().item()
+    for parts in (upstream, [part.tril() for part in upstream]):
+        ours = gradient(cholesky_and_inverse, given, [part.to(dtype) for part in parts])
+        torch.testing.assert_close(ours.double(), expected, rtol=0, atol=scale)
+
+
+def test_other_ways_to_differentiate_take_plain_products(generator):
+    """Forward derivatives, batched gradients and compilers follow what torch knows."""
+    matrix = positive_definite(generator, 2, 50, 50)
+    direction = normal(generator, 2, 50, 50)
+    direction = direction + direction.mT
+    _, forward = torch.func.jvp(cholesky_and_inverse, (matrix,), (direction,))
+    step = 1e-6 * direction
+    for part, ahead, behind in zip(
+        forward, cholesky_and_inverse(matrix + step), cholesky_and_inverse(matrix - step), strict=True
+    ):
+        torch.testing.assert_close(part, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+
+    def total(matrix):
+        return sum(part.sin().sum() for part in cholesky_and_inverse(matrix))
+
+    each = torch.func.vmap(torch.func.grad(total))(matrix)
+    wanted = matrix.clone().requires_grad_()
+    torch.testing.assert_close(each, torch.autograd.grad(total(wanted), wanted)[0], rtol=0, atol=1e-10)
 
 
 def test_the_dtype_is_kept_and_only_the_lower_triangle_is_read(generator):
