@@ -30,6 +30,7 @@ COINCIDE = (
     "points that coincide or lie closely together, measured in lengthscales; "
     "raise the layer's jitter, or take fewer points that lie farther apart"
 )
+NAMED = "the kernel matrix of the inducing inputs", COINCIDE
 NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
 
 
@@ -58,13 +59,10 @@ class Inducing:
         Raises:
             FactorisationError: if K has no factor all the same.
         """
-        gram = kernel.gram(inputs.double())
-        identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        variance = gram.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-        nugget = jitter * variance
-        named = "the kernel matrix of the inducing inputs", COINCIDE
-        factors = cholesky_and_inverse(gram + nugget * identity, *named)
-        return cls(kernel, inputs, *factors, nugget)
+        inputs64 = inputs.double()
+        nugget = jitter * kernel.diagonal(inputs64).mean(-1, keepdim=True)
+        factors = cholesky_and_inverse(kernel.gram(inputs64, nugget), *NAMED)
+        return cls(kernel, inputs, *factors, nugget[..., None])
 
     def points(self, x: Tensor) -> Tensor:
         """`x`, if it holds points of as many coordinates as the inducing inputs have, in their dtype.

@@ -51,11 +51,12 @@ class KernelFunction(ABC):
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """F random features `[S, R, N, F]` of `[..., N, D]`, from normals `[S, R, F, feature_noise]`."""
 
-    def gram(self, z: Tensor) -> Tensor:
-        """k(z, z), `[..., M, M]`, with an exact diagonal."""
-        matrix = self.cross(z, z)
-        same = torch.eye(z.shape[-2], dtype=torch.bool, device=z.device)
-        return torch.where(same, self.diagonal(z)[..., None], matrix)
+    def gram(self, z: Tensor, nugget: Tensor | None = None) -> Tensor:
+        """k(z, z), `[..., M, M]`, with an exact diagonal, to which a nugget `[..., 1]` may be added."""
+        matrix, diagonal = self.cross(z, z), self.diagonal(z)
+        if nugget is not None:
+            diagonal = diagonal + nugget
+        return torch.diagonal_scatter(matrix, diagonal.expand(matrix.shape[:-1]), dim1=-2, dim2=-1)
 
 
 @dataclass(frozen=True)

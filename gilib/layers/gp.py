@@ -139,7 +139,7 @@ class GP(Layer):
         if law.covariance is not None:
             drawn, log_pq = posterior.draw(root, self._prior, own)
         function = Path.of(process, law, drawn, path, self.num_features)
-        return Draw(function, log_pq, self._outputs(process, drawn))
+        return Draw(function, log_pq, self._outputs(root, drawn))
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -149,8 +149,9 @@ class GP(Layer):
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
         """Points independent of each other, given u or with u integrated out."""
         process = self._inducing(inducing)
-        law = self._built()[1].law(process.root.to(noise.draw.dtype), self._prior, noise.draw)
-        return Estimate(Marginals(process, law, noise.points), law.log_pq, self._outputs(process, law.mean))
+        root = process.root.to(noise.draw.dtype)
+        law = self._built()[1].law(root, self._prior, noise.draw)
+        return Estimate(Marginals(process, law, noise.points), law.log_pq, self._outputs(root, law.mean))
 
     @property
     def joint_size(self) -> NoiseSize:
@@ -160,8 +161,9 @@ class GP(Layer):
     def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
         """Draw w; then the points together, given u = R w."""
         process = self._inducing(inducing)
-        drawn, log_pq = self._built()[1].draw(process.root.to(noise.draw.dtype), self._prior, noise.draw)
-        return Draw(Jointly(process, drawn, noise.points), log_pq, self._outputs(process, drawn))
+        root = process.root.to(noise.draw.dtype)
+        drawn, log_pq = self._built()[1].draw(root, self._prior, noise.draw)
+        return Draw(Jointly(process, drawn, noise.points), log_pq, self._outputs(root, drawn))
 
     @property
     def _prior(self) -> ScaledIdentity:
@@ -169,9 +171,9 @@ class GP(Layer):
         one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
         return ScaledIdentity(one, self.num_inducing)
 
-    def _outputs(self, process: Inducing, weights: Tensor) -> Tensor | None:
+    def _outputs(self, root: Tensor, weights: Tensor) -> Tensor | None:
         """U = R w, if the inducing inputs are those that travel on."""
-        return process.root.to(weights.dtype) @ weights if self.carries else None
+        return root.to(weights.dtype) @ weights if self.carries else None
 
     def input_shape(self) -> Shape:
         """(in_features,)."""
