@@ -18,6 +18,7 @@ RECIPES: dict[str, Recipe] = {
     "deep_gp": DeepProcessRecipe(),
 }
 FOR_REGRESSION = ("heteroscedastic_gp",)
+IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # of regression: neither a learning rate nor batches
 
 
 def recommended(model: str = "network", **changes: Any) -> Recipe:

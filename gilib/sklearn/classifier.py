@@ -53,7 +53,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"a classifier needs at least 2 classes, y has one class only: {self.classes_[0]!r}"
+                f"a classifier needs at least 2 classes, y has one class only: {self.classes_.tolist()[0]!r}"
             )
         self._train(X, torch.from_numpy(labels.astype(np.int64)), len(self.classes_), Normalisation.fit(X))
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,15 +21,14 @@ from gilib.likelihoods.mixtures import Prediction
 from gilib.linalg import FactorisationError
 from gilib.prediction import predict
 from gilib.recipes import Recipe, Trained, bound, recommended
-from gilib.recipes.recommendation import FOR_REGRESSION, RECIPES
+from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
+from gilib.sklearn.columns import check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
-DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
-WHOLE = re.compile(r"[+-]?\d+")
 
 
 class BayesianEstimator(BaseEstimator):
@@ -95,12 +93,25 @@ class BayesianEstimator(BaseEstimator):
         own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own.get("gp", {}))}
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
 
+    def _warn_of_unread(self, names: Sequence[str], classes: int | None) -> None:
+        """Settings that no candidate reads make a search among them that finds nothing."""
+        settings = ("hidden", "num_inducing", "steps", "lr", "batch_size")
+        unread = [name for name in settings if getattr(self, name) is not None]
+        if self.recipe is None:
+            by_adam = classes is not None or not set(names) <= set(IN_CLOSED_FORM)
+            read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
+            unread = [name for name in unread if not read.get(name, True)]
+        if unread:
+            reader = "a recipe of your own" if self.recipe is not None else f"model={self.model!r}"
+            warnings.warn(f"{reader} does not read {', '.join(unread)}: leave it out", stacklevel=4)
+
     def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
         """Train every candidate, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
         if classes is not None and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
+        self._warn_of_unread(list(recipes), classes)
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()
@@ -162,39 +173,10 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
     """
+    for given in y:
+        warn_of_other_order(X, given)
     check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
     return validate_data(estimator, X, *y, dtype=np.float64, **options)
-
-
-def check_numbers(table: Any, name: str, advice: str) -> None:
-    """Raise, with the columns' names and advice, for a frame or a series of pandas that holds no numbers."""
-    if hasattr(table, "iloc"):
-        frame = table if hasattr(table, "columns") else table.to_frame()
-        words = [k for k in range(frame.shape[1]) if not _numeric(frame.iloc[:, k])]
-        if words and all(_decimal_commas(frame.iloc[:, k]) for k in words):
-            advice = "their decimals are commas, which pandas.read_csv(..., decimal=',') reads"
-        if words:
-            labels = [frame.columns[k] for k in words]
-            raise ValueError(f"could not convert the columns {labels} of {name} to numbers: {advice}")
-
-
-def _numeric(column: Any) -> bool:
-    """Whether a column holds numbers, or what can be read as such; dates do not."""
-    kind = getattr(column.dtype, "kind", "O")
-    if kind in "biufmM":
-        return kind not in "mM"
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _decimal_commas(column: Any) -> bool:
-    """Whether all words of a column are numbers, some of them with a comma."""
-    words = [word.strip() for word in np.asarray(column, dtype=object) if isinstance(word, str)]
-    others = [word for word in words if not DECIMAL_COMMA.fullmatch(word)]
-    return len(others) < len(words) and all(map(WHOLE.fullmatch, others))
 
 
 def seed_of(random_state: Any) -> int:

@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from gilib.data import Normalisation
 from gilib.likelihoods import GaussianNoise, HeteroscedasticGaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.sklearn.columns import check_numbers
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
     Array,
     BayesianEstimator,
-    check_numbers,
     named,
     names_of,
     seed_of,

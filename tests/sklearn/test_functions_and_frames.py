@@ -1,4 +1,4 @@
-"""Functions and densities of the regressor, and what it says about frames that it cannot read."""
+"""Functions and densities of the regressor, frames in and out, the calibration of a classifier."""
 
 import numpy as np
 import pandas as pd
@@ -102,40 +102,6 @@ def test_targets_that_do_not_fit_are_refused(framed):
         model.log_prob(x, np.full_like(Y, np.nan))
     with pytest.raises(NotFittedError):
         BayesianRegressor().log_prob(x, y)
-
-
-@pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
-def test_columns_without_numbers_are_named(framed, kind):
-    x, _, _ = framed
-    words = x.assign(kind="oak", day=pd.Timestamp("2026-01-01"), grade="3", sure=True)
-    with pytest.raises(ValueError, match=r"columns \['kind', 'day'\] of X to numbers: pandas.get_dummies"):
-        kind(**QUICK).fit(words, np.arange(300) % 2)
-
-
-def test_decimal_commas_get_advice_of_their_own(framed):
-    x, y, _ = framed
-    for commas in (x.assign(price="3,5", share="-0,25"), x.assign(price="12", share="0,5")):
-        with pytest.raises(
-            ValueError, match=r"decimals are commas, which pandas.read_csv\(..., decimal=','\)"
-        ):
-            BayesianRegressor(**QUICK).fit(commas, y)
-    mixed = x.assign(price=["3,5", "4"] * 150)
-    with pytest.raises(ValueError, match=r"\['price'\] of X to numbers: their decimals are commas"):
-        BayesianRegressor(**QUICK).fit(mixed, y)
-    missing = [x.assign(price=[gap, *["3"] * 299]) for gap in ("-", "", "n/a")]
-    for words in (x.assign(price="3,5", kind="oak"), x.assign(price="1,000,000"), *missing):
-        with pytest.raises(ValueError, match="get_dummies"):
-            BayesianRegressor(**QUICK).fit(words, y)
-    duplicated = pd.concat([x.assign(kind="3,5"), x.assign(kind=1.0)], axis=1)  # a name may be there twice
-    with pytest.raises(ValueError, match=r"\['kind'\] .* commas"):
-        BayesianRegressor(**QUICK).fit(duplicated, y)
-
-
-def test_targets_of_words_lead_to_the_classifier(framed):
-    x, y, _ = framed
-    for wrong in (y.assign(wear="much"), y["wear"].map(lambda value: "much")):
-        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: BayesianClassifier"):
-            BayesianRegressor(**QUICK).fit(x, wrong)
 
 
 def test_the_calibration_of_words_is_that_of_their_numbers():

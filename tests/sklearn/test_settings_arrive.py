@@ -1,16 +1,19 @@
 """What an estimator is told arrives where the work is done: at the recipe, its training and the draws."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
-from gilib.recipes import Recipe, Trained
+from gilib.recipes import Recipe, Trained, recommended
 from gilib.sklearn import BayesianClassifier, BayesianRegressor, estimator
 from gilib.training import History
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 Y = X[:, 0] - X[:, 1] ** 2
 LABELS = (Y > 0).astype(int)
+QUICK_RECIPE = recommended(steps=2)
 
 
 @pytest.fixture
@@ -90,3 +93,26 @@ def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
 def test_a_size_of_batches_is_checked():
     with pytest.raises(ValueError, match="batch_size must be an integer of at least 1, got 0"):
         BayesianRegressor(batch_size=0).fit(X, Y)
+
+
+UNREAD = {
+    "a process has no hidden layers": (BayesianRegressor("gp", hidden=(5,)), Y, "'gp' does not read hidden"),
+    "nor a learning rate": (BayesianRegressor("gp", lr=0.1, batch_size=9), Y, "read lr, batch_size: leave"),
+    "with varying noise": (BayesianRegressor("heteroscedastic_gp", lr=0.1), Y, "does not read lr"),
+    "a deep one has no hidden layers": (BayesianRegressor("deep_gp", hidden=(5,)), Y, "does not read hidden"),
+    "a recipe says all": (BayesianRegressor(recipe=QUICK_RECIPE, steps=3), Y, "of your own does not read"),
+    "classes are trained by Adam": (BayesianClassifier("gp", lr=0.1), LABELS, None),
+    "a network reads all": (BayesianRegressor(hidden=(5,), lr=0.1, batch_size=9), Y, None),
+    "somebody reads it": (BayesianRegressor("auto", hidden=(5,), lr=0.1), Y, None),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_settings_that_nobody_reads_are_named(name):
+    model, y, message = UNREAD[name]
+    steps = {} if model.recipe is not None else {"steps": 2}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.set_params(random_state=0, **steps).fit(X, y)
+    said = [str(warning.message) for warning in caught if "does not read" in str(warning.message)]
+    assert len(said) == (message is not None) and all(message in text for text in said)

@@ -1,0 +1,97 @@
+"""What estimators say about frames that they cannot read as numbers, and about rows in another order."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, EITHER, GAPS
+from tests.sklearn.test_estimators import QUICK
+
+ROWS = 300
+X = pd.DataFrame(np.random.default_rng(0).normal(size=(ROWS, 2)), columns=["speed", "load"])
+Y = X["speed"] - X["load"] ** 2
+WORDS = "pandas.get_dummies"
+
+
+def mixed(*cells):
+    """Some cells, then a number as a word."""
+    return [*cells, *["3"] * (ROWS - len(cells))]
+
+
+COLUMNS = {
+    "words": ("oak", WORDS),
+    "dates": (pd.Timestamp("2026-01-01"), DATES),
+    "dates with a zone": (pd.Timestamp("2026-01-01", tz="UTC"), DATES),
+    "decimals": ("3,5", DECIMALS),
+    "negative decimals": ("-0,25", DECIMALS),
+    "decimals and whole numbers": (["3,5", "4"] * (ROWS // 2), DECIMALS),
+    "decimals or thousands": ("1,234", EITHER),
+    "thousands": (["1,234,567", "12", "1,000"] * (ROWS // 3), BETWEEN),
+    "a decimal that is no thousand": (["1,234", "1,23"] * (ROWS // 2), DECIMALS),
+    "several commas, no thousands": ("1,2,3", WORDS),
+    "a question mark": (mixed("?"), GAPS),
+    "a dash": (mixed("-"), GAPS),
+    "an empty cell": (mixed(""), GAPS),
+    "numbers and a word": ([1.5] * (ROWS - 1) + ["n/a"], GAPS),
+    "mostly words": (["oak", "ash", "3"] * (ROWS // 3), WORDS),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
+def test_a_column_gets_the_advice_that_helps(name, kind):
+    cells, advice = COLUMNS[name]
+    with pytest.raises(ValueError, match=r"could not convert the columns \['kind'\] of X") as caught:
+        kind(**QUICK).fit(X.assign(kind=cells), np.arange(ROWS) % 2)
+    assert f"to numbers: {advice}" in str(caught.value)
+
+
+def test_columns_with_different_faults_are_told_apart():
+    wrong = X.assign(
+        kind="oak", day=pd.Timestamp("2026-01-01"), price="3,5", grade="3", sure=True, make="ash"
+    )
+    message = rf"\['kind', 'make'\] of X to numbers: {WORDS}.*; nor \['day'\] of X .*; nor \['price'\] of X"
+    with pytest.raises(ValueError, match=message):
+        BayesianRegressor(**QUICK).fit(wrong, Y)
+
+
+def test_a_name_that_is_there_twice():
+    duplicated = pd.concat([X.assign(kind="3,5"), X.assign(kind=1.0)], axis=1)
+    with pytest.raises(ValueError, match=r"\['kind'\] .* commas"):
+        BayesianRegressor(**QUICK).fit(duplicated, Y)
+
+
+def test_the_advice_leads_to_numbers():
+    """What is said about decimals, thousands, gaps and dates, done."""
+    days = pd.Series(pd.date_range("2026-01-01", periods=3))
+    assert (days - days.min()).dt.days.tolist() == [0, 1, 2] and days.dt.month.tolist() == [1, 1, 1]
+    gaps = pd.to_numeric(pd.Series(["3", "?"]), errors="coerce")
+    assert gaps.isna().tolist() == [False, True]
+
+
+def test_targets_of_words_lead_to_the_classifier():
+    both = pd.DataFrame({"drift": Y, "wear": "much"})
+    for wrong in (both, both["wear"]):
+        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: BayesianClassifier"):
+            BayesianRegressor(**QUICK).fit(X, wrong)
+
+
+def test_one_class_is_named_as_it_was_given():
+    with pytest.raises(ValueError, match=r"one class only: 0\.0$"):
+        BayesianClassifier(**QUICK).fit(X, np.zeros(ROWS))
+
+
+@pytest.mark.parametrize("order", ["another order", "the same", "other labels"])
+def test_rows_in_another_order_are_noticed(order):
+    shuffled = {"another order": Y[::-1], "the same": Y, "other labels": Y.set_axis(range(1, ROWS + 1))}[
+        order
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        BayesianRegressor(**QUICK).fit(X, shuffled)
+    said = [str(warning.message) for warning in caught if "another order" in str(warning.message)]
+    assert len(said) == (order == "another order")
+    assert all("y.loc[X.index]" in text for text in said)
