@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, FixedFunction, record
-from gilib.validation import check_count, check_distributions, check_is_tensor, from_numpy
+from gilib.validation import as_tensor, check_count, check_distributions
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -64,7 +64,7 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
 
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
     """An array as a tensor, like another one or in float64."""
-    return check_is_tensor(from_numpy(value, _FLOAT64 if like is None else like), name)
+    return as_tensor(value, name, _FLOAT64 if like is None else like)
 
 
 def entropy(probabilities: Tensor) -> Tensor:

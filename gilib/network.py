@@ -14,7 +14,12 @@ from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, check_generator
 from gilib.sites import Shape
-from gilib.validation import as_replicas, check_is_tensor, check_precision, check_tensor, from_numpy
+from gilib.validation import (
+    as_replicas,
+    as_tensor,
+    check_precision,
+    check_tensor,
+)
 
 
 class Network(nn.Module):
@@ -68,7 +73,7 @@ class Network(nn.Module):
         check_generator(generator)
         self.layers = Sequential(layers)
         inducing_points, pseudo_outputs = (
-            value if value is None else check_is_tensor(from_numpy(value), name)
+            value if value is None else as_tensor(value, name)
             for name, value in (("inducing_points", inducing_points), ("pseudo_outputs", pseudo_outputs))
         )
         if inducing_points is not None:

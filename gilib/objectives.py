@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
-from gilib.validation import check_choice, check_count, check_is_tensor, check_positive
+from gilib.validation import as_tensor, check_choice, check_count, check_positive
 
 
 def elbo(
@@ -48,8 +48,8 @@ def elbo(
     """
     check_choice(reduction, ("mean", "none"), "reduction")
     check_count(num_data, "num_data")
-    check_is_tensor(y, "y")
     log_pq = draw.density
+    x, y = as_tensor(x, "x", log_pq), as_tensor(y, "y", log_pq)
     log_likelihood = likelihood.expected_log_prob(draw, x, y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
@@ -124,8 +124,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
-    check_is_tensor(x, "x")
-    check_is_tensor(y, "y")
+    x, y = as_tensor(x, "x", draw.log_pq), as_tensor(y, "y", draw.log_pq)
     outputs, steps = record(draw, x)
     if any(getattr(step.function, "approximate", False) for step in steps):
         raise TypeError(

@@ -38,6 +38,13 @@ class Model(NamedTuple):
     normalisation: Normalisation | None
     config: ConfigDict | None
 
+    def __repr__(self) -> str:
+        """Shapes of the network, the likelihood, and what else there is, in a line."""
+        net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
+        parts = [f"network of {net}", type(self.likelihood).__name__]
+        parts += [name for name in ("normalisation", "config") if getattr(self, name) is not None]
+        return f"Model({', '.join(parts)})"
+
 
 class CheckpointError(RuntimeError):
     """A file that is damaged, of another kind, or of another model."""

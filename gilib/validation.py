@@ -96,6 +96,11 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
     return converted.to(torch.get_default_dtype() if like is None else like.dtype)
 
 
+def as_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
+    """A tensor as it is, an array of numpy as `from_numpy` has it; raise for anything else."""
+    return check_is_tensor(from_numpy(value, like), name)
+
+
 def check_is_tensor(value: object, name: str) -> Tensor:
     """Return `value` if it is a tensor, else raise."""
     if not isinstance(value, Tensor):

@@ -174,3 +174,13 @@ def test_a_normalisation_of_inputs_alone_is_kept(tmp_path):
     net = small_net(gilib.GlobalInducing())
     gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1), normalisation=Normalisation.fit(normals(9, 2)))
     assert gilib.load(tmp_path / "model").normalisation.inputs_alone
+
+
+def test_what_was_loaded_is_named_in_a_line(tmp_path):
+    net, noise, x = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1), normals(9, 2)
+    gilib.save(tmp_path / "plain", net, noise)
+    assert repr(gilib.load(tmp_path / "plain")) == "Model(network of [2] to [2], Gaussian)"
+    scales = gilib.data.Normalisation.fit(x, normals(9, 2))
+    gilib.save(tmp_path / "all", net, noise, normalisation=scales, config={"rate": 0.1})
+    shown = repr(gilib.load(tmp_path / "all"))
+    assert shown == "Model(network of [2] to [2], Gaussian, normalisation, config)"

@@ -200,6 +200,26 @@ def test_arrays_are_taken_by_fit_and_predict():
     assert all(torch.equal(one, other) for one, other in zip(arrays, tensors, strict=True))
 
 
+def test_arrays_are_taken_by_draws_and_bounds():
+    """Of float64 and integers, for a network in float32 and one in float64."""
+    x, y = normals(20, 2), normals(20, 1)
+    for dtype in (torch.float32, torch.float64):
+        net = gilib.models.mlp(2, (3,), 1, inducing_points=x[:5], dtype=dtype, generator=seeded())
+        draw, noise = net.draw(3, generator=seeded()), gilib.Gaussian(0.1)
+        given, targets = x.to(dtype), y.to(dtype)
+        assert torch.equal(draw(x.numpy()), draw(given))
+        assert torch.equal(draw.moments(x.numpy()).mean, draw(given))
+        for bound in (gilib.iwbo, lambda *parts: gilib.elbo(*parts, num_data=20)):
+            assert torch.equal(bound(draw, noise, x.numpy(), y.numpy()), bound(draw, noise, given, targets))
+        one, other = (
+            gilib.recipes.bound(net, noise, *pair, num_samples=3, generator=seeded())
+            for pair in ((x.numpy(), y.numpy()), (given, targets))
+        )
+        assert torch.equal(one, other)
+    with pytest.raises(TypeError, match="x must be a torch.Tensor, got list"):
+        draw([[0.0, 1.0]])
+
+
 def test_labels_as_pseudo_outputs():
     labels = torch.tensor([2, 0, 1, 1, 2])
     for given in (labels, labels.numpy()):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.validation import check_is_tensor, from_numpy
+from gilib.validation import as_tensor
 
 T = TypeVar("T", Tensor, np.ndarray)
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
@@ -218,7 +218,7 @@ def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
 def _floating(name: str, value: Any) -> Tensor:
     """A tensor of floating-point numbers, or an array of numbers as one in float64."""
     if isinstance(value, np.ndarray):
-        value = check_is_tensor(from_numpy(value, _FLOAT64), name).double()
+        value = as_tensor(value, name, _FLOAT64).double()
     _check_floating(name, value)
     return value
 

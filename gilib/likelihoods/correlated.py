@@ -17,11 +17,10 @@ from gilib.linalg import cholesky
 from gilib.metrics import log_mean_exp
 from gilib.validation import (
     as_replicas,
+    as_tensor,
     check_count,
-    check_is_tensor,
     check_own_targets,
     check_positive,
-    from_numpy,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class CorrelatedPrediction(GaussianPrediction):
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log (1/S) Σ_s N(y_n; m_sn, Σ) of every point, `[R, N]` nats, in units of the data."""
-        targets = check_is_tensor(from_numpy(targets, self.means), "targets")
+        targets = as_tensor(targets, "targets", self.means)
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")

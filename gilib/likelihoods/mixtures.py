@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.special import ndtr
 
 from gilib.metrics import entropy, log_mean_exp
-from gilib.validation import as_labels, check_is_tensor, check_own_targets, from_numpy
+from gilib.validation import as_labels, as_tensor, check_own_targets
 
 BISECTIONS = 60  # halvings of the bracket of a quantile: exhausts float64
 
@@ -105,7 +105,7 @@ class GaussianPrediction(Prediction):
 
         NaN where a replica's means are, because one of its factorisations failed.
         """
-        targets = check_is_tensor(from_numpy(targets, self.means), "targets")
+        targets = as_tensor(targets, "targets", self.means)
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
@@ -143,7 +143,7 @@ class CategoricalPrediction(Prediction):
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
         averaged = log_mean_exp(self.log_probabilities, 0)
-        targets = as_labels(check_is_tensor(from_numpy(targets, averaged), "labels"), averaged.shape[-1])
+        targets = as_labels(as_tensor(targets, "labels", averaged), averaged.shape[-1])
         if targets.shape[-1:] != averaged.shape[-2:-1]:
             raise ValueError(
                 f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"

@@ -15,7 +15,7 @@ from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_instance, check_is_tensor, check_tensor, from_numpy
+from gilib.validation import as_tensor, check_instance, check_tensor, from_numpy
 
 
 def mlp(
@@ -272,7 +272,7 @@ def _image_network(
     layers: list[Layer | nn.Module], image_shape: tuple[int, int, int], settings: dict[str, Any]
 ) -> Network:
     points = settings.pop("inducing_points", None)
-    points = None if points is None else check_is_tensor(from_numpy(points), "inducing_points")
+    points = None if points is None else as_tensor(points, "inducing_points")
     if points is not None and tuple(points.shape[-3:]) != tuple(image_shape):
         raise ValueError(
             f"inducing_points must be images of shape {list(image_shape)}, got shape {list(points.shape)}: "

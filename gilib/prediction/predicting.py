@@ -14,7 +14,7 @@ from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import Prediction
 from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_count, check_instance, check_is_tensor, check_tensor, from_numpy
+from gilib.validation import as_tensor, check_count, check_instance, check_tensor
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -81,7 +81,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
             f"predict needs what draws functions (a Network, an Ensemble, Samples), got {drawable!r:.80}"
         )
     like = drawable.reference_tensor()
-    x = check_is_tensor(from_numpy(x, like), "x")
+    x = as_tensor(x, "x", like)
     if normalisation is not None:
         x = normalisation.x(check_tensor(x, "x")).to(x if like is None else like)
     check_tensor(x, "x", like)

@@ -19,7 +19,12 @@ from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.prediction.predicting import checked_inputs
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_count, check_instance, check_is_tensor, check_own_targets, from_numpy
+from gilib.validation import (
+    as_tensor,
+    check_count,
+    check_instance,
+    check_own_targets,
+)
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -67,7 +72,7 @@ class StudentPrediction(Prediction):
 
         In float64: differences of log Γ at thousands of degrees of freedom leave no digits in float32.
         """
-        targets = check_is_tensor(from_numpy(targets, self.locations), "targets")
+        targets = as_tensor(targets, "targets", self.locations)
         if targets.shape[-2:] != self.locations.shape[-2:]:
             wanted = list(self.locations.shape[-2:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")

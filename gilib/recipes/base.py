@@ -19,7 +19,7 @@ from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import check_count, check_is_tensor, check_tensor, from_numpy
+from gilib.validation import as_tensor, check_count, check_tensor
 
 
 class Trained(NamedTuple):
@@ -196,6 +196,7 @@ def bound(
     """
     check_count(batch_size, "batch_size")
     like = net.layers.reference_tensor()
+    x, y = as_tensor(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
     points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
@@ -228,7 +229,7 @@ def _check_kind(y: Tensor, classes: int | None) -> None:
 
 def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets, of which those of numpy become tensors."""
-    return check_is_tensor(from_numpy(x), "x"), check_is_tensor(from_numpy(y), "y")
+    return as_tensor(x, "x"), as_tensor(y, "y")
 
 
 def _of(values: Tensor, replica: int) -> Tensor:

@@ -15,13 +15,13 @@ from gilib.training.engine.settings import Checkpoint, Settings, identified
 from gilib.training.gradients.objective import ESTIMATORS
 from gilib.training.rules.base import Rule
 from gilib.validation import (
+    as_tensor,
     check_choice,
     check_count,
     check_instance,
     check_is_tensor,
     check_same_device,
     check_tensor,
-    from_numpy,
 )
 
 
@@ -93,7 +93,7 @@ def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
 def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets as tensors: arrays of numpy become such as the network's, labels int64."""
     like = net.layers.reference_tensor()
-    x, y = check_is_tensor(from_numpy(x, like), "x"), check_is_tensor(from_numpy(y, like), "y")
+    x, y = as_tensor(x, "x", like), as_tensor(y, "y", like)
     return x, y if y.is_floating_point() or y.is_complex() else y.long()
 
 
