@@ -20,11 +20,12 @@ from gilib.experiments.comparisons.posteriors import LARGE, SMALL
 from gilib.experiments.comparisons.tasks import MOONS
 from gilib.experiments.runner.records import Record, diverged, recorded
 from gilib.likelihoods import Likelihood
-from gilib.models import inducing_start
+from gilib.models import inducing_start, mlp
 from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.priors import NealPrior, ScalePrior
+from gilib.randomness import GeneratorLike
 from gilib.recipes import NetworkRecipe
 
 BASE = "recipe"
@@ -60,6 +61,38 @@ class Centres(NetworkRecipe):
         nearest = torch.cdist(centres, x).argmin(-1)
         net = self.network(centres, targets[nearest], (), torch.Generator().manual_seed(seed))
         return net, self.likelihood(targets.shape[-1], classes)
+
+
+@dataclass(frozen=True)
+class NormalOutputs(NetworkRecipe):
+    """The same with standard normals for pseudo-outputs, in place of the targets of inducing points."""
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """A network without replicas, but for the start."""
+        assert isinstance(generator, torch.Generator)
+        normals = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)
+        return super().network(points, normals, replicas, generator)
+
+
+@dataclass(frozen=True)
+class Independent(NetworkRecipe):
+    """The same with the lower layers' posterior in the last one, too: no inducing points."""
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """A multilayer perceptron with the first nonlinearity."""
+        return mlp(
+            points.shape[-1],
+            self.hidden,
+            targets.shape[-1],
+            activation=self.activations[0],
+            posterior=self.lower,
+            prior=self.prior,
+            generator=generator,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,6 +164,13 @@ VARIANTS |= {
     "tried_draws_5": Variant("draws a step", "5", {"num_samples": 5}, base=CHOSEN),
     "tried_inducing_400": Variant("inducing points", "400", {"num_inducing": 400}, base=CHOSEN),
     "tried_longer": Variant("steps of the trial", "800", {"trial": 800}, base=CHOSEN),
+    "tried_factorised": Variant("last layer", "factorised", kind=Independent, base=CHOSEN),
+    "tried_batch_200": Variant("points a step", "200", {"batch_size": 200}, base=CHOSEN),
+    "tried_normal_outputs": Variant("pseudo-outputs", "normal", kind=NormalOutputs, base=CHOSEN),
+    "tried_precision": Variant(
+        "pseudo-precisions", "from exp(-4)", {"last": GlobalInducing(log_precision=-4.0)}, base=CHOSEN
+    ),
+    "tried_labels_1": Variant("labels", "±1", {"label_scale": 1.0}, base=CHOSEN),
 }
 AROUND_CHOSEN = tuple(name for name in VARIANTS if name not in AROUND_STUDIED)
 
