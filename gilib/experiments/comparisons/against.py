@@ -25,7 +25,7 @@ from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
 
 LABELS = {
-    "exact_gp": "GP regression, exact",
+    "exact_gp": "GP on ≤ 2000 rows",
     "forest": "random forest",
     "boosting": "gradient boosting",
     "ngboost": "NGBoost",
