@@ -112,7 +112,7 @@ def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]`; one column of variances where all outputs have the same."""
     kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
     at = project(
-        kernel.cross(x, inducing.inputs),
+        kernel.unevaluated(x, inducing.inputs),
         inducing.inverse.to(x.dtype),
         law.mean.to(x.dtype),
         None if covariance is None else covariance.to(x.dtype),

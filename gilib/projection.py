@@ -2,7 +2,8 @@
 
 With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, then aᵀ m_o, |a|² and aᵀ S_o a. Where
 inducing outputs of several layers have a joint law, covariances S' of a layer with a later one make fields
-S' a at every point, with which the later layer's own a' has products a'ᵀ S' a.
+S' a at every point, with which the later layer's own a' has products a'ᵀ S' a. Of a squared exponential
+kernel the exponents may be given in place of its values, which are then made here.
 
 Of a large sample these are some hundred kilobytes, which stay in cache from the first product to the last;
 written for all samples at once they travel to memory and back a dozen times.
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gilib.linalg import readable
+from gilib.linalg.exponential import Exponents, exponential
 from gilib.linalg.operation import Operation
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
@@ -66,11 +68,13 @@ class Columns(NamedTuple):
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
 
-def project(kernel: Tensor, inverse: Tensor, mean: Tensor, covariance: Tensor | None) -> Projected:
+def project(
+    kernel: Tensor | Exponents, inverse: Tensor, mean: Tensor, covariance: Tensor | None
+) -> Projected:
     """Project a law of w with independent columns onto points.
 
     Args:
-        kernel: k(x, Z), `[..., N, M]`.
+        kernel: k(x, Z), `[..., N, M]`, or its exponents.
         inverse: R⁻¹, `[..., M, M]`.
         mean: m, `[..., M, O]`.
         covariance: S, `[..., O, M, M]`, symmetric, or None. Leading axes broadcast.
@@ -83,22 +87,24 @@ def project(kernel: Tensor, inverse: Tensor, mean: Tensor, covariance: Tensor | 
 
 
 def project_columns(
-    kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
+    kernel: Tensor | Exponents, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
 ) -> Projected:
     """Project a part of a joint law onto points.
 
     Args:
-        kernel: k(x, Z), `[..., N, M]`.
+        kernel: k(x, Z), `[..., N, M]`, or its exponents.
         inverse: R⁻¹, `[..., M, M]`.
         columns: of this layer.
         fields: of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
-    lead = leading(kernel, inverse)
-    shared = leading(kernel, inverse, columns.values, *fields) != lead
-    numbers = kernel.shape[-2] * (kernel.shape[-1] + columns.values.shape[-1])
-    if shared or numbers < LARGE or not readable(kernel):
-        return projected_at_once(kernel, inverse, columns, fields)
-    mean, square, forms, *rest = _Project.apply(kernel, inverse, columns, columns.values, *fields)
+    first, right = kernel[:2] if isinstance(kernel, Exponents) else (kernel, None)
+    parts = [first, inverse] if right is None else [first, right, inverse]
+    shared = leading(*parts, columns.values, *fields) != leading(*parts)
+    points, size = first.shape[-2 if right is None else -1], inverse.shape[-1]
+    if shared or points * (size + columns.values.shape[-1]) < LARGE or not readable(first):
+        values = kernel.values() if isinstance(kernel, Exponents) else kernel
+        return projected_at_once(values, inverse, columns, fields)
+    mean, square, forms, *rest = _Project.apply(first, right, inverse, columns, columns.values, *fields)
     return Projected(mean, square, forms, rest[: len(fields)], rest[len(fields) :])
 
 
@@ -133,22 +139,34 @@ class _Project(Operation):
 
     The products S_q a are kept: reading them takes a tenth of the time of forming them. Means and the
     gradient of the columns lie transposed in memory: products with a few columns are three times as fast.
+    The kernel is k itself, or the left coordinates of its exponents, beside the right ones: k is then made
+    here, and kept, and its gradient goes on to them without being written down for all samples.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, kernel: Tensor, inverse: Tensor, columns: Columns, values: Tensor, *fields: Tensor
+        ctx: Any,
+        kernel: Tensor,
+        right: Tensor | None,
+        inverse: Tensor,
+        columns: Columns,
+        values: Tensor,
+        *fields: Tensor,
     ) -> tuple[Tensor | None, ...]:
-        lead = leading(kernel, inverse)
-        points, size = kernel.shape[-2:]
+        lead = leading(kernel, inverse) if right is None else leading(kernel, right, inverse)
+        points, size = kernel.shape[-2 if right is None else -1], inverse.shape[-1]
         own, *later, means = columns.parts
         widths = [columns.outputs, 1, columns.forms]
         widths += [field.shape[-1] // size for field in fields] + list(columns.onward)
-        made = [kernel.new_empty(*lead, points, width) if width else None for width in widths]
-        made[0] = kernel.new_empty(*lead, columns.outputs, points).mT
-        given, count, kept = (kernel, inverse, values, *fields), len(fields), []
-        for k, r, c, *rest in samples(lead, *given, *made):
+        made = [inverse.new_empty(*lead, points, width) if width else None for width in widths]
+        made[0] = inverse.new_empty(*lead, columns.outputs, points).mT
+        exponents = None if right is None else right.new_empty(points, size)
+        given, count, kept = (kernel, right, inverse, values, *fields), len(fields), []
+        for k, b, r, c, *rest in samples(lead, *given, *made):
             vectors, (m, n, q), found = rest[:count], rest[count : count + 3], rest[count + 3 :]
+            if exponents is not None:
+                k = exponential(k, b, exponents, inverse.new_empty(points, size))
+                kept.append(k)
             a = matmul(k, r.mT)
             matmul_into(m, a, c[:, means])
             torch.sum(a.square(), -1, keepdim=True, out=n)
@@ -169,15 +187,17 @@ class _Project(Operation):
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         given, kept = ctx.saved_tensors[: ctx.given], iter(ctx.saved_tensors[ctx.given :])
         own, *later, means = ctx.parts
-        gradients = [torch.zeros_like(value) for value in given[1:]]
-        gradients[1] = given[2].new_zeros(given[2].mT.shape).mT
-        alone = given[0].shape[:-2] == ctx.lead  # whether every sample has a kernel of its own
-        gradients.insert(0, torch.empty_like(given[0]) if alone else torch.zeros_like(given[0]))
-        (points, size), count = given[0].shape[-2:], len(given) - 3
-        d_a, weighted = given[0].new_empty(points, size), given[0].new_empty(points, ctx.forms, size)
-        for k, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
+        gradients: list[Any] = [None if value is None else torch.zeros_like(value) for value in given]
+        gradients[3] = torch.zeros_like(given[3].mT, memory_format=torch.contiguous_format).mT
+        alone = given[1] is None and given[0].shape[:-2] == ctx.lead  # whether a k is one sample's own
+        count, size = len(given) - 4, given[2].shape[-1]
+        points = given[0].shape[-2 if given[1] is None else -1]
+        d_a, weighted = given[2].new_empty(points, size), given[2].new_empty(points, ctx.forms, size)
+        slopes = None if given[1] is None else given[1].new_empty(points, size)
+        for k, b, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
+            values = k if b is None else next(kept)
             a = next(kept)
-            vectors, (d_k, d_r, d_c), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
+            vectors, (d_k, d_b, d_r, d_c), rest = rest[:count], rest[count : count + 4], rest[count + 4 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
             torch.mul(a, n, out=d_a)
             if q is not None:
@@ -192,9 +212,14 @@ class _Project(Operation):
             for part, o in zip(later, rest[count:], strict=True):
                 add_matmul(d_a, o, c[:, part].mT)
                 add_matmul(d_c[:, part], a.mT, o)
-            add_matmul(d_r, d_a.mT, k)
-            (matmul_into if alone else add_matmul)(d_k, d_a, r)
-        return gradients[0], gradients[1], None, *gradients[2:]
+            add_matmul(d_r, d_a.mT, values)
+            if slopes is None:
+                (matmul_into if alone else add_matmul)(d_k, d_a, r)
+            else:
+                torch.mul(values, matmul(d_a, r), out=slopes)
+                d_k.addmm_(b, slopes.mT)
+                d_b.addmm_(k, slopes)
+        return *gradients[:3], None, *gradients[3:]
 
 
 def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:

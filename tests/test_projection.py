@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib import projection
+from gilib.linalg.exponential import Exponents
 from gilib.projection import Columns, project, project_columns
 from tests.helpers import normal, positive_definite, seeded
 
@@ -84,6 +85,47 @@ def test_gradients_by_finite_differences(name, spread, generator):
         return found(kernel, inverse, mean, None if root is None else root @ root.mT)
 
     assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs])
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("name", LEADS)
+def test_a_kernel_that_is_evaluated_on_the_way(name, spread, generator):
+    """Values and gradients are those of k itself, in both coordinates of its exponents."""
+    points, inducing, *_ = leads = LEADS[name]
+    left, right = normal(generator, *points, 2, 3), normal(generator, *inducing, 2, 4)
+    _, inverse, mean, covariance = parts(leads, 3, 4, 2, generator, spread)
+
+    def call(left, right, inverse, mean, root=None):
+        spread = None if root is None else root @ root.mT
+        return found(Exponents(left, right, torch.float64), inverse, mean, spread)
+
+    for pair in zip(
+        call(left, right, inverse, mean, torch.linalg.cholesky(covariance) if spread else None),
+        plain((left.mT @ right).exp(), inverse, mean, covariance),
+        strict=True,
+    ):
+        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
+    inputs = [left, right, inverse, mean, *([torch.linalg.cholesky(covariance)] if spread else [])]
+    assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs])
+
+
+def test_exponents_stay_in_float64_on_the_way(generator):
+    """Close points far from zero: exponents of 10⁴ that cancel, whose values in float32 would be wrong."""
+    left, right = 100.0 + 0.01 * normal(generator, 3, 1, 20), 100.0 + 0.01 * normal(generator, 3, 1, 8)
+    ones = [torch.ones_like(part) for part in (left, right)]
+    left = torch.cat([left, -0.5 * left.square(), ones[0]], -2)
+    right = torch.cat([right, ones[1], -0.5 * right.square()], -2)
+    inverse, mean = normal(generator, 8, 8).tril().float(), normal(generator, 8, 2).float()
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        coordinates = left.clone().requires_grad_()
+        kernel = Exponents(coordinates, right, dtype)
+        value = project(kernel, inverse.to(dtype), mean.to(dtype), None).mean
+        results.append((value, *torch.autograd.grad(value.double().sin().sum(), coordinates)))
+    (low, slope), (high, exact) = results
+    assert low.dtype == torch.float32 and slope.dtype == torch.float64
+    torch.testing.assert_close(low.double(), high, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(slope, exact, rtol=1e-4, atol=1e-4 * float(exact.abs().max()))
 
 
 @pytest.mark.parametrize("only", range(3))

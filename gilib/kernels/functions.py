@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
-from gilib.linalg.exponential import exponentials
+from gilib.linalg.exponential import Exponents
 
 CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
 ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
@@ -42,6 +42,10 @@ class KernelFunction(ABC):
     @abstractmethod
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """k(a, b), `[..., M, N]`, of points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
+
+    def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
+        """The same, or what it is the exponential of, for those who evaluate it in pieces."""
+        return self.cross(a, b)
 
     @abstractmethod
     def diagonal(self, x: Tensor) -> Tensor:
@@ -104,13 +108,17 @@ class RBFFunction(Stationary):
     """σ² exp(-½ r²)."""
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """By its exponents."""
+        return self.unevaluated(a, b).values()
+
+    def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
         """One product of points with two more coordinates is the whole exponent."""
         left, right = self.scaled(a, b)
         squares = [0.5 * points.square().sum(-2, keepdim=True) for points in (left, right)]
         one = left.new_ones(())
         left = torch.cat([left, self.variance.log() - squares[0], one.expand_as(squares[0])], -2)
         right = torch.cat([right, one.expand_as(squares[1]), -squares[1]], -2)
-        return exponentials(left, right, longer(a, b))
+        return Exponents(left, right, longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
         """Standard normals."""

@@ -101,7 +101,7 @@ class Recursion(GaussianFunction):
         from_below = [source for source in range(layer) if (layer, source) in fields]
         targets = [above for above in range(layer + 1, len(pattern.widths)) if pattern.between(above, layer)]
         at = project_columns(
-            process.kernel.cross(x, process.inputs),
+            process.kernel.unevaluated(x, process.inputs),
             process.inverse.to(x.dtype),
             self._columns(layer, targets, x.dtype),
             [fields.pop((layer, source)) for source in from_below],

@@ -1,4 +1,4 @@
-"""Exponentials of products: values, dtypes, shapes, and the hand-written gradient."""
+"""Exponentials of products: values, dtypes, shapes, gradients."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import exponential
-from gilib.linalg.exponential import exponentials
+from gilib.linalg.exponential import Exponents
 from tests.helpers import normal, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -28,7 +28,7 @@ LEADS = [((), ()), ((3,), ()), ((), (2,)), ((3, 2), (2,)), ((3, 1), (1, 2)), ((0
 def test_values_of_any_shape(leads, width, points, others, seed):
     left = normal(seeded(seed), *leads[0], width, points)
     right = normal(seeded(seed + 1), *leads[1], width, others)
-    found = exponentials(left, right, torch.float64)
+    found = Exponents(left, right, torch.float64).values()
     assert found.shape == (*torch.broadcast_shapes(*leads), points, others)
     torch.testing.assert_close(found, (left.mT @ right).exp(), rtol=1e-13, atol=0)
 
@@ -37,20 +37,20 @@ def test_values_of_any_shape(leads, width, points, others, seed):
 def test_gradients_by_finite_differences(leads, generator):
     left = normal(generator, *leads[0], 3, 4).requires_grad_()
     right = normal(generator, *leads[1], 3, 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda a, b: exponentials(a, b, torch.float64), (left, right))
+    assert torch.autograd.gradcheck(lambda a, b: Exponents(a, b, torch.float64).values(), (left, right))
 
 
 def test_exponents_in_float64_values_in_float32(generator):
     """One rounding of the exponent, one of the value: relative errors of (|e| + 2)/2²⁴."""
     left, right = 5.0 * normal(generator, 2, 3, 40), normal(generator, 3, 30)
     exponents = left.mT @ right
-    found = exponentials(left, right, torch.float32)
+    found = Exponents(left, right, torch.float32).values()
     assert found.dtype == torch.float32
     error = (found.double() / exponents.exp() - 1).abs()
     assert bool((error <= (exponents.abs() + 2) * 2**-24).all())
     weights = normal(generator, 2, 40, 30).float()
     left.requires_grad_()
-    (gradient,) = torch.autograd.grad((exponentials(left, right, torch.float32) * weights).sum(), left)
+    (gradient,) = torch.autograd.grad((Exponents(left, right, torch.float32).values() * weights).sum(), left)
     terms = (exponents.exp() * weights)[:, None] * right[:, None, :]
     assert gradient.dtype == torch.float64
     allowed = (((exponents.abs() + 4) * 2**-24)[:, None] * terms.abs()).sum(-1)
