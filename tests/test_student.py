@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.special
 import scipy.stats
 import torch
 from torch import nn
 
 import gilib
-from gilib.prediction import predict_student
-from gilib.prediction.student import student_cdf
+from gilib.prediction import StudentPrediction, predict_student
+from gilib.prediction.student import log_gamma_ratio, student_cdf
 from tests.helpers import assert_mean_within
 from tests.layerwise import X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, normals, seeded
@@ -65,12 +66,37 @@ def test_quantiles(probability):
             assert float(found[n, o]) == pytest.approx(root, abs=1e-7)
 
 
-@pytest.mark.parametrize("df", [1.0, 2.5, 7.0, 300.0, 5e4])
+@pytest.mark.parametrize("df", [1.0, 1.01, 1.2, 1.5, 2.0, 2.5, 7.0, 99.0, 101.0, 300.0, 1e4, 1e6])
 def test_the_distribution_function(df):
-    """log Γ of 5e4 has an error of 1e-11 of a nat."""
-    values = torch.tensor([-1e4, -30.0, -2.0, -0.1, 0.0, 0.5, 4.0, 1e3], dtype=D)
-    expected = torch.from_numpy(scipy.stats.t(df).cdf(values.numpy()))
-    assert_equal(student_cdf(values, torch.tensor(df, dtype=D)), expected, 1e-10)
+    """And its tails: to twelve digits of themselves, where there is anything."""
+    root = math.sqrt(df)
+    places = [0.0, 0.1, 0.5, 2.0, 4.0, 0.99 * root, root, 1.01 * root, 30.0, 1e3, 1e6, math.inf]
+    values = torch.tensor([sign * place for place in places for sign in (-1.0, 1.0)], dtype=D)
+    expected = torch.from_numpy(scipy.special.stdtr(df, values.numpy()))
+    found = student_cdf(values, torch.tensor(df, dtype=D))
+    assert_equal(found, expected, 1e-13)
+    far = (values**2 > df) & (values < 0) & (expected > 1e-280)
+    assert_equal(found[far] / expected[far], torch.ones_like(found[far]), 1e-11)
+
+
+@pytest.mark.parametrize("x", [0.5, 3.0, 49.0, 51.0, 1e3, 1e6])
+def test_the_ratio_of_two_gammas(x):
+    """Γ(x + ½) / Γ(x) by scipy's Pochhammer symbol."""
+    found = log_gamma_ratio(torch.tensor(x, dtype=D)).exp()
+    assert float(found) == pytest.approx(scipy.special.poch(x, 0.5), rel=1e-12)
+
+
+def test_a_deviation_that_there_is_not():
+    """Infinite for df of 2 or less, nothing at all for 1 or less; components far apart change nothing."""
+    for df, expected in (
+        (2.5, math.sqrt(2.5 / 0.5 + 25.0)),
+        (2.0, math.inf),
+        (1.5, math.inf),
+        (1.0, math.nan),
+    ):
+        one, places = torch.ones(2, 1, 1, dtype=D), torch.tensor([[[0.0]], [[10.0]]], dtype=D)
+        found = StudentPrediction(places, one, one[:1], torch.tensor([df], dtype=D)).sd
+        assert float(found) == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.fixture(scope="module")

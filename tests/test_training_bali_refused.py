@@ -144,8 +144,12 @@ def test_problems_that_it_does_not_serve():
         fit(model(), gilib.Gaussian(0.1))
     with pytest.raises(ValueError, match=r"use Gaussian\(learn=True, replicas=\(2,\)\), got replicas=\(\)"):
         fit(model(replicas=(2,)), noise())
-    with pytest.raises(ValueError, match=r"use CorrelatedGaussian\(2, learn=True\)"):
-        fit(model(), gilib.likelihoods.PerOutputGaussian([1.0, 1.0], learn=True))
+    for learn in (True, False):
+        with pytest.raises(ValueError, match=r"use CorrelatedGaussian\(2, learn=True\)"):
+            fit(model(), gilib.likelihoods.PerOutputGaussian([1.0, 1.0], learn=learn))
+    for frozen in (noise(), gilib.likelihoods.CorrelatedGaussian(2, learn=True)):
+        with pytest.raises(ValueError, match="fixed: use Gaussian.*leave its requires_grad as it is"):
+            fit(model(), frozen.requires_grad_(False))
     with pytest.raises(ValueError, match="leave kl_weight out"):
         fit(model(), noise(), kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="use arithmetic='full', got 'bfloat16'"):

@@ -99,6 +99,19 @@ class MatrixNormal(Distribution):
         columns = self.column_covariance.diagonal(dim1=-2, dim2=-1)[..., None, :]
         return (rows * columns).expand(self.loc.shape)
 
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> MatrixNormal:
+        """The same with more leading axes."""
+        loc = self.loc.expand(*batch_shape, *self.event_shape)
+        name = "row_precision_tril" if self.by_precision else "row_scale_tril"
+        return MatrixNormal(
+            loc, column_scale_tril=self.column_scale_tril, validate_args=False, **{name: self.row_tril}
+        )
+
+    def entropy(self) -> Tensor:
+        """½ [I O (1 + log 2π) + O log det V + I log det Σ], `[*batch]` nats."""
+        mean_log_prob = self.log_prob_noise(torch.zeros_like(self.loc)) - 0.5 * self.event_shape.numel()
+        return -mean_log_prob
+
     def rsample(
         self,
         sample_shape: Sequence[int] = (),

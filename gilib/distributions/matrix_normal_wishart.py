@@ -95,7 +95,7 @@ class MatrixNormalInverseWishart:
         df = (self.noise.df - self.noise.size + 1)[..., None, None]
         scale = self.noise.scale.diagonal(dim1=-2, dim2=-1)[..., None, :]
         loc = features @ self.loc
-        return StudentT(df.expand(loc.shape), loc, (spread * scale / df).sqrt(), validate_args=False)
+        return StudentT(df, loc, (spread * scale / df).sqrt(), validate_args=False)  # which broadcasts
 
     def rsample(
         self,

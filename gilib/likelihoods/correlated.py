@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import LOG_2PI, Likelihood
-from gilib.likelihoods.gaussian import Gaussian
+from gilib.likelihoods.gaussian import Gaussian, check_inferred
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.linalg import cholesky
 from gilib.metrics import log_mean_exp
@@ -133,7 +133,8 @@ class CorrelatedGaussian(Likelihood):
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Targets are outputs plus noise, and Σ must be learned, for every replica by itself."""
-        return Gaussian(learn=self.learn, replicas=self.replicas).infers_noise(replicas)
+        check_inferred(self.log_root.requires_grad)
+        return Gaussian(learn=True, replicas=self.replicas).infers_noise(replicas)
 
     @torch.no_grad()
     def set_noise(self, covariance: Tensor) -> None:

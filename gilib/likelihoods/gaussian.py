@@ -59,6 +59,15 @@ class GaussianNoise(Likelihood):
         return gaussians(mean, noise if variance is None else noise + variance, normalisation)
 
 
+def check_inferred(learned: bool) -> None:
+    """Raise where noise that would be inferred is fixed, or frozen."""
+    if not learned:
+        raise ValueError(
+            "the noise is inferred here, and this likelihood has it fixed: use Gaussian(learn=True), and "
+            "leave its requires_grad as it is"
+        )
+
+
 def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | None) -> GaussianPrediction:
     """An equal mixture of Gaussians, in original units."""
     sd = variance.sqrt()
@@ -154,10 +163,7 @@ class Gaussian(GaussianNoise):
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Targets are outputs plus noise, and σ² must be learned, for every replica by itself."""
-        if not self.learn:
-            raise ValueError(
-                "the noise is inferred here, and this likelihood has it fixed: use Gaussian(learn=True)"
-            )
+        check_inferred(self.learn and self.scaled_log_variance.requires_grad)
         if self.replicas != replicas:
             raise ValueError(
                 f"the noise is inferred for every replica: use Gaussian(learn=True, replicas={replicas}), "

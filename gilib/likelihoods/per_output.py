@@ -89,13 +89,11 @@ class PerOutputGaussian(NoisePerTarget):
         return log_prob - 0.5 * (precision * variance).sum(-1)
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """No: what is inferred is a covariance, which this has no place for."""
-        if self.learn:
-            raise ValueError(
-                f"the noise is inferred here, as a covariance of the outputs: use CorrelatedGaussian("
-                f"{len(self.start)}, learn=True), whose diagonal has the variance of each output"
-            )
-        return False
+        """It would be, as a covariance of the outputs, which this has no place for, learned or fixed."""
+        raise ValueError(
+            f"the noise is inferred here, as a covariance of the outputs: use CorrelatedGaussian("
+            f"{len(self.start)}, learn=True), whose diagonal has the variance of each output"
+        )
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """The outputs, and σ_o² of every replica."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["StudentPrediction", "predict_student"]
 
 NODES, FAR = 64, 12.0  # of the integral of the density, and where the rest of a normal one is nothing
+TERMS, MANY = 56, 50.0  # of the series of a tail, and where log Γ has another one
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ class StudentPrediction(Prediction):
 
     @property
     def sd(self) -> Tensor:
-        """Standard deviation of the mixture, `[R, N, O]`; it is infinite or NaN for df of 2 or less."""
-        inflated = self.df / (self.df - 2.0)
+        """Standard deviation of the mixture, `[R, N, O]`: infinite for df of 2 or less, NaN of 1 or less."""
+        inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
+        inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
         own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
         return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
 
@@ -113,24 +115,40 @@ class StudentPrediction(Prediction):
 
 
 def student_cdf(values: Tensor, df: Tensor) -> Tensor:
-    """The distribution function of Student's t, to 1e-12 for df of 1 and more.
+    r"""The distribution function of Student's t, to 1e-13 for df of 1 and more.
 
-    With t = √ν tan(u / √ν) the density of u is proportional to cos(u / √ν)^(ν-1), nearly normal, and is
-    integrated by Gauss and Legendre's rule from 0 to |t|, or to where nothing is left.
+    With t = √ν tan θ the density of θ is C cos(θ)^(ν-1). Within √ν it is integrated by Gauss and Legendre's
+    rule from 0 to |θ|, or to where nothing is left; beyond, with c = cos θ, by the series of the tail
+
+        P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
 
     Args:
         values: t, float64.
         df: ν, broadcastable to them.
     """
-    root = df.sqrt()
-    end = (root * torch.atan(values.abs() / root)).clamp_max(FAR)
+    log_constant = log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)  # of C
+    angle = torch.atan(values.abs() / df.sqrt())
+    end = angle.clamp_max(FAR / df.sqrt())
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     total = torch.zeros_like(end)
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        angle = 0.5 * (node + 1.0) * end / root
-        total = total + weight * ((df - 1.0) * angle.cos().log()).exp()
-    log_constant = torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * (df * math.pi).log()
-    return 0.5 + values.sign() * (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
+        sine = (0.5 * (node + 1.0) * end).sin()
+        total = total + weight * (0.5 * (df - 1.0) * torch.log1p(-sine.square())).exp()
+    half = (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
+    square, series, factor = df / (df + values.square()), torch.zeros_like(end), torch.ones_like(end)
+    for k in range(TERMS):
+        series = series + factor / (df + 2 * k)
+        factor = factor * square * ((2 * k + 1) / (2 * k + 2))
+    tail = (0.5 * df * square.log() + log_constant).exp() * series
+    beyond = torch.where(values > 0.0, 1.0 - tail, tail)
+    return torch.where(values.square() > df, beyond, 0.5 + values.sign() * half)
+
+
+def log_gamma_ratio(x: Tensor) -> Tensor:
+    """Log Γ(x + ½) - log Γ(x); by its asymptotic series where the difference would cancel."""
+    inverse = 1.0 / x
+    series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
+    return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)
 
 
 @torch.no_grad()

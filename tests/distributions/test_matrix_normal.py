@@ -136,6 +136,46 @@ def test_the_predictive_law_is_a_student_t(generator):
     assert_mean_within(densities, predicted.log_prob(y).exp())
 
 
+def test_the_predictive_law_of_a_batch(generator):
+    """Of any part, where the others are one: every pair by itself."""
+    x, eye = normal(generator, 9, 3), torch.eye(2)
+    loc, df = normal(generator, 3, 2), torch.tensor([4.0, 5.0])
+    scales = torch.stack([eye, 2.0 * eye])
+    batches = (
+        MatrixNormalInverseWishart(loc, torch.eye(3), df, eye),
+        MatrixNormalInverseWishart(loc, torch.eye(3), 4.0, scales),
+        MatrixNormalInverseWishart(torch.stack([loc, 2 * loc]), torch.eye(3), df, scales),
+    )
+    for law in batches:
+        found = law.predictive(x)
+        assert found.batch_shape == (2, 9, 2)
+        parts = (law.loc.expand(2, 3, 2), law.noise.df.expand(2), law.noise.scale_tril.expand(2, 2, 2))
+        for k, (own, own_df, scale) in enumerate(zip(*parts, strict=True)):
+            alone = MatrixNormalInverseWishart(own, torch.eye(3), own_df, scale).predictive(x)
+            for name in ("df", "loc", "scale"):
+                one = getattr(alone, name)
+                torch.testing.assert_close(getattr(found, name)[k], one.expand(9, 2), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("by_precision", [False, True])
+def test_entropy_and_more_axes(by_precision, generator):
+    """That of vec W, by torch."""
+    factors = [torch.linalg.cholesky(positive_definite(generator, 2, n, n)) for n in (3, 2)]
+    rows = {"row_precision_tril" if by_precision else "row_scale_tril": factors[0]}
+    law = MatrixNormal(normal(generator, 3, 2), column_scale_tril=factors[1], **rows)
+    dense = [
+        torch.kron(law.column_covariance[k].contiguous(), law.row_covariance[k].contiguous())
+        for k in range(2)
+    ]
+    expected = [torch.distributions.MultivariateNormal(torch.zeros(6), each).entropy() for each in dense]
+    torch.testing.assert_close(law.entropy(), torch.stack(expected))
+    wide = law.expand((5, 2))
+    assert wide.batch_shape == (5, 2) and wide.entropy().shape == (5, 2)
+    value = normal(generator, 5, 2, 3, 2)
+    torch.testing.assert_close(wide.log_prob(value), law.log_prob(value))
+    assert wide.rsample(generator=generator).shape == (5, 2, 3, 2)
+
+
 def test_at_the_mode_of_the_noise(generator):
     law, rows, scale = pair(generator, 9.0, 2)
     given = law.at_mode

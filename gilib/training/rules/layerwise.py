@@ -231,7 +231,8 @@ def check_parameters(problem: Problem, infers_noise: bool) -> None:
     if left:
         raise ValueError(
             "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
-            f"{', '.join(left)} as they are: set requires_grad=False"
+            f"{', '.join(left)} as they are: give every layer Conjugate() and a fixed prior, such as "
+            "NealPrior, and what is not to be trained requires_grad=False"
         )
 
 
