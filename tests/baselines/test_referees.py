@@ -1,4 +1,4 @@
-"""IVON and the Laplace approximation against other people's libraries, which are installed apart.
+"""IVON, the Laplace approximation and calibration against other people's libraries, installed apart.
 
 pip install ivon-opt                   # GPL: no part of this package, and none of its extras
 pip install --no-deps laplace-torch    # 0.3, with asdfghjkl, backpack-for-pytorch, curvlinops-for-pytorch,
@@ -15,6 +15,15 @@ from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
 from tests.variational import NOISE, RULES, X, Y, fit, posteriors
 
 STEPS, DRAWS = 5, 2
+
+
+@pytest.mark.parametrize("bins", [5, 20])
+def test_calibration_is_that_of_torchmetrics(bins):
+    library = pytest.importorskip("torchmetrics.classification")
+    logits, labels = 2.0 * normals(500, 4), torch.arange(500) % 4
+    theirs = library.MulticlassCalibrationError(num_classes=4, n_bins=bins, norm="l1")
+    ours = gilib.metrics.expected_calibration_error(logits.softmax(-1), labels, bins)
+    assert float(ours) == pytest.approx(float(theirs(logits.softmax(-1), labels)), abs=1e-6)
 
 
 def loss(weights):
