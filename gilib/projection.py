@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gilib.linalg import readable
 from gilib.linalg.exponential import Exponents, exponential
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, first_order
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
 
@@ -183,7 +182,7 @@ class _Project(Operation):
         return tuple(made)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         given, kept = ctx.saved_tensors[: ctx.given], iter(ctx.saved_tensors[ctx.given :])
         own, *later, means = ctx.parts

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gilib.convolution import Windows, window_moments
 from gilib.linalg.blocks import at_once, pieces
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.products import matmul
 
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
@@ -134,7 +133,7 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
     """
     if weights.dim() > features.dim():
         features = features.expand(*weights.shape[:-2], *features.shape[-2:])
-    if weights.shape[-2] <= FEW_OUTPUTS:
+    if weights.shape[-2] <= FEW_OUTPUTS or is_transformed(features, weights):
         columns = features[..., None, :, :]
         return columns.mT @ (weights[..., None] * columns)
     gram: Tensor = _WeightedGram.apply(features, weights)
@@ -165,7 +164,7 @@ class _WeightedGram(Operation):
         ctx.save_for_backward(*inputs)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         features, weights = ctx.saved_tensors
         phi, lam, lead = _flat(features, weights)

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gilib.convolution.checks import check_images
 from gilib.convolution.routes import ROUTES, Route, fastest_route
 from gilib.convolution.windows import Pair, Windows
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, first_order
 from gilib.validation import check_choice
 
 
@@ -91,7 +90,7 @@ class _Moments(Operation):
         ctx.save_for_backward(x, y, precision)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, d_gram: Tensor, d_cross: Tensor) -> tuple[Tensor | None, ...]:
         x, y, precision = ctx.saved_tensors
         lead = _lead(x, y, precision)

@@ -133,7 +133,7 @@ class CorrelatedGaussian(Likelihood):
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Targets are outputs plus noise, and Σ must be learned, for every replica by itself."""
-        check_inferred(self.log_root.requires_grad)
+        check_inferred(self.log_root.requires_grad, f"CorrelatedGaussian({self.outputs}, learn=True)")
         return Gaussian(learn=True, replicas=self.replicas).infers_noise(replicas)
 
     @torch.no_grad()

@@ -59,12 +59,12 @@ class GaussianNoise(Likelihood):
         return gaussians(mean, noise if variance is None else noise + variance, normalisation)
 
 
-def check_inferred(learned: bool) -> None:
-    """Raise where noise that would be inferred is fixed, or frozen."""
+def check_inferred(learned: bool, instead: str) -> None:
+    """Raise where noise that would be inferred is fixed, or frozen, and say what to take `instead`."""
     if not learned:
         raise ValueError(
-            "the noise is inferred here, and this likelihood has it fixed: use Gaussian(learn=True), and "
-            "leave its requires_grad as it is"
+            f"the noise is inferred here, and this likelihood has it fixed: use {instead}, and leave its "
+            "requires_grad as it is"
         )
 
 
@@ -163,7 +163,7 @@ class Gaussian(GaussianNoise):
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Targets are outputs plus noise, and σ² must be learned, for every replica by itself."""
-        check_inferred(self.learn and self.scaled_log_variance.requires_grad)
+        check_inferred(self.learn and self.scaled_log_variance.requires_grad, "Gaussian(learn=True)")
         if self.replicas != replicas:
             raise ValueError(
                 f"the noise is inferred for every replica: use Gaussian(learn=True, replicas={replicas}), "

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from gilib.linalg.products import product
 from gilib.linalg.samples import leading, one_by_one, samples
@@ -37,7 +38,7 @@ class Exponents(NamedTuple):
         left, right, dtype = self
         lead, size = leading(left, right), left.shape[-1] * right.shape[-1]
         graph = torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)
-        if graph or not one_by_one(left, lead, size >= LARGE):
+        if graph or forward_ad._current_level >= 0 or not one_by_one(left, lead, size >= LARGE):
             return product(left.mT, right).to(dtype).exp()
         values = left.new_empty(*lead, left.shape[-1], right.shape[-1], dtype=dtype)
         exponents = left.new_empty(values.shape[-2:])

@@ -68,12 +68,20 @@ class _CholeskyAndInverse(Operation):
     @staticmethod
     def backward(ctx: Any, of_factor: Tensor, of_inverse: Tensor) -> tuple[Tensor, None, None]:
         factor, inverse = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants the gradient of this gradient
-            lower = factor.mT @ of_factor - of_inverse @ inverse.mT
-            lower = lower.tril() - 0.5 * torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1))
-            product = inverse.mT @ lower @ inverse
-            return 0.5 * (product + product.mT), None, None
-        return _symmetric(inverse, _inner(factor, inverse, of_factor, of_inverse)), None, None
+        upstream = [part.to(factor.dtype) for part in (of_factor, of_inverse)]
+        plainly = torch.is_grad_enabled() or not all(map(readable, upstream))  # a gradient of this, or many
+        with torch.autocast("cpu", enabled=False):
+            if plainly:
+                return _plain_gradient(factor, inverse, *upstream), None, None
+            return _symmetric(inverse, _inner(factor, inverse, *upstream)), None, None
+
+
+def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Tensor:
+    """By whole products."""
+    lower = factor.mT @ of_factor - of_inverse @ inverse.mT
+    lower = lower.tril() - 0.5 * torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1))
+    product = inverse.mT @ lower @ inverse
+    return 0.5 * (product + product.mT)
 
 
 Halves = tuple[Tensor, Tensor, Tensor]

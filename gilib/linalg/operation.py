@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,3 +24,30 @@ class Operation(torch.autograd.Function):
         """Note the signature."""
         super().__init_subclass__()
         cls.forward.__signature__ = inspect.signature(cls.forward)  # type: ignore[attr-defined]
+
+
+def is_transformed(*tensors: torch.Tensor) -> bool:
+    """Whether a transform of `torch.func` differentiates by one of them, perhaps twice."""
+    return any(map(torch._C._functorch.is_gradtrackingtensor, tensors))
+
+
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A gradient without one of its own, which says so as soon as that is asked for.
+
+    As `torch.autograd.function.once_differentiable`, whose error never comes where `torch.autograd.grad`
+    names its inputs: what passes through the operation is then missing in second derivatives, in silence.
+    Transforms of `torch.func` keep torch's way: they always ask for a graph, and mostly do not use it. Where
+    second derivatives are wanted of them, plain products take an operation's place, see `is_transformed`.
+    """
+    once = torch.autograd.function.once_differentiable(backward)
+
+    @functools.wraps(backward)
+    def checked(ctx: Any, *gradients: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._functorch.maybe_current_level() is None:
+            raise RuntimeError(
+                "this operation has no second derivative: leave create_graph out, or take torch.func.jacrev "
+                "twice, which follows plain products"
+            )
+        return once(ctx, *gradients)
+
+    return checked

@@ -22,12 +22,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gilib.linalg import SymmetricOperator, cholesky, inverse_cholesky
 from gilib.linalg.blocks import piecewise
 from gilib.linalg.columns import Columns
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.samples import leading
 from gilib.statistics import Statistics
 
@@ -151,8 +150,19 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
     >>> w.item(), round(log_q.item(), 3)
     (0.25, -0.226)
     """
+    if is_transformed(precision, shift, noise):
+        return _sampled_plainly(precision, shift, noise)
     weights, log_q, *_ = _SampleFromPrecision.apply(precision, shift, noise)
     return weights, log_q
+
+
+def _sampled_plainly(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for transforms of `torch.func`, which may ask for second derivatives: by plain products."""
+    inverse = inverse_cholesky(precision, *NAMED)  # T⁻¹
+    weights = inverse.mT @ (inverse @ shift + noise)
+    groups = inverse.diagonal(dim1=-2, dim2=-1).log().sum(-1).expand(weights.shape[:-2])
+    squares, numbers = noise.square().sum((-3, -2, -1)), noise.shape[-3:].numel()
+    return weights, -noise.shape[-1] * groups.sum(-1) - 0.5 * squares - 0.5 * numbers * LOG_2PI
 
 
 class _SampleFromPrecision(Operation):
@@ -179,7 +189,7 @@ class _SampleFromPrecision(Operation):
         ctx.save_for_backward(inverse, white_mean, noise)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, g: Tensor | None, q: Tensor | None, *_: Tensor) -> tuple[Tensor | None, ...]:
         inverse, white_mean, noise = ctx.saved_tensors
         precision_shape, shift_shape, noise_shape = ctx.shapes

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
-THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
-WHOLE = re.compile(r"[+-]?\d+")
-DATES = "dates are no numbers: (column - column.min()).dt.days and column.dt.month are, for example"
-DECIMALS = "their decimals are commas, which pandas.read_csv(..., decimal=',') reads"
+DECIMAL_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+")
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+PLAIN = re.compile(r"[+-]?\d+(\.\d*)?")
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
+DATES = (
+    "dates are no numbers: of column = pandas.to_datetime(...) are (column - column.min()).dt.days and "
+    "column.dt.month, for example"
+)
+DURATIONS = "durations are no numbers: column.dt.total_seconds() are"
+DECIMALS = (
+    "their decimals are commas, which pandas.read_csv(..., decimal=',') reads, and thousands='.' if need be"
+)
 EITHER = (
     "their commas are decimals, which pandas.read_csv(..., decimal=',') reads, or stand between thousands, "
     "which thousands=',' reads"
@@ -66,18 +75,27 @@ def _is_number(value: Any) -> bool:
 
 def _advice(column: Any) -> str | None:
     """What to do about a column that holds no numbers; None: it holds words."""
-    if getattr(column.dtype, "kind", "O") in "mM":
-        return DATES
-    cells = np.asarray(column, dtype=object)
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "mM":
+        return DATES if kind == "M" else DURATIONS
+    cells = np.asarray(column.dropna(), dtype=object)
     words = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if len(cells) and all(isinstance(cell, datetime.date) or _matches(DATE, cell) for cell in cells):
+        return DATES
     commas = [word for word in words if "," in word]
     others = [word for word in words if "," not in word]
-    if commas and all(map(WHOLE.fullmatch, others)):
+    if commas and all(map(PLAIN.fullmatch, others)):
         if all(map(THOUSANDS.fullmatch, commas)):
-            return BETWEEN if any(word.count(",") > 1 for word in commas) else EITHER
+            sure = any(word.count(",") > 1 or "." in word for word in words)
+            return BETWEEN if sure else EITHER
         if all(map(DECIMAL_COMMA.fullmatch, commas)):
             return DECIMALS
-    return GAPS if 2 * sum(map(_is_number, cells)) > len(cells) else None
+    numbers = sum(isinstance(cell, Real) or (isinstance(cell, str) and _is_number(cell)) for cell in cells)
+    return GAPS if 2 * numbers > len(cells) else None
+
+
+def _matches(pattern: re.Pattern[str], cell: Any) -> bool:
+    return isinstance(cell, str) and bool(pattern.fullmatch(cell.strip()))
 
 
 def warn_of_other_order(X: Any, y: Any) -> None:

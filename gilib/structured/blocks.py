@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, first_order
 from gilib.linalg.products import add_matmul
 from gilib.structured.pattern import Pattern
 
@@ -52,7 +51,7 @@ class _Blocks(Operation):
         return tuple(found)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         rows, pattern = ctx.saved_tensors, ctx.pattern
         gradients = [torch.zeros_like(row) for row in rows]

@@ -69,10 +69,32 @@ def test_gradients_by_halves_are_those_of_torch(size, dtype, tolerance, generato
         torch.testing.assert_close(ours.double(), expected, rtol=0, atol=scale)
 
 
+def test_many_gradients_at_once(generator):
+    """By torch's own batching, as `torch.autograd.functional.jacobian(vectorize=True)` asks for them."""
+    matrix = positive_definite(generator, 5, 100, 100).requires_grad_()
+    factor, inverse = cholesky_and_inverse(matrix)
+    upstream = normal(generator, 2, 5, 100, 100)
+    (both,) = torch.autograd.grad(
+        factor + inverse, matrix, upstream, is_grads_batched=True, retain_graph=True
+    )
+    for one, together in zip(upstream, both, strict=True):
+        (alone,) = torch.autograd.grad(factor + inverse, matrix, one, retain_graph=True)
+        torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_autocast_leaves_the_gradient_alone(generator):
+    matrix = positive_definite(generator, 5, 100, 100).float().requires_grad_()
+    (expected,) = torch.autograd.grad(sum(part.sum() for part in cholesky_and_inverse(matrix)), matrix)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = sum(part.sum() for part in cholesky_and_inverse(matrix))
+        (found,) = torch.autograd.grad(total, matrix)
+    torch.testing.assert_close(found, expected)
+
+
 def test_other_ways_to_differentiate_take_plain_products(generator):
-    """Forward derivatives, batched gradients and compilers follow what torch knows."""
-    matrix = positive_definite(generator, 2, 50, 50)
-    direction = normal(generator, 2, 50, 50)
+    """Forward derivatives and transforms follow what torch knows."""
+    matrix = positive_definite(generator, 5, 100, 100)
+    direction = normal(generator, 5, 100, 100)
     direction = direction + direction.mT
     _, forward = torch.func.jvp(cholesky_and_inverse, (matrix,), (direction,))
     step = 1e-6 * direction

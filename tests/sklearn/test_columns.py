@@ -1,5 +1,6 @@
 """What estimators say about frames that they cannot read as numbers, and about rows in another order."""
 
+import datetime
 import warnings
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
-from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, EITHER, GAPS
+from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, DURATIONS, EITHER, GAPS
 from tests.sklearn.test_estimators import QUICK
 
 ROWS = 300
@@ -36,6 +37,14 @@ COLUMNS = {
     "a dash": (mixed("-"), GAPS),
     "an empty cell": (mixed(""), GAPS),
     "numbers and a word": ([1.5] * (ROWS - 1) + ["n/a"], GAPS),
+    "dates as words": ("2026-01-31", DATES),
+    "days as words": ("31.1.2026", DATES),
+    "dates of Python": (datetime.date(2026, 1, 31), DATES),
+    "durations": (pd.Timedelta("3h"), DURATIONS),
+    "thousands with points": (["1,234.50", "999.00"] * (ROWS // 2), BETWEEN),
+    "decimal commas with thousands": (["1.234,5", "12,3"] * (ROWS // 2), DECIMALS),
+    "words and gaps": (["oak", None, np.nan] * (ROWS // 3), WORDS),
+    "lists": ([[1]] * ROWS, WORDS),
     "mostly words": (["oak", "ash", "3"] * (ROWS // 3), WORDS),
 }
 

@@ -117,20 +117,17 @@ def _diverged(own: tasks.Task, why: str) -> Record:
     return {"data": own.data, "metrics": {}, "curve": [], "diverged_at": 0, "why": why[:200]}
 
 
-def _edition(record: Record) -> tuple[int, int]:
-    """What counts comes last: an edition, then whether on fresh points."""
-    return record["config"].get("edition", 1), record["config"].get("fresh", 0)
-
-
 def with_auto(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
     """Metrics by set and split, then method; "auto" among them where all of our models are recorded.
 
     Args:
-        records: of one scale.
+        records: of one scale; of a set of which some were tested on fresh points, the others do not count.
     """
     found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
     usable = [record for record in records if not diverged(record)]
-    for record in sorted(usable, key=_edition):
+    fresh = {record["config"]["dataset"] for record in usable if record["config"].get("fresh")}
+    usable = [r for r in usable if r["config"].get("fresh") or r["config"]["dataset"] not in fresh]
+    for record in sorted(usable, key=lambda record: record["config"].get("edition", 1)):
         config = record["config"]
         found.setdefault((config["dataset"], config["split"]), {})[config["method"]] = record["metrics"]
     for (dataset, _), own in found.items():

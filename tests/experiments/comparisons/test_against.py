@@ -48,6 +48,10 @@ def test_the_last_edition_counts_and_fresh_points_do(counts):
 
     found = against.with_auto([record(counts, 2.0), record({}, 1.0)])
     assert found[MOONS, 0]["gp"]["elbo"] == 2.0
+    others = record({"method": "network"}, 3.0)  # of a set with fresh points those of the split do not count
+    assert ("network" in against.with_auto([record(counts, 2.0), others])[MOONS, 0]) == (
+        "fresh" not in counts
+    )
 
 
 def test_fresh_points_follow_the_law_of_the_split():
