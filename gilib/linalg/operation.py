@@ -28,6 +28,8 @@ class Operation(torch.autograd.Function):
 
 def is_transformed(*tensors: torch.Tensor) -> bool:
     """Whether a transform of `torch.func` differentiates by one of them, perhaps twice."""
+    if torch.compiler.is_compiling():
+        return False
     return any(map(torch._C._functorch.is_gradtrackingtensor, tensors))
 
 
