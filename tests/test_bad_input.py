@@ -141,7 +141,7 @@ KINDS = {
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
     "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
     "points of objects": (lambda: predict(NAN.numpy().astype(object)), "of object: .*dtype=float"),
-    "points of numpy": (lambda: net().draw()(X.numpy()), "x must be a torch.Tensor, got ndarray"),
+    "points in a list": (lambda: net().draw()(X.tolist()), "x must be a torch.Tensor, got list"),
     "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
     "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
     "num_data missing": (lambda: gilib.elbo(net().draw(), GAUSSIAN, X, Y), "num_data"),

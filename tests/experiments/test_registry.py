@@ -25,10 +25,12 @@ def committed(monkeypatch):
 
 
 def current(record, grid):
-    """The record; one of an earlier edition as that of the edition that is in the grid."""
-    method = record["config"].get("method")
-    edition = {config.edition for config in grid if hasattr(config, "edition") and config.method == method}
-    return {**record, "config": {**record["config"], "edition": edition.pop()}} if edition else record
+    """The record; one of an earlier edition, or not on fresh points, as that which is in the grid."""
+    own = record["config"]
+    for config in (config for config in grid if hasattr(config, "edition")):
+        if (config.dataset, config.method) == (own["dataset"], own["method"]):
+            return {**record, "config": own | {"edition": config.edition, "fresh": config.fresh}}
+    return record
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
