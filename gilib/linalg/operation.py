@@ -38,18 +38,16 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     As `torch.autograd.function.once_differentiable`, whose error never comes where `torch.autograd.grad`
     names its inputs: what passes through the operation is then missing in second derivatives, in silence.
-    Transforms of `torch.func` keep torch's way: they always ask for a graph, and mostly do not use it. Where
-    second derivatives are wanted of them, plain products take an operation's place, see `is_transformed`.
+    Transforms of `torch.func` keep torch's way: they always ask for a graph, and mostly do not use it. Nested
+    ones are right where plain products take an operation's place (draws, statistics, projections: see
+    `is_transformed`); through moments of convolutions and blocks of structured factors they are not.
     """
     once = torch.autograd.function.once_differentiable(backward)
 
     @functools.wraps(backward)
     def checked(ctx: Any, *gradients: Any) -> Any:
         if torch.is_grad_enabled() and torch._C._functorch.maybe_current_level() is None:
-            raise RuntimeError(
-                "this operation has no second derivative: leave create_graph out, or take torch.func.jacrev "
-                "twice, which follows plain products"
-            )
+            raise RuntimeError("this operation has no second derivative: leave create_graph out")
         return once(ctx, *gradients)
 
     return checked

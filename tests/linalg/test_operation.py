@@ -24,9 +24,7 @@ def test_a_second_derivative_is_refused_rather_than_missing(energy, generator):
     kernel = normal(generator, 3, 4).requires_grad_()
     (slope,) = torch.autograd.grad(energy(kernel), kernel)
     assert slope.abs().max() > 0
-    with pytest.raises(
-        RuntimeError, match="no second derivative: leave create_graph out, or take torch.func"
-    ):
+    with pytest.raises(RuntimeError, match="no second derivative: leave create_graph out"):
         torch.autograd.grad(energy(kernel), kernel, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.functional.hessian(energy, kernel)

@@ -1,6 +1,7 @@
 """What estimators say about frames that they cannot read as numbers, and about rows in another order."""
 
 import datetime
+import io
 import warnings
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
-from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, DURATIONS, EITHER, GAPS
+from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, DURATIONS, EITHER, GAPS, check_numbers
 from tests.sklearn.test_estimators import QUICK
 
 ROWS = 300
@@ -74,11 +75,22 @@ def test_a_name_that_is_there_twice():
 
 
 def test_the_advice_leads_to_numbers():
-    """What is said about decimals, thousands, gaps and dates, done."""
-    days = pd.Series(pd.date_range("2026-01-01", periods=3))
-    assert (days - days.min()).dt.days.tolist() == [0, 1, 2] and days.dt.month.tolist() == [1, 1, 1]
-    gaps = pd.to_numeric(pd.Series(["3", "?"]), errors="coerce")
-    assert gaps.isna().tolist() == [False, True]
+    """What is said about each, done: numbers that are refused no longer."""
+    text = 'a;b;c;d\n"1,5";"1,234";?;2026-01-01\n"2,5";"2,000,000";3;2026-01-03\n'
+    frame = pd.read_csv(io.StringIO(text), sep=";")
+    with pytest.raises(ValueError, match="could not convert"):
+        check_numbers(frame, "X", WORDS)
+    days = pd.to_datetime(frame["d"])
+    found = pd.DataFrame(
+        {
+            "a": pd.read_csv(io.StringIO(text), sep=";", usecols=["a"], decimal=",")["a"],
+            "b": pd.read_csv(io.StringIO(text), sep=";", usecols=["b"], thousands=",")["b"],
+            "c": pd.to_numeric(frame["c"], errors="coerce"),
+            "d": (days - days.min()).dt.days,
+        }
+    )
+    check_numbers(found, "X", WORDS)
+    assert found.fillna(-1).to_numpy().tolist() == [[1.5, 1234, -1, 0], [2.5, 2_000_000, 3, 2]]
 
 
 def test_targets_of_words_lead_to_the_classifier():

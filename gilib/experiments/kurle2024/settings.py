@@ -3,7 +3,7 @@
 The search varies a setting at a time around a centre, for the baselines also two. What it chose is `FROZEN`:
 the settings of a method with the best mean log-likelihood of the validation points of a kind of data (tables:
 spambase and telescope; images: MNIST; regressions: yacht and energy, of BALI by `bali_search`), fixed before
-any test point was read. BALI's on regressions were put right after that, by the same search alone.
+any test point was read. Those of BALI and MAP on regressions were put right after that, by the search alone.
 """
 
 from __future__ import annotations
