@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from gilib.convolution.checks import check_images
+from gilib.convolution.patches import patches
 from gilib.convolution.routes import ROUTES, Route, fastest_route
 from gilib.convolution.windows import Pair, Windows
-from gilib.linalg.operation import Operation, first_order
+from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.validation import check_choice
 
 
@@ -32,8 +33,8 @@ def autocorrelation(
         (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(su + δ - p) X_bc'(su + δ' - p)             (Eq. 42)
         (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(su + δ - p) Y_bo(u)                        (Eq. 40)
 
-    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once;
-    `torch.func.vmap` maps the moments, and their gradients only from outside (not of a gradient within).
+    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once, and as often
+    as you like by transforms of `torch.func`, for which all patches are made.
 
     Args:
         x: images, `[..., B, C, H, W]`.
@@ -66,8 +67,19 @@ def window_moments(
     check_images(x, y, windows, precision)
     name = fastest_route(x, y, windows) if route is None else route
     check_choice(name, ROUTES, "route")
+    if is_transformed(x, y, *(() if precision is None else (precision,))):
+        return _plainly(x, y, precision, windows)
     gram, cross = _Moments.apply(x, y, precision, windows, ROUTES[name])
     return gram, cross
+
+
+def _plainly(x: Tensor, y: Tensor, precision: Tensor | None, windows: Windows) -> tuple[Tensor, Tensor]:
+    """The same for transforms of `torch.func`, which may ask for second derivatives: from all patches."""
+    cut = patches(x.flatten(0, -4), windows).movedim(3, 0).flatten(1, 3).flatten(2)  # [... B, C K, windows]
+    rows = cut.unflatten(0, x.shape[:-3]).movedim(-3, -2)  # [..., C K, B, windows]
+    weighted = rows if precision is None else precision[..., None, :, None] * rows
+    targets = y.flatten(-2).movedim(-3, -2)  # [..., O, B, windows]
+    return weighted.flatten(-2) @ rows.flatten(-2).mT, weighted.flatten(-2) @ targets.flatten(-2).mT
 
 
 class _Moments(Operation):

@@ -27,10 +27,16 @@ class Operation(torch.autograd.Function):
 
 
 def is_transformed(*tensors: torch.Tensor) -> bool:
-    """Whether a transform of `torch.func` differentiates by one of them, perhaps twice."""
+    """Whether a transform of `torch.func` differentiates by one of them, at any depth, perhaps twice."""
     if torch.compiler.is_compiling():
         return False
-    return any(map(torch._C._functorch.is_gradtrackingtensor, tensors))
+    functorch = torch._C._functorch
+    for tensor in tensors:
+        while functorch.is_functorch_wrapped_tensor(tensor):
+            if functorch.is_gradtrackingtensor(tensor):
+                return True
+            tensor = functorch.get_unwrapped(tensor)
+    return False
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,9 +44,8 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     As `torch.autograd.function.once_differentiable`, whose error never comes where `torch.autograd.grad`
     names its inputs: what passes through the operation is then missing in second derivatives, in silence.
-    Transforms of `torch.func` keep torch's way: they always ask for a graph, and mostly do not use it. Nested
-    ones are right where plain products take an operation's place (draws, statistics, projections: see
-    `is_transformed`); through moments of convolutions and blocks of structured factors they are not.
+    Transforms of `torch.func` always ask for a graph, and mostly do not use it: there plain products take the
+    place of operations (see `is_transformed`), which have derivatives of every order.
     """
     once = torch.autograd.function.once_differentiable(backward)
 

@@ -129,6 +129,46 @@ def test_vmap(route):
             assert_equal(found[b], wanted)
 
 
+@pytest.mark.parametrize("boundary", ["circular", "zero"])
+def test_second_derivatives_by_transforms(boundary):
+    """Of images, outputs and weights; and with a batch between the two derivatives."""
+    windows = Windows.of((3, 2), stride=(1, 2), padding=1, boundary=boundary)
+    x, y = normals(2, 1, 4, 3), normals(2, 2, *windows.output_size((4, 3)), seed=1)
+
+    def energy(x, y, precision):
+        return sum(value.sin().sum() for value in window_moments(x, y, windows, precision))
+
+    def by_patches(*parts):
+        return sum(value.sin().sum() for value in explicit(*parts[:2], windows, *parts[2:]))
+
+    parts = (x, y, normals(2, seed=2).exp())
+    for k in range(3):
+        wanted = torch.func.jacrev(torch.func.jacrev(by_patches, k), k)(*parts)
+        assert_equal(torch.func.jacrev(torch.func.jacrev(energy, k), k)(*parts), wanted, 1e-10)
+        assert_equal(torch.func.jacfwd(torch.func.jacrev(energy, k), k)(*parts), wanted, 1e-10)
+    batch = normals(3, *x.shape, seed=3)
+    slope = torch.func.vmap(torch.func.grad(energy), in_dims=(0, None, None))
+    slopes = torch.func.jacrev(lambda x: slope(x, *parts[1:]).square().sum())(batch)
+    inner = torch.func.grad(by_patches)
+    for found, one in zip(slopes, batch, strict=True):
+        wanted = torch.func.grad(lambda x: inner(x, *parts[1:]).square().sum())(one)
+        assert_equal(found, wanted, 1e-10)
+
+
+@pytest.mark.parametrize("precision", [None, normals(4, seed=2).exp(), normals(2, 4, seed=2).exp()])
+def test_transforms_broadcast(precision):
+    """Their plain products see the axes that operations see."""
+    windows = Windows.of(3)
+    x, y = normals(3, 2, 4, 2, 5, 4), normals(2, 4, 3, 5, 4, seed=1)
+
+    def energy(x):
+        return sum(value.sin().sum() for value in window_moments(x, y, windows, precision))
+
+    leaf = x.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(energy(leaf), leaf)
+    assert_equal(torch.func.grad(energy)(x), wanted, 1e-10)
+
+
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_weight_that_underflowed_has_a_finite_gradient(route):
     parts = [part.requires_grad_() for part in tensors(Windows.of(3), (3, 2, 4, 4), 2)]

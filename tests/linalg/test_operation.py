@@ -59,3 +59,33 @@ def test_second_derivatives_of_a_draw_and_of_statistics(generator):
     for function, x in ((draw, positive_definite(generator, 2, 3, 3)), (gram, normal(generator, 5, 3))):
         found = torch.func.jacrev(torch.func.jacrev(function))(x).reshape(x.numel(), -1)
         torch.testing.assert_close(found, by_differences(function, x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_within_a_second_derivative(generator):
+    """`vmap` between two derivatives: the tensors of the inner one are wrapped twice."""
+    shift, noise = normal(generator, 1, 3, 2), normal(generator, 1, 3, 2)
+    precisions = positive_definite(generator, 4, 1, 3, 3)
+
+    def draw(precision):
+        values, log_q = sample_from_precision(0.5 * (precision + precision.mT), shift, noise)
+        return values.square().sum() + log_q.sum()
+
+    def steepness(x, map=torch.func.vmap):
+        return map(torch.func.grad(draw))(x).square().sum()
+
+    def one_by_one(function):
+        return lambda x: torch.stack([function(part) for part in x])
+
+    found = torch.func.grad(steepness)(precisions)
+    torch.testing.assert_close(found, torch.func.grad(lambda x: steepness(x, one_by_one))(precisions))
+    torch.testing.assert_close(
+        found.flatten(), by_differences_once(steepness, precisions), rtol=1e-5, atol=1e-6
+    )
+    inner = torch.func.grad(lambda x: torch.func.vmap(draw)(x).sum())
+    torch.testing.assert_close(torch.func.grad(lambda x: inner(x).square().sum())(precisions), found)
+
+
+def by_differences_once(function, x):
+    """The gradient, from values."""
+    steps = 1e-5 * torch.eye(x.numel()).reshape(-1, *x.shape)
+    return torch.stack([(function(x + step) - function(x - step)) / 2e-5 for step in steps])
