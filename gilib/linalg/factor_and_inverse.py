@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import ADVICE, cholesky, identities, readable
+from gilib.linalg.halves import Halves, halves, symmetric
 from gilib.linalg.operation import Operation
 
 LARGE, WIDE = 40_000, 32  # numbers in all, and rows, from which halves are worth their calls; measured
@@ -73,7 +74,7 @@ class _CholeskyAndInverse(Operation):
         with torch.autocast("cpu", enabled=False):
             if plainly:
                 return _plain_gradient(factor, inverse, *upstream), None, None
-            return _symmetric(inverse, _inner(factor, inverse, *upstream)), None, None
+            return symmetric(inverse, _inner(factor, inverse, *upstream)), None, None
 
 
 def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Tensor:
@@ -84,21 +85,12 @@ def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inver
     return 0.5 * (product + product.mT)
 
 
-Halves = tuple[Tensor, Tensor, Tensor]
-
-
-def _halves(matrix: Tensor) -> Halves:
-    """Of a lower triangle: above left, below left, below right."""
-    half = (matrix.shape[-1] // 2 + 7) // 8 * 8
-    return matrix[:, :half, :half], matrix[:, half:, :half], matrix[:, half:, half:]
-
-
 def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Halves:
     """L, by halves."""
-    t11, t21, t22 = _halves(factor)
-    f11, f21, f22 = _halves(of_factor)
-    j11, j21, j22 = _halves(inverse)
-    g11, g21, g22 = _halves(of_inverse)
+    t11, t21, t22 = halves(factor)
+    f11, f21, f22 = halves(of_factor)
+    j11, j21, j22 = halves(inverse)
+    g11, g21, g22 = halves(of_inverse)
     first = _minus(torch.baddbmm(t11.mT @ f11, t21.mT, f21), g11, j11)
     below = _minus(t22.mT @ f21, g21, j11)
     second = _minus(_minus(t22.mT @ f22, g21, j21), g22, j22)
@@ -110,17 +102,3 @@ def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tenso
 def _minus(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """`total` - `left` @ `right`ᵀ in the place of `total`."""
     return total.baddbmm_(left, right.mT, alpha=-1.0)
-
-
-def _symmetric(inverse: Tensor, lower: Halves) -> Tensor:
-    """½ (H + Hᵀ), H = Jᵀ L J."""
-    j11, j21, j22 = _halves(inverse)
-    l11, l21, l22 = lower
-    m11, m21, m22 = l11 @ j11, torch.baddbmm(l21 @ j11, l22, j21), l22 @ j22
-    found = torch.empty_like(inverse)
-    first, below, second = _halves(found)
-    for out, part in ((first, torch.baddbmm(j11.mT @ m11, j21.mT, m21)), (second, j22.mT @ m22)):
-        torch.add(part, part.mT, out=out)
-    torch.baddbmm(j22.mT @ m21, m22.mT, j21, out=below)
-    found[:, : below.shape[-1], below.shape[-1] :] = below.mT
-    return found.mul_(0.5)
