@@ -51,11 +51,18 @@ def test_layerwise_inference_and_adam_step_on_the_same_network(shape):
     load("bali").check(shape)
 
 
+def test_operations_and_plain_ones_agree():
+    benchmark = load("operations")
+    names = [benchmark.checked(make).name for makes in benchmark.CASES.values() for make in makes]
+    assert len(names) > 10
+
+
 SMALL = {
     "autocorrelation": ["--images", "3", "--channels", "3", "--sizes", "4"],
     "bali": ["--only", "yacht"],
     "deep_gp": ["--depths", "2"],
     "growth": ["--largest", "1", "--curves", "points", "depth"],
+    "operations": ["--only", "factors"],
     "replicas": ["--methods", "fac", "--replicas", "2", "--samples", "1"],
     "resnet_step": ["--images", "2", "--prior", "ScalePrior"],
     "revisions": [str(BENCHMARKS.parent), "--cases", "yacht, shared precisions"],
@@ -101,7 +108,7 @@ def test_a_record_says_what_was_measured_where(name, run):
             n > 0 for n in row.get("gflop", {}).values()
         )
         assert row["case"] and set(row.get("gflop", {})) <= set(row["ms"])
-        assert "gflop" in row or name == "revisions"  # which compares, and knows no floors
+        assert "gflop" in row or name in ("operations", "revisions")  # which compare, and know no floors
         assert set(row.get("faults", {})) <= set(row["ms"])
         assert set(row.get("mbyte", {})) <= set(row["ms"])
         for method, spent in row["ms"].items():

@@ -77,7 +77,7 @@ class Matern(RBF):
 
     Args:
         lengthscale: as for `RBF`; `variance` and `ard` likewise.
-        smoothness: ν, 0.5, 1.5 or 2.5.
+        smoothness: ν, 0.5, 1.5 or 2.5; by name, as the first setting is the lengthscale.
 
     >>> import torch
     >>> Matern(smoothness=1.5).build(2, BuildContext())().diagonal(torch.zeros(3, 2)).tolist()
@@ -224,5 +224,7 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
 
 
 def _check_positive(value: Setting, name: str) -> None:
+    if isinstance(value, list) or value == ():
+        raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
     for number in value if isinstance(value, tuple) else (value,):
         check_positive(number, name)

@@ -112,7 +112,18 @@ class Sequential(Layer):
         return Estimate(*self._at_points(ESTIMATE, inducing, noise))
 
     def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Joint draws of the layers whose estimates would be estimated, draws of the others."""
+        """Joint draws of the layers whose estimates would be estimated, draws of the others.
+
+        Raises:
+            ValueError: if these have random features, as a process with inducing inputs of its own has.
+        """
+        for k, (layer, own) in enumerate(zip(self, self._estimates(), strict=True)):
+            if layer.prefers_estimate and not own:
+                raise ValueError(
+                    f"layer {k}, {layer.describe()}, has inducing inputs of its own, and those of a layer "
+                    "above pass through it: it draws paths with random features, which are not exact, and no "
+                    "joint draws. Give it GlobalInducing, or layers above a posterior that is not global"
+                )
         return Draw(*self._at_points(JOINT, inducing, noise))
 
     def _at_points(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +17,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Po
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import check_count, check_fraction, check_instance, check_tensor
+from gilib.validation import check_count, check_fraction, check_instance, check_tensor, from_numpy
 
 
 class GP(Layer):
@@ -28,6 +31,9 @@ class GP(Layer):
     features of the kernel: its covariance is right on average over them and off by about σ²/√F given them.
     `joint_draw` is exact, at points that are known beforehand.
 
+    In a float32 network kernel matrices and their factors are in float64 all the same. Where noise is below a
+    thousandth of the targets' spread, precisions of 10⁶ and more, that is not enough: take one in float64.
+
     Args:
         in_features: D.
         out_features: O.
@@ -35,7 +41,8 @@ class GP(Layer):
         posterior: over the inducing outputs: `GlobalInducing` (the inducing inputs are what the layers below
             pass on, as with `PropagatedGaussian`), `LocalInducing`, `FreeGaussian` or `PointEstimate` (they
             are the layer's own).
-        inducing_inputs: where the layer's own start, `[M, D]` or `[R, M, D]`; None: standard normals.
+        inducing_inputs: where the layer's own start, `[M, D]` or `[R, M, D]`, numpy or torch; M is then
+            theirs, unless the posterior says it. None: standard normals.
         jitter: added to the diagonal of K, times its mean variance.
         num_features: F, of a draw.
 
@@ -77,9 +84,7 @@ class GP(Layer):
         self.in_features, self.out_features = in_features, out_features
         self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
         self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")
-        self.posterior = check_instance(
-            GlobalInducing() if posterior is None else posterior, InducingPosterior, "posterior"
-        )
+        self.posterior = check_inducing_posterior(GlobalInducing() if posterior is None else posterior)
         self.weights = self.hyperparameters = self.inducing_inputs = None
         self._start = inducing_inputs
         if inducing_inputs is not None and self.posterior.is_global:
@@ -94,12 +99,15 @@ class GP(Layer):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
             )
-        self.num_inducing = points = self.posterior.points(context)
+        start, self._start = self._start, None
+        if start is not None:
+            start = check_tensor(from_numpy(start, context.full((), 0.0)), "inducing_inputs")
+        known = context if start is None else replace(context, num_inducing=start.shape[-2])
+        self.num_inducing = points = self.posterior.points(known)
         self.hyperparameters = self.kernel.build(self.in_features, context)
         self.weights = self.posterior.build(InducingOutputs(points, self.out_features), context)
         self.needs_inducing = self.carries = self.posterior.is_global
         if not self.posterior.is_global:
-            start, self._start = self._start, None
             self.inducing_inputs = nn.Parameter(inducing_inputs(start, (points, self.in_features), context))
         self.replicas, self.starts_at_targets = context.replicas, self.weights.starts_at_targets
         self.noise_size = sum(self._draw_sizes())
@@ -195,6 +203,21 @@ class GP(Layer):
         }
 
 
+def check_inducing_posterior(posterior: object) -> InducingPosterior:
+    """The posterior, if it is one of a process.
+
+    Raises:
+        TypeError: if it is over weights.
+    """
+    if not isinstance(posterior, InducingPosterior | type):
+        raise TypeError(
+            "the posterior of a Gaussian process is one over what it is at inducing points, GlobalInducing, "
+            "LocalInducing, FreeGaussian, PropagatedGaussian or PointEstimate, got "
+            f"{type(posterior).__name__}"
+        )
+    return cast(InducingPosterior, check_instance(posterior, InducingPosterior, "posterior"))
+
+
 def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -> Tensor:
     """Where a layer's own inducing inputs start, `[R, M, D]`; standard normals without a `start`.
 
@@ -203,7 +226,6 @@ def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -
     """
     if start is None:
         return context.normal(*shape)
-    check_tensor(start, "inducing_inputs")
     if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):
         raise ValueError(
             f"inducing_inputs must have shape {[*context.replicas, *shape]} (replicas, inducing inputs "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,18 +11,15 @@ from torch import Tensor, nn
 
 from gilib.kernels import Kernel
 from gilib.layers import GP, Concat, FixedLinear, Layer, Residual, Sum
+from gilib.layers.gp import check_inducing_posterior
 from gilib.models.networks import as_points, one_per_layer
 from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
 from gilib.randomness import GeneratorLike
-from gilib.validation import (
-    check_choice,
-    check_count,
-    check_instance,
-    check_tensor,
-    from_numpy,
-)
+from gilib.validation import check_choice, check_count, check_tensor, from_numpy
+
+SETTINGS = ("replicas", "generator", "dtype", "jitter", "num_features")  # of `sparse_gp`
 
 
 def deep_gp(
@@ -102,9 +100,9 @@ def _with_mean_functions(
 ) -> list[Layer | nn.Module]:
     """Layers of processes, all but the last around the identity or principal directions."""
     layers: list[Layer | nn.Module] = []
-    for inputs, outputs, posterior in zip(widths, widths[1:], posteriors, strict=False):
-        check_instance(posterior, InducingPosterior, "posterior")
-        assert isinstance(posterior, InducingPosterior)
+    for inputs, outputs, given in zip(widths, widths[1:], posteriors, strict=False):
+        posterior = check_inducing_posterior(given)
+        _check_number(posterior, start)
         own: dict[str, Any] = {} if posterior.is_global else {"inducing_inputs": start}
         process = GP(inputs, outputs, kernel, posterior, **settings, **own)
         if len(layers) == len(posteriors) - 1:
@@ -116,6 +114,15 @@ def _with_mean_functions(
         layers.append(Sum([process, FixedLinear(inputs, outputs, matrix)]))
         start = None if start is None or matrix is None else start @ matrix
     return layers
+
+
+def _check_number(posterior: InducingPosterior, start: Tensor | None) -> None:
+    own = getattr(posterior, "num_inducing", None)
+    if start is not None and own is not None and not posterior.is_global and own != start.shape[-2]:
+        raise ValueError(
+            f"{posterior!r} has {own} inducing points of its own, and inducing_points, where they are to "
+            f"start, are {start.shape[-2]}: leave num_inducing out, or give as many"
+        )
 
 
 def sparse_gp(
@@ -141,6 +148,11 @@ def sparse_gp(
     if "posterior" in settings:
         raise TypeError(
             "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) takes others"
+        )
+    if unknown := set(settings) - set(SETTINGS):
+        raise TypeError(
+            f"sparse_gp is one layer, with the settings {', '.join(SETTINGS)}, and has no "
+            f"{', '.join(sorted(unknown))}: deep_gp has more"
         )
     return deep_gp(
         in_features,
@@ -228,8 +240,17 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     if method == "subset":
         return subset
     cluster = require("scipy.cluster.vq", "book")
-    centres, _ = cluster.kmeans2(x.double().cpu().numpy(), subset.double().cpu().numpy(), minit="matrix")
-    return torch.as_tensor(centres).to(x)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")  # see below
+        centres, _ = cluster.kmeans2(x.double().cpu().numpy(), subset.double().cpu().numpy(), minit="matrix")
+    found = torch.as_tensor(centres).to(x)
+    if (different := len(found.unique(dim=0))) < num_inducing:
+        warnings.warn(
+            f"only {different} of the {num_inducing} centres differ, as rows of x are repeated: choose them "
+            "from x.unique(dim=0)",
+            stacklevel=2,
+        )
+    return found
 
 
 def principal_directions(inputs: int, outputs: int, points: Tensor | None) -> Tensor | None:

@@ -1,6 +1,7 @@
 """Mistakes with processes, each refused before any work, with what was wanted, what came, and what to do."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -168,6 +169,18 @@ VALUES = {
         lambda: next(iter(network(gilib.GP(2, 1)).layers)).draw(Z[:4]),
         r"GP\(2 → 1\) was built for inducing inputs \[..., 5, 2\], got \[4, 2\]",
     ),
+    "two numbers of inducing points": (
+        lambda: deep(posterior=gilib.FreeGaussian(3), inducing_points=Z),
+        "has 3 inducing points of its own, and inducing_points, where they are to start, are 5: leave",
+    ),
+    "a joint draw below inducing points that pass": (
+        lambda: network(gilib.GP(2, 2, posterior=FREE), gilib.GP(2, 1)).joint_draw(2, 8),
+        r"layer 0, GP\(2 → 2\), has inducing inputs of its own, .*: it draws paths with random features",
+    ),
+    "a joint draw in a residual block": (
+        lambda: network(gilib.Residual([gilib.GP(2, 2, posterior=FREE), gilib.GP(2, 2)])).joint_draw(2, 8),
+        r"layer 0, GP\(2 → 2\), has inducing inputs of its own",
+    ),
     "noise of another size": (
         lambda: network(gilib.GP(2, 1)).draw(noise=normals(3, 4)),
         r"noise must have shape \[S, .*got \[3, 4\]: make it with base_noise",
@@ -176,11 +189,11 @@ VALUES = {
 KINDS = {
     "a posterior over weights": (
         lambda: gilib.GP(2, 1, posterior=gilib.Factorised()),
-        "posterior must be a InducingPosterior, got Factorised",
+        "LocalInducing, FreeGaussian, PropagatedGaussian or PointEstimate, got Factorised",
     ),
     "the prior as a posterior": (
         lambda: gilib.GP(2, 1, posterior=gilib.FromPrior()),
-        "posterior must be a InducingPosterior, got FromPrior",
+        "one over what it is at inducing points, .*, got FromPrior",
     ),
     "a posterior's class": (
         lambda: gilib.GP(2, 1, posterior=gilib.FreeGaussian),
@@ -190,7 +203,11 @@ KINDS = {
     "a kernel by name": (lambda: gilib.GP(2, 1, "rbf"), "kernel must be a Kernel, got str"),
     "deep: weights": (
         lambda: deep(posterior=gilib.Factorised()),
-        "posterior must be a InducingPosterior, got Factorised",
+        "LocalInducing, FreeGaussian, PropagatedGaussian or PointEstimate, got Factorised",
+    ),
+    "one layer with a width": (
+        lambda: gilib.models.sparse_gp(2, 1, inducing_points=Z, width=1, depth=2),
+        "with the settings replicas, generator, dtype, jitter, num_features, and has no depth, width",
     ),
     "a list of inducing inputs": (
         lambda: network(gilib.GP(2, 1, posterior=FREE, inducing_inputs=Z.tolist())),
@@ -248,3 +265,21 @@ def test_a_layer_with_global_inducing_says_what_it_draws_from():
     layer = next(iter(network(gilib.GP(2, 1)).layers))
     with pytest.raises(ValueError, match=r"GP\(2 → 1\) draws from inducing points: call draw\(u\)"):
         layer.draw()
+
+
+def test_inducing_inputs_say_how_many_they_are():
+    inputs = normals(4, 2)
+    for given in (inputs, inputs.numpy()):
+        layer = next(
+            iter(network(gilib.GP(2, 1, posterior=gilib.FreeGaussian(), inducing_inputs=given)).layers)
+        )
+        assert layer.num_inducing == 4 and torch.equal(layer.inducing_inputs, inputs)
+
+
+def test_centres_that_coincide_are_named():
+    rows = torch.arange(6.0)[:, None].repeat(5, 1)
+    with pytest.warns(UserWarning, match=r"only \d of the 12 centres differ, as rows of x are repeated"):
+        gilib.models.inducing_start(rows, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(gilib.models.inducing_start(rows.unique(dim=0), 6).unique()) == 6
