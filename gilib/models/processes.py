@@ -17,7 +17,7 @@ from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_choice, check_count, check_tensor, from_numpy
+from gilib.validation import check_choice, check_count, check_precision, check_tensor, from_numpy
 
 SETTINGS = ("replicas", "generator", "dtype", "jitter", "num_features")  # of `sparse_gp`
 
@@ -253,11 +253,14 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     return found
 
 
-def principal_directions(inputs: int, outputs: int, points: Tensor | None) -> Tensor | None:
+def principal_directions(
+    inputs: int, outputs: int, points: Tensor | None, name: str = "inducing_points"
+) -> Tensor | None:
     """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points."""
     if points is None:
         return None
     flat = points.detach().reshape(-1, inputs)
     if len(flat) < outputs:
-        raise ValueError(f"{len(flat)} inducing points do not tell {outputs} principal directions: give more")
+        raise ValueError(f"{len(flat)} {name} do not tell {outputs} principal directions: give more")
+    check_precision(flat.dtype, name)
     return torch.linalg.svd(flat - flat.mean(0), full_matrices=False).Vh[:outputs].mT

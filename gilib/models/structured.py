@@ -62,6 +62,11 @@ def structured_gp(
     torch.Size([10, 4, 1])
     """
     check_count(depth, "depth")
+    if isinstance(width, list | tuple):
+        raise TypeError(
+            f"width is one number, of all hidden layers, got {width!r}: for several build "
+            "gilib.structured.StructuredGP([Process(...), ...])"
+        )
     check_count(width, "width")
     points = as_points(inducing_points, in_features)
     mean_points = points if mean_points is None else as_points(mean_points, in_features, "mean_points")
@@ -93,4 +98,4 @@ def mean_matrix(inputs: int, outputs: int, points: Tensor) -> Tensor | None:
         return None
     if inputs < outputs:
         return torch.eye(inputs, outputs, dtype=points.dtype)
-    return principal_directions(inputs, outputs, points)
+    return principal_directions(inputs, outputs, points, "mean_points (or inducing points in their place)")

@@ -81,6 +81,10 @@ class StructuredGP(Layer):
             raise ValueError("a structured deep GP needs at least one process")
         check_count(num_features, "num_features")
         self.processes = nn.ModuleList(check_instance(process, Process, "processes") for process in processes)
+        if isinstance(family, str):
+            raise TypeError(
+                f"family is MeanField(), StripesAndArrow(), FullyCoupled() or your own, got {family!r}"
+            )
         self.family = check_instance(StripesAndArrow() if family is None else family, Family, "family")
         self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
         self.marginalise = check_instance(marginalise, bool, "marginalise")

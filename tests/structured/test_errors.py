@@ -105,9 +105,14 @@ ERRORS = {
     ),
     "model: depth": (lambda: model(depth=0), "depth must be an integer of at least 1, got 0"),
     "model: width": (lambda: model(width=0), "width must be an integer of at least 1, got 0"),
+    "model: widths": (lambda: model(width=[3, 2]), r"width is one number, .*got \[3, 2\]: for several build"),
+    "model: a family's name": (
+        lambda: model(family="star"),
+        r"family is MeanField\(\), StripesAndArrow\(\), FullyCoupled\(\) or your own, got 'star'",
+    ),
     "model: too few points for directions": (
         lambda: model(in_features=4, width=3, inducing_points=normals(2, 4)),
-        "2 inducing points do not tell 3 principal directions: give more",
+        r"2 mean_points \(or inducing points in their place\) do not tell 3 principal directions: give more",
     ),
     "fewer points than inducing inputs": (
         lambda: gilib.models.inducing_start(Z, 9),

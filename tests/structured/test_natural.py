@@ -14,9 +14,9 @@ X = normals(20, 2, seed=1)
 Y = torch.sin(2 * X).sum(1, keepdim=True) + 0.1 * normals(20, 1, seed=2)
 
 
-def train(net, rule, steps=1, seed=0):
+def train(net, rule, steps=1, seed=0, y=Y):
     return gilib.fit(
-        net, gilib.Gaussian(0.1), X, Y, steps=steps, rule=rule, num_samples=2, seed=seed, progress=False
+        net, gilib.Gaussian(0.1), X, y, steps=steps, rule=rule, num_samples=2, seed=seed, progress=False
     )
 
 
@@ -33,6 +33,33 @@ def test_one_layer_lands_on_the_exact_posterior(family):
     assert_equal(joint.means[0].detach(), free.mean.detach(), 1e-9)
     covariance = joint.rows[0].tril() @ joint.rows[0].tril().mT
     assert_equal(covariance.detach(), (free.root.tril() @ free.root.tril().mT)[0].detach(), 1e-9)
+
+
+@pytest.mark.parametrize("family", [MeanField(), FullyCoupled()])
+def test_two_outputs_land_on_their_posteriors(family):
+    """The joint Gaussian of both, whose covariance between them is zero."""
+    ours = structured_gp(2, 2, 1, family=family, inducing_points=X[::4], jitter=0.0)
+    theirs = sparse_gp(2, 2, inducing_points=X[::4], jitter=0.0)
+    shaken(ours, 0.1)
+    theirs.layers.layers[0].hyperparameters.load_state_dict(
+        next(iter(layer_of(ours))).hyperparameters.state_dict()
+    )
+    theirs.layers.layers[0].inducing_inputs.data.copy_(next(iter(layer_of(ours))).inducing_inputs)
+    for net in (ours, theirs):
+        for name, parameter in net.named_parameters():
+            parameter.requires_grad_("weights" in name)
+        train(net, NaturalGradient(1.0), y=torch.cat([Y, Y.cos()], 1))
+    joint, free = layer_of(ours).weights, theirs.layers.layers[0].weights
+    assert_equal(joint.means[0].detach(), free.mean.detach(), 1e-9)
+    factors = [root for _, root in joint.dense(joint.gaussian_parameters)]
+    parts = [root.tril() @ root.tril().mT for root in factors]
+    found = torch.block_diag(*(part for each in parts for part in each.flatten(0, -3)))
+    wanted = torch.block_diag(*(root.tril() @ root.tril().mT for root in free.root))
+    assert_equal(found.detach(), wanted.detach(), 1e-9)
+
+
+def layer_of(net):
+    return next(iter(net.layers))
 
 
 def test_a_gaussian_that_is_frozen_in_part():
