@@ -234,10 +234,6 @@ class Network(nn.Module):
             num_points: N, of the points at which it will be evaluated, once, at all of them.
             generator: source of the noise; None: torch's default one.
             noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
-
-        Raises:
-            ValueError: if the inducing points of a layer pass through a process that has its own, which is
-                drawn as a path with random features.
         """
         return self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise

@@ -130,6 +130,28 @@ class ResidualFunction(Composite):
 
 
 @dataclass(frozen=True)
+class AfterInducing(Composite):
+    """A joint draw at inducing points and others, of which it gives the others.
+
+    Its first M points are the inducing points, at which it has been evaluated by itself: the Cholesky factor
+    of all points begins with theirs, so that both times they have one value.
+
+    Attributes:
+        function: known at M + N points.
+        inducing: `[..., M, D]`.
+    """
+
+    function: Function
+    inducing: Tensor
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate at both, and leave the inducing points out."""
+        lead = torch.broadcast_shapes(self.inducing.shape[:-2], x.shape[:-2])
+        parts = [points.expand(*lead, *points.shape[-2:]) for points in (self.inducing, x)]
+        return call(self.function, torch.cat(parts, -2))[..., self.inducing.shape[-2] :, :]
+
+
+@dataclass(frozen=True)
 class BranchesFunction(Composite):
     """Functions of the same input, whose outputs become one."""
 

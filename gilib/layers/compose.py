@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
 from gilib.draws import Composition, Draw, Drawn, Estimate
 from gilib.draws.drawn import total_log_pq
-from gilib.draws.functions import ResidualFunction
+from gilib.draws.functions import AfterInducing, ResidualFunction
 from gilib.layers.base import Layer
 from gilib.layers.modes import ESTIMATE, JOINT, SamplingMode
 from gilib.layers.pointwise import Pointwise
@@ -54,6 +55,7 @@ class Sequential(Layer):
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)
         self.has_weights = any(layer.has_weights for layer in self)
+        self._num_inducing = 0
         self._last_inducing = 0  # the place of the last layer that needs inducing points; 0 if none does
 
     def __iter__(self) -> Iterator[Layer]:
@@ -70,7 +72,7 @@ class Sequential(Layer):
                 shape = layer.join(shape, context.as_last(context.last and k == last))
             except ValueError as error:
                 raise ValueError(f"layer {k}: {error}") from error
-        self.replicas = context.replicas
+        self.replicas, self._num_inducing = context.replicas, context.num_inducing or 0
         self.noise_size = sum(layer.noise_size for layer in self)
         self.needs_inducing = any(layer.needs_inducing for layer in self)
         self._last_inducing = max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
@@ -95,7 +97,13 @@ class Sequential(Layer):
 
     def _sizes(self, mode: SamplingMode) -> list[NoiseSize]:
         pairs = zip(self, self._estimates(), strict=True)
-        return [mode.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+        return [mode.size(layer) if own else self._carried_size(mode, layer) for layer, own in pairs]
+
+    def _carried_size(self, mode: SamplingMode, layer: Layer) -> NoiseSize:
+        if not (mode is JOINT and layer.prefers_estimate):
+            return NoiseSize(layer.noise_size)
+        own = layer.joint_size
+        return NoiseSize(own.draw + self._num_inducing * own.points, own.points)
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw layer by layer."""
@@ -112,18 +120,7 @@ class Sequential(Layer):
         return Estimate(*self._at_points(ESTIMATE, inducing, noise))
 
     def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Joint draws of the layers whose estimates would be estimated, draws of the others.
-
-        Raises:
-            ValueError: if these have random features, as a process with inducing inputs of its own has.
-        """
-        for k, (layer, own) in enumerate(zip(self, self._estimates(), strict=True)):
-            if layer.prefers_estimate and not own:
-                raise ValueError(
-                    f"layer {k}, {layer.describe()}, has inducing inputs of its own, and those of a layer "
-                    "above pass through it: it draws paths with random features, which are not exact, and no "
-                    "joint draws. Give it GlobalInducing, or layers above a posterior that is not global"
-                )
+        """Joint draws of all layers that estimate, or would if they could carry inducing points on."""
         return Draw(*self._at_points(JOINT, inducing, noise))
 
     def _at_points(
@@ -131,13 +128,24 @@ class Sequential(Layer):
     ) -> tuple[Composition, Tensor | None, Tensor | None]:
         pieces = noise.split(self._sizes(mode))
         draws = [
-            mode.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
+            mode.make(layer, piece) if own else partial(self._carried, mode, layer, noise=piece)
             for layer, own, piece in zip(self, self._estimates(), pieces, strict=True)
         ]
         parts, inducing = self._walk(draws, inducing)
         function = Composition(tuple(part.function for part in parts))
         outputs = self._finish(parts, inducing) if self.carries else None
         return function, total_log_pq(parts, noise.draw), outputs
+
+    def _carried(self, mode: SamplingMode, layer: Layer, inducing: Tensor, noise: Noise) -> Draw:
+        """A draw; of a joint one the inducing points are the first of the points at which it is known."""
+        if not (mode is JOINT and layer.prefers_estimate):
+            return layer.draw_from_noise(inducing, noise.draw)
+        own = layer.joint_size
+        draw, first = noise.draw.tensor_split([own.draw], -1)
+        first = first.unflatten(-1, (self._num_inducing, own.points))
+        outputs = layer.joint_from_noise(inducing, Noise(draw, first)).function(inducing)
+        together = layer.joint_from_noise(inducing, Noise(draw, torch.cat([first, noise.points], -2)))
+        return Draw(AfterInducing(together.function, inducing), together.log_pq, outputs)
 
     def _walk(
         self, draws: Sequence[Callable[..., Drawn]], inducing: Tensor | None

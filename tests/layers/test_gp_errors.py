@@ -173,14 +173,6 @@ VALUES = {
         lambda: deep(posterior=gilib.FreeGaussian(3), inducing_points=Z),
         "has 3 inducing points of its own, and inducing_points, where they are to start, are 5: leave",
     ),
-    "a joint draw below inducing points that pass": (
-        lambda: network(gilib.GP(2, 2, posterior=FREE), gilib.GP(2, 1)).joint_draw(2, 8),
-        r"layer 0, GP\(2 → 2\), has inducing inputs of its own, .*: it draws paths with random features",
-    ),
-    "a joint draw in a residual block": (
-        lambda: network(gilib.Residual([gilib.GP(2, 2, posterior=FREE), gilib.GP(2, 2)])).joint_draw(2, 8),
-        r"layer 0, GP\(2 → 2\), has inducing inputs of its own",
-    ),
     "noise of another size": (
         lambda: network(gilib.GP(2, 1)).draw(noise=normals(3, 4)),
         r"noise must have shape \[S, .*got \[3, 4\]: make it with base_noise",

@@ -20,7 +20,7 @@ from tests.processes import (
     one_layer,
     precisions,
 )
-from tests.support import PRECISIONS, assert_equal, normals, seeded, shaken
+from tests.support import PRECISIONS, D, assert_equal, normals, seeded, shaken
 
 POSTERIORS = {"global": gilib.GlobalInducing, "local": gilib.LocalInducing}
 
@@ -159,3 +159,29 @@ def test_two_linear_layers_against_their_joint_gaussian(precision):
     assert_equal(draw(x).detach(), last(again(x)).detach(), 1e-12)
     assert_equal(draw.log_pq.detach(), (again.log_pq + last.log_pq).detach(), 1e-12)
     assert_equal(draw.inducing_outputs.detach(), last.inducing_outputs.detach(), 1e-12)
+
+
+def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():
+    """A local process below a global one, at the points that travel and at others, by cubature."""
+    z, v, travelling, x = (normals(n, 2, seed=seed) for n, seed in ((5, 1), (5, 2), (4, 3), (3, 4)))
+    below = gilib.GP(2, 2, KERNEL, gilib.LocalInducing(5, precision="full"), inducing_inputs=z, jitter=0.0)
+    net = gilib.Network(travelling, [below, gilib.GP(2, 1)], generator=seeded())
+    below.weights.pseudo.outputs.data.copy_(v)
+    shaken(below.weights, 0.3)
+    v = below.weights.pseudo.outputs.detach()
+    size, own = net.layers.joint_size, below.joint_size
+    first = own.draw + own.points * (len(travelling) + len(x))  # normals of the layer below
+    normal = cubature(first)
+    draw, points = normal.split([own.draw + own.points * len(travelling), own.points * len(x)], 1)
+    above = torch.zeros(len(normal), size.draw - draw.shape[1], dtype=D)
+    above_at_points = torch.zeros(len(normal), len(x), size.points - own.points, dtype=D)
+    noise = Noise(
+        torch.cat([draw, above], 1), torch.cat([points.unflatten(1, (len(x), -1)), above_at_points], 2)
+    )
+    function = net.joint_draw(noise=noise).function.functions
+    passed, seen = function[1].inducing.inputs, function[0](x).detach()
+    together = torch.cat([passed.detach(), seen], -2)  # [S, M + N, O]
+    for o, precision in enumerate(precisions(below)):
+        mean, law = conditional(KERNEL, z, torch.cat([travelling, x]), v[:, o], precision)
+        assert_equal(together[..., o].mean(0), mean[5:], 1e-7)
+        assert_equal(covariance(together[..., o]), law[5:, 5:], 1e-7)

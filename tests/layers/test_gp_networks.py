@@ -14,7 +14,6 @@ from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
 X, Y = wave(12)
 LIKELIHOOD = gilib.Gaussian(0.2)
 EVERY = pytest.mark.parametrize("name", NETWORKS)
-PATHS = ("free, then global",)  # its first layer draws paths, and has no joint draws
 
 
 def bound(drawn, x=X, y=Y, **settings):
@@ -24,10 +23,11 @@ def bound(drawn, x=X, y=Y, **settings):
 @EVERY
 def test_shapes_and_gradients_of_every_face(name):
     net = NETWORKS[name]()
-    faces = [net.draw(3, generator=seeded(1)), net.estimate(3, 12, generator=seeded(2))]
-    if name not in PATHS:
-        faces.append(net.joint_draw(3, 12, generator=seeded(3)))
-    for drawn in faces:
+    for drawn in (
+        net.draw(3, generator=seeded(1)),
+        net.estimate(3, 12, generator=seeded(2)),
+        net.joint_draw(3, 12, generator=seeded(3)),
+    ):
         assert drawn(X).shape == (3, 12, 2) and drawn.log_pq.shape == (3,)
         mean, variance = drawn.moments(X)
         assert mean.shape == (3, 12, 2) and (variance is None or bool((variance > 0).all()))
@@ -41,10 +41,8 @@ def test_the_faces_have_one_expectation(name):
     net, count = NETWORKS[name](), 3000
     with torch.no_grad():
         draw, estimate = net.draw(count, generator=seeded(1)), net.estimate(count, 12, generator=seeded(2))
-        agree(draw.density, estimate.density)
-        if name in PATHS:
-            return
         joint = net.joint_draw(count, 12, generator=seeded(3))
+        agree(draw.density, estimate.density)
         agree(draw.density, joint.density)
         agree(bound(estimate, reduction="none"), bound(joint, reduction="none"))
 
@@ -66,18 +64,17 @@ def test_replicas_are_networks_of_their_own(name):
     noise, points = together.base_noise(3, seeded(1)), together.estimate_noise(3, 12, seeded(2))
     draw, estimate = together.draw(noise=noise), together.estimate(noise=points)
     bounds = bound(draw, x, y.expand(2, 12, 2)), bound(estimate, x, y)
-    joint = None
-    if name not in PATHS:
-        joint = together.joint_draw(2, 12, generator=ReplicaGenerators([5, 6]))(x)
+    joint = together.joint_draw(2, 12, generator=ReplicaGenerators([5, 6]))(x)
     for r, single in enumerate(singles):
         alone = single.draw(noise=noise[:, r])
         assert_equal(draw(x)[:, r].detach(), alone(x[r]).detach(), 1e-9)
         assert_equal(bounds_of(bounds[0], r), bound(alone, x[r], y[r]).detach(), 1e-9)
         own = single.estimate(noise=Noise(points.draw[:, r], points.points[:, r]))
         assert_equal(bounds_of(bounds[1], r), bound(own, x[r], y[r]).detach(), 1e-9)
-        if joint is not None:  # joint draws factorise near-singular matrices
-            lone = single.joint_draw(2, 12, generator=seeded(5 + r))(x[r])
-            assert_equal(joint[:, r].detach(), lone.detach(), 1e-6)
+        lone = single.joint_draw(2, 12, generator=seeded(5 + r))(x[r])
+        assert_equal(
+            joint[:, r].detach(), lone.detach(), 1e-6
+        )  # joint draws factorise near-singular matrices
 
 
 def bounds_of(values, replica):
@@ -160,7 +157,7 @@ def test_closed_form_expectation_is_the_average_over_samples():
     assert_mean(sampled, closed)
 
 
-@pytest.mark.parametrize("name", ["global", "free", "a process, then weights"])
+@pytest.mark.parametrize("name", ["global", "free", "free, then global", "a process, then weights"])
 def test_iwbo_of_joint_draws_is_at_least_the_elbo_and_refuses_estimates(name):
     net = NETWORKS[name]()
     joint = net.joint_draw(50, 12, generator=seeded(1))
