@@ -50,7 +50,7 @@ class Columns(NamedTuple):
 
     Attributes:
         values: S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`.
-        forms: Q. The matrices S_q are symmetric.
+        forms: Q, O or 1. The matrices S_q are symmetric.
         outputs: O.
         onward: K of every later layer.
     """
@@ -76,12 +76,13 @@ def project(
         kernel: k(x, Z), `[..., N, M]`, or its exponents.
         inverse: R⁻¹, `[..., M, M]`.
         mean: m, `[..., M, O]`.
-        covariance: S, `[..., O, M, M]`, symmetric, or None. Leading axes broadcast.
+        covariance: S, `[..., O, M, M]`, symmetric, or one of all outputs, `[..., 1, M, M]`; or None. Leading
+            axes broadcast.
     """
     columns, outputs = mean, mean.shape[-1]
     if covariance is not None:
         columns = side_by_side([covariance.movedim(-3, -2).flatten(-2), mean])
-    forms = 0 if covariance is None else outputs
+    forms = 0 if covariance is None else covariance.shape[-3]
     return project_columns(kernel, inverse, Columns(columns, forms, outputs))
 
 

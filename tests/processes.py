@@ -132,6 +132,7 @@ NETWORKS = {
     "global": lambda **s: deep(gilib.GlobalInducing("full"), **s),
     "global, per output": lambda **s: deep(gilib.GlobalInducing("per_output"), 3, kernel=PARTS, **s),
     "local": lambda **s: deep(gilib.LocalInducing(), **s),
+    "local, marginalised": lambda **s: deep(gilib.LocalInducing(precision="full", marginalise=True), **s),
     "free": lambda **s: deep(gilib.FreeGaussian(initial_scale=0.5), 3, **s),
     "free, then global": lambda **s: deep([gilib.FreeGaussian(5), gilib.GlobalInducing()], **s),
     "narrow": lambda **s: deep(gilib.GlobalInducing(), 3, width=1, **s),

@@ -61,7 +61,7 @@ class Law(NamedTuple):
 
     Attributes:
         mean: `[S, R, I, O]`, or without S.
-        covariance: of every column, `[R, O, I, I]`; None: the mean is a draw.
+        covariance: of every column, `[R, O, I, I]`, or one of all, `[R, 1, I, I]`; None: the mean is a draw.
         log_pq: log P - log Q of what was drawn less the divergence of what is integrated out, `[S, R]`.
     """
 

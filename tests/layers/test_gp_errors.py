@@ -173,6 +173,12 @@ VALUES = {
         lambda: deep(posterior=gilib.FreeGaussian(3), inducing_points=Z),
         "has 3 inducing points of its own, and inducing_points, where they are to start, are 5: leave",
     ),
+    "weights that are to be integrated out": (
+        lambda: gilib.Network(
+            None, [gilib.Linear(2, 1, posterior=gilib.LocalInducing(4, marginalise=True))], input_shape=(2,)
+        ),
+        "integrates the inducing outputs of a Gaussian process out, and weights are drawn: leave it out",
+    ),
     "noise of another size": (
         lambda: network(gilib.GP(2, 1)).draw(noise=normals(3, 4)),
         r"noise must have shape \[S, .*got \[3, 4\]: make it with base_noise",

@@ -5,6 +5,7 @@ Draws are affine in their normals, so that over a cubature means and covariances
 
 import pytest
 import torch
+from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.kernels import DotProduct
@@ -20,7 +21,7 @@ from tests.processes import (
     one_layer,
     precisions,
 )
-from tests.support import PRECISIONS, D, assert_equal, normals, seeded, shaken
+from tests.support import PRECISIONS, D, assert_equal, assert_mean, normals, seeded, shaken
 
 POSTERIORS = {"global": gilib.GlobalInducing, "local": gilib.LocalInducing}
 
@@ -119,6 +120,33 @@ def test_moments_of_a_free_gaussian():
             wanted = textbook(KERNEL, x, x) - gain @ k + gain @ s @ s.mT @ gain.mT
             assert_equal(mean[..., o].detach(), (gain @ root @ module.mean[:, o].detach()).expand(3, 4), 1e-9)
             assert_equal(variance[..., o].detach(), wanted.diagonal().expand(3, 4), 1e-9)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_moments_and_divergence_of_a_marginalised_local_posterior(precision):
+    """The conditional at each point; and KL(Q(u) ‖ P(u)), which draws of the other kind have on average."""
+    net, z = shaken_net("local", precision)
+    spec = gilib.LocalInducing(5, precision=precision, log_precision=0.5, marginalise=True)
+    quiet, x = one_layer(spec, inducing=z, replicas=()), normals(4, 2, seed=6)
+    quiet.load_state_dict(net.state_dict())
+    layer = layer_of(quiet)
+    z = layer.inducing_inputs.detach()
+    estimate = quiet.estimate(3, 4, generator=seeded())
+    divergence = 0.0
+    for o, given in enumerate(precisions(layer)):
+        v = layer.weights.pseudo.outputs[:, o].detach()
+        mean, law = conditional(KERNEL, z, torch.cat([z, x]), v, given)
+        for drawn in (estimate, quiet.draw(3, generator=seeded())):
+            at = drawn.moments(x)
+            assert_equal(at.mean[..., o].detach(), mean[10:].expand(3, 4), 1e-8)
+            assert_equal(
+                at.variance.expand(at.mean.shape)[..., o].detach(), law.diagonal()[10:].expand(3, 4), 1e-8
+            )
+        posterior = MultivariateNormal(mean[5:10], law[5:10, 5:10])
+        prior = MultivariateNormal(torch.zeros(5, dtype=D), textbook(KERNEL, z, z))
+        divergence = divergence + kl_divergence(posterior, prior)
+    assert_equal(estimate.density.detach(), -divergence.expand(3), 1e-8)
+    assert_mean(net.draw(4000, generator=seeded(1)).density.detach(), -divergence)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -96,7 +96,9 @@ def _posterior(config: DgpConfig, method: str, inducing: int, last: bool) -> Pos
     if method == "dsvi":
         return gilib.FreeGaussian(initial_scale=1.0 if last else config.hidden_scale)
     if method == "li":
-        return gilib.LocalInducing(inducing, precision="full", log_precision=0.0)
+        return gilib.LocalInducing(
+            inducing, precision="full", log_precision=0.0, marginalise=config.marginalise
+        )
     return gilib.GlobalInducing(precision="full", log_precision=0.0 if last else -4.0)
 
 

@@ -220,11 +220,12 @@ def test_starts_differ_in_nothing_but_the_start():
 def test_attempts_change_one_thing_each():
     grid = [c for c in dgp_uci.attempts("reduced") if c.dataset == "yacht" and c.split == 0]
     plain = {
-        c.method: c for c in dgp_uci.tables("reduced") if (c.dataset, c.depth, c.split) == ("yacht", 2, 0)
+        (c.method, c.depth): c for c in dgp_uci.tables("reduced") if (c.dataset, c.split) == ("yacht", 0)
     }
+    assert {(c.method, c.depth) for c in grid} == {("gi", 2), ("dsvi", 2), ("li", 2), ("gi", 5), ("dsvi", 5)}
     free_start = {"hidden", "hidden_scale"}  # a free hidden layer starts where "dsvi" starts
     for one in grid:
-        before, after = dataclasses.asdict(plain[one.method]), dataclasses.asdict(one)
+        before, after = dataclasses.asdict(plain[one.method, one.depth]), dataclasses.asdict(one)
         changed = {name for name in before if before[name] != after[name]}
         assert len(changed) == 1 or changed == free_start
     won = {"yacht", "energy", "kin8nm", "power", "protein"}
@@ -239,4 +240,11 @@ def test_hidden_layers_may_have_another_posterior(hidden, kind):
 
 def test_every_attempt_runs():
     ran = run_experiment("dgp_attempts", "smoke", only=["split=0", "num_inducing=10"])
-    assert ran == RunSummary(added=6, diverged=0, left=0)
+    grid = [c for c in dgp_uci.attempts("smoke") if (c.split, c.num_inducing) == (0, 10)]
+    assert ran == RunSummary(added=len(grid), diverged=0, left=0) and len(grid) == 10
+
+
+def test_local_inducing_outputs_may_be_integrated_out():
+    for marginalise in (False, True):
+        for posterior in dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8):
+            assert posterior.marginalise is marginalise
