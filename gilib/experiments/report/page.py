@@ -115,9 +115,14 @@ def _records(measured: Measured) -> list[Cell]:
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> str:
-    """The settings that all of these configurations share."""
+    """The settings that all share, less those that are off, and the scale, which has its own column."""
     same = {
-        key: value for key, value in configs[0].items() if all(key in c and c[key] == value for c in configs)
+        key: value
+        for key, value in configs[0].items()
+        if key != "scale"
+        and value not in ("", None)
+        and value is not False
+        and all(c.get(key) == value for c in configs)
     }
     return ", ".join(f"{words(key)} {value}" for key, value in same.items())
 
