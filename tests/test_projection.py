@@ -209,3 +209,25 @@ def test_transforms_and_compilers_follow_plain_products(generator):
     compiled = torch.compile(lambda k: project(k, *rest)[:3], fullgraph=True, backend="eager")
     for result in (torch.vmap(lambda k: project(k, *rest)[:3])(kernel), compiled(kernel)):
         torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", LEADS)
+def test_one_covariance_of_all_outputs(name, generator):
+    """It gives one column of forms, and gets the gradients of all that it stands for."""
+    kernel, inverse, mean, _ = parts(LEADS[name], 5, 4, 3, generator, False)
+    covariance = positive_definite(generator, *LEADS[name][3], 1, 4, 4)
+    inputs = [part.requires_grad_() for part in (kernel, inverse, mean, covariance)]
+    ours, theirs = found(*inputs), plain(*inputs)
+    assert ours[2].shape[-1] == 1
+    shapes = [
+        torch.broadcast_shapes(*(part.shape for part in pair)) for pair in zip(ours, theirs, strict=True)
+    ]
+    upstream = [normal(generator, *shape) for shape in shapes]
+    both = [
+        torch.autograd.grad(sum((v * g).sum() for v, g in zip(values, upstream, strict=True)), inputs)
+        for values in (ours, theirs)
+    ]
+    for one, other in zip((*ours, *both[0][:3]), (*theirs, *both[1][:3]), strict=True):
+        torch.testing.assert_close(*torch.broadcast_tensors(one, other), rtol=1e-10, atol=1e-10)
+    of_ours, of_theirs = (gradients[3] + gradients[3].mT for gradients in both)  # S is symmetric
+    torch.testing.assert_close(of_ours, of_theirs, rtol=1e-10, atol=1e-10)

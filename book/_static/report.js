@@ -1,8 +1,14 @@
 // Tables of class "sortable": a click on a header sorts by its column, a second one reverses. Empty cells stay last.
+// A cell sorts by its key; without one by its text, in columns of numbers by the number that the text begins with.
 // A link to something inside a folded table unfolds it.
 document.addEventListener("DOMContentLoaded", () => {
   const collator = new Intl.Collator("en", { numeric: true });
-  const key = (row, column) => row.cells[column].dataset.key ?? row.cells[column].textContent;
+  const key = (row, column) => {
+    const { dataset, textContent } = row.cells[column];
+    const header = row.closest("table").tHead.rows[0].cells[column];
+    const number = header.classList.contains("is-number") ? parseFloat(textContent.replace("−", "-")) : NaN;
+    return dataset.key ?? (isNaN(number) ? textContent : number);
+  };
   const compare = (a, b) => (isNaN(a) || isNaN(b) ? collator.compare(a, b) : a - b);
 
   const sort = (table, column, falling) => {

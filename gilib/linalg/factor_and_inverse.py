@@ -55,7 +55,7 @@ class _CholeskyAndInverse(Operation):
         ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal:
 
     products of triangles, where torch solves triangular systems; by halves those with zeros are left out.
-    Back 1.4 to 1.8 times as fast as what torch finds, forward and back 1.1 to 1.3 times
+    Back 1.6 to 1.9 times as fast as what torch finds, forward and back 1.2 to 1.3 times
     (`benchmarks/operations.py`).
     """
 

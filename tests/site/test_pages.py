@@ -10,8 +10,6 @@ from tests.site.conftest import pages
 from tests.site.visits import DESKTOP, PHONE, TABLET, Visit, visit
 
 LIMIT = 2_000_000  # bytes of a page and all it loads, pictures apart
-REPORT = "book/appendices/reproducibility.html"  # a row for every printed number and every group of records
-LONGER = {REPORT: 3_000_000}
 FORBIDDEN = {"serious", "critical"}
 CONTRAST = "color-contrast"
 THEMES = ("light", "dark")
@@ -93,7 +91,7 @@ def test_page(browser: Browser, address: str, path: str) -> None:
             problems += [f"{theme}: {problem}" for problem in found.check("colours") + shape(found)]
         assert found.page.evaluate("""() => document.fonts.check('16px "Source Serif 4"')""")
         weight = sum(found.page.evaluate("() => " + WEIGHTS).values())
-        if weight > LONGER.get(path, LIMIT):
+        if weight > LIMIT:
             problems.append(f"weighs {weight} bytes without its pictures")
         problems += axe(found)
         assert not problems, "\n".join([path, *problems])

@@ -9,7 +9,8 @@ from tests.site.visits import visit
 
 PAGE = "book/appendices/reproducibility.html"
 TABLE = "ober2021_table2_toy_elbo_variances"
-KEYS = """(table, column) => [...table.tBodies[0].rows].map((row) => Number(row.cells[column].dataset.key))"""
+KEYS = """(table, column) => [...table.tBodies[0].rows].map((row) => row.cells[column]).map(
+    (cell) => Number(cell.dataset.key ?? cell.textContent.replace("−", "-").split(" ")[0]))"""
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -72,5 +73,20 @@ def _row(cells: Sequence[Cell], name: str = "") -> str:
 def _cell(cell: Cell) -> str:
     shown = escape(cell.text)
     content = element("a", shown, href=f"#{cell.link}") if cell.link else shown
-    key = "" if cell.key is None else f"{cell.key:.6g}"
+    key = "" if cell.key is None or _shows(cell.text, cell.key) else f"{cell.key:.6g}"
     return element("td", content, class_=cell.kind and f"is-{cell.kind}", data_key=key)
+
+
+def _shows(text: str, key: float) -> bool:
+    """Whether the text begins with the key, rounded if it has decimals: the page then sorts by what is shown.
+
+    >>> _shows("−1.9", -1.857), _shows("0.30 ± 0.01", 0.3), _shows("5 of 20", 5.0)
+    (True, True, True)
+    >>> _shows("1 of 2", 0.5), _shows("1,234", 1234.0)
+    (False, False)
+    """
+    found = re.match(r"[+−-]?\d+(?:\.(\d+))?(?![\d,e])", text)
+    if found is None:
+        return False
+    away = abs(float(found[0].replace("−", "-")) - key)
+    return away <= 0.5000001 * 10.0 ** -len(found[1]) if found[1] else away == 0.0
