@@ -111,6 +111,13 @@ EXPERIMENTS = {
         uci.tables,
         one_by_one(run),
         check=uci.check,
-        scales=("smoke", "reduced", "long", "paper"),
+    ),
+    "structured_search": Experiment(
+        "The learning rate of structured deep GPs below paper scale, by the ELBO",
+        StructuredConfig,
+        uci.search,
+        one_by_one(run),
+        check=uci.check,
+        scales=tuple(uci.SEARCHED_SETS),
     ),
 }

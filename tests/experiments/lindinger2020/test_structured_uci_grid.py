@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 
-import pytest
-
 from gilib.experiments.lindinger2020 import uci
 from gilib.experiments.lindinger2020.uci import StructuredConfig
 from gilib.experiments.printed import printed
@@ -22,7 +20,7 @@ def test_every_printed_cell_has_configurations():
         assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
         small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
         small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
-        assert small <= grids["reduced"] & grids["long"]
+        assert small <= grids["reduced"]
 
 
 def test_the_paper_grid_has_the_papers_settings_ten_times():
@@ -40,10 +38,10 @@ def test_the_paper_grid_has_the_papers_settings_ten_times():
     assert {name: defaults[name] for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(("scale", "settings"), [("reduced", (3000, 64)), ("long", (5000, 128))])
-def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
+def test_a_grid_that_was_only_begun_is_balanced():
     """Boston and energy, extrapolation, repetition by repetition: all methods of both before the next."""
-    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in uci.tables(scale)]
+    whole = list(uci.tables("reduced"))
+    grid = [(c.task, c.repetition, c.dataset, c.method, c.depth) for c in whole]
     assert len(set(grid)) == len(grid)
     begin = 0
     for sets, groups, repetitions in [
@@ -57,10 +55,25 @@ def test_a_grid_that_was_only_begun_is_balanced(scale, settings):
             assert grid[begin : begin + len(expected)] == expected
             begin += len(expected)
     assert begin == len(grid)
-    assert {(c.steps, c.num_inducing) for c in uci.tables(scale)} == {settings}
-    starts = {c.method: c.hidden_scale for c in uci.tables(scale)}
+
+
+def test_below_the_papers_scale_the_settings_are_those_of_short_trainings():
+    grid = list(uci.tables("reduced"))
+    assert {(c.steps, c.num_inducing, c.num_samples, c.held_out) for c in grid} == {(5000, 64, 1, 0.0)}
+    starts = {c.method: c.hidden_scale for c in grid}
     assert {method for method, start in starts.items() if start == 0.1} == set(uci.STRUCTURED)
     assert {start for method, start in starts.items() if method not in uci.STRUCTURED} == {1e-5}
+    rates = {c.method: (c.lr, c.decay) for c in grid}
+    assert rates["sghmc"] == (5e-3, 0.98) and rates["gi_bnn"] == (1e-2, 0.5)
+    assert {rates[method] for method in rates.keys() - {"sghmc", "gi_bnn"}} == {(uci.SHORT["lr"], 0.5)}
+    assert all(c.steps <= c.stop_after for c in grid)  # so that holding out would only take data away
+
+
+def test_the_search_differs_from_the_tables_in_its_rates_alone():
+    tables, found = set(uci.tables("reduced")), list(uci.search("reduced"))
+    assert len(set(found)) == len(found) == 2 * len(uci.SEARCHED) * len(uci.RATES)
+    assert {dataclasses.replace(one, lr=uci.SHORT["lr"]) for one in found} <= tables
+    assert {one.lr for one in found} == set(uci.RATES)
 
 
 def test_an_identity_is_that_of_what_is_not_at_its_default():
