@@ -207,7 +207,7 @@ class Scale:
     test_samples: int = 100
 
 
-MORE = (*LARGE, "naval", "protein", MOONS, "spambase", "telescope")
+MORE = (*LARGE, MOONS, "spambase", "telescope")
 SCALES = {
     "smoke": Scale(("yacht", MOONS), 1, (BASE, "inducing_50", "centres"), 10, 5),
     "reduced": Scale(SMALL, variants=AROUND_STUDIED),

@@ -19,7 +19,7 @@ from gilib.experiments.runner.identity import identity, record_identity
 from gilib.experiments.runner.records import Record, RecordError, diverged, recorded
 
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
-LARGE = ("kin8nm", "power")
+LARGE = ("kin8nm", "power", "naval", "protein")
 PRIOR_VARIANCE = 3.0  # of all weights times √I, but for those methods that have one of their own
 
 ADAM = (1e-2, 3e-2, 1e-1)  # learning rates
@@ -115,7 +115,7 @@ class Scale:
 
     small: tuple[str, ...] = SMALL
     splits: int = 20
-    large: tuple[str, ...] = (*LARGE, "naval", "protein")
+    large: tuple[str, ...] = LARGE
     large_splits: int = 5
     steps: tuple[int, int, int, int, int] = (20_000, 20_000, 20_000, 20_000, 5000)
     num_inducing: int = 100
@@ -128,9 +128,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(("yacht",), 1, (), 0, (60, 30, 10, 30, 20), 10, 10, 5, "smoke", ("yacht",), ("yacht",)),
-    "reduced": Scale(
-        splits=3, large=LARGE, large_splits=1, steps=(2000, 1500, 800, 1000, 500), num_inducing=50
-    ),
+    "reduced": Scale(splits=3, large_splits=1, steps=(2000, 1500, 800, 1000, 500), num_inducing=50),
     "paper": Scale(),
 }
 DRAWS = {"map": 1, "ensemble": 1, "laplace": 1, "sghmc": 1, **dict.fromkeys(BALI, 1), "gi": 2, "fac_gi": 2}
