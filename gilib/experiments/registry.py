@@ -7,7 +7,7 @@ from gilib.experiments.kurle2024 import benchmarks as bali_benchmarks
 from gilib.experiments.kurle2024 import search as bali_search
 from gilib.experiments.kurle2024 import settings as bali_settings
 from gilib.experiments.kurle2024 import toys as bali_toys
-from gilib.experiments.lindinger2020 import convergence, covariance, runtime
+from gilib.experiments.lindinger2020 import chains, convergence, covariance, runtime
 from gilib.experiments.lindinger2020 import uci_run as structured_uci
 from gilib.experiments.ober2021 import (
     cifar10,
@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **structured_uci.EXPERIMENTS,
     **convergence.EXPERIMENTS,
     **covariance.EXPERIMENTS,
+    **chains.EXPERIMENTS,
     **runtime.EXPERIMENTS,
     **bali_search.EXPERIMENTS,
     **posteriors_run.EXPERIMENTS,

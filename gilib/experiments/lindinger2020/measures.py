@@ -108,8 +108,9 @@ def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
 
 
 def body(task: Task, metrics: dict[str, Any], history: gilib.training.History, points: int = CURVE) -> Record:
-    """A record: the data, numbers with six digits, and so many points of the training curve."""
-    curve = history.elbo[:: max(1, len(history.elbo) // points)]
+    """A record: the data, numbers with six digits, so many points of the training curve (replicas' mean)."""
+    trace = history.elbo.flatten(1).mean(-1) if history.elbo.dim() > 1 else history.elbo
+    curve = trace[:: max(1, len(trace) // points)]
     return {
         "data": {"name": task.name, "sha256": task.sha256},
         "metrics": {k: significant(v) if isinstance(v, float) else v for k, v in metrics.items()},
