@@ -80,7 +80,9 @@ def run(config: ChainsConfig, job: Job) -> Record:
         A record. Of all standardised states: mean square (`variance`, 1 in equilibrium), also in `thirds` of
         the chains, excess `kurtosis` and `histogram`; of the states themselves, an inducing output at a time:
         the smallest, median and largest excess `kurtoses` and `r_hats`, and `draws`, the median effective
-        sample size; noise variance; the trace of the chains' log joint density.
+        sample size. Along the eigenvectors of the exact covariance, from the smallest eigenvalue to the
+        largest: `eigenvalues`, `ratios` of the chains' mean squares to them, and R-hats, `along`. Noise
+        variance; the trace of the chains' log joint density.
     """
     task = tasks.load(config.dataset, "interpolation", 0, 0.0, job.device)
     sparse, noise = trained(config, task, job)
@@ -171,11 +173,16 @@ def measured(states: Tensor, mean: Tensor, factor: Tensor) -> dict[str, Any]:
     standard = torch.linalg.solve_triangular(factor, (states - mean).mT, upper=False).mT
     spread = torch.histc(standard.clamp(-EDGE, EDGE), BINS, -EDGE, EDGE) / standard.numel()
     quantiles = torch.tensor([0.0, 0.5, 1.0], dtype=states.dtype)
+    eigenvalues, vectors = torch.linalg.eigh(factor @ factor.mT)
+    rotated = (states - mean) @ vectors
     found = {
         "kurtoses": excess(states.flatten(0, 1)).quantile(quantiles),
         "r_hats": split_r_hat(states).quantile(quantiles),
         "thirds": torch.stack([part.square().mean() for part in standard.tensor_split(3, 1)]),
         "histogram": spread,
+        "eigenvalues": eigenvalues,
+        "ratios": rotated.square().mean((0, 1)) / eigenvalues,
+        "along": split_r_hat(rotated),
     }
     return {
         "variance": float(standard.square().mean()),

@@ -63,6 +63,9 @@ def test_independent_draws_of_the_law_are_found_to_be_that():
     assert found["kurtosis"] == pytest.approx(0.0, abs=6 * math.sqrt(24 / count))
     assert found["thirds"] == pytest.approx([1.0] * 3, abs=6 * math.sqrt(6 / count))
     assert max(found["r_hats"]) < 1.01 and 0.8 < found["draws"] / 20_000 < 1.2
+    assert found["eigenvalues"] == pytest.approx([1.0] * 4 + [3.5])  # of Id + 0.5, and 1 + 5/2
+    assert found["ratios"] == pytest.approx([1.0] * 5, abs=6 * math.sqrt(10 / count))
+    assert max(found["along"]) < 1.01
     assert len(found["histogram"]) == chains.BINS and sum(found["histogram"]) == pytest.approx(1.0, abs=1e-5)
 
 
