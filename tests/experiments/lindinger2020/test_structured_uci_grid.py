@@ -69,11 +69,14 @@ def test_below_the_papers_scale_the_settings_are_those_of_short_trainings():
     assert all(c.steps <= c.stop_after for c in grid)  # so that holding out would only take data away
 
 
-def test_the_search_differs_from_the_tables_in_its_rates_alone():
+def test_the_search_differs_from_the_tables_in_rates_and_draws_alone():
     tables, found = set(uci.tables("reduced")), list(uci.search("reduced"))
-    assert len(set(found)) == len(found) == 2 * len(uci.MAIN) * len(uci.RATES)
-    assert {dataclasses.replace(one, lr=uci.SHORT["lr"]) for one in found} <= tables
+    assert len(set(found)) == len(found) == 2 * (3 * len(uci.RATES) + 2 * 2)
+    assert {dataclasses.replace(one, lr=uci.SHORT["lr"], num_samples=1) for one in found} <= tables
     assert {one.lr for one in found} == set(uci.RATES)
+    assert {(one.method, one.lr) for one in found if one.num_samples == 5} == {
+        (method, rate) for method in ("mf", "star") for rate in (0.01, 0.03)
+    }
 
 
 def test_an_identity_is_that_of_what_is_not_at_its_default():
