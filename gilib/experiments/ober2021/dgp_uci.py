@@ -144,8 +144,8 @@ ATTEMPTS: dict[str, dict[str, Any]] = {
     "local hidden layers": {"hidden": "li"},
     "inducing outputs integrated": {"marginalise": True},
     "a higher rate that falls": HIGHER,
-    "such a rate and more draws": HIGHER | {"num_samples": 5},
-    "such a rate and outputs integrated": HIGHER | {"marginalise": True},
+    "a higher rate that falls, more draws": HIGHER | {"num_samples": 5},
+    "a higher rate that falls, outputs integrated": HIGHER | {"marginalise": True},
 }
 TRIED = {
     "gi": [name for name, changed in ATTEMPTS.items() if "marginalise" not in changed],
