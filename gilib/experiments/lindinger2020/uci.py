@@ -117,7 +117,7 @@ SHORT |= {"lr": 0.03, "decay": 0.7}
 So there are none. At the paper's rate such trainings are unfinished, by tenths of a nat a point: the rate is
 the best of `search`, recorded after bounds had chosen it: with 0.05, tried before, stripes and arrow ended as
 a constant with noise on two of four directions of boston. One draw a step takes the place of five; the search
-has both. From 1e-5 the factor of a hidden layer has not come far after 5000 steps (see `DgpConfig`): it starts
+has both. From 1e-5 the factor of a hidden layer has not come far after 5000 steps (`DgpConfig`): it starts
 at 0.1.
 """
 SCALES = {
