@@ -28,8 +28,8 @@ REMARK = (
     "falls to 0.7 every 1000 steps (by the bound) for one of 0.005 that hardly falls, one draw a step for "
     "five; it ends where the paper's early stopping begins, and holds out no points; it starts hidden layers "
     "at 0.1 for 1e-5, and has 5 repetitions on the four small sets, 3 on the others. Splits and directions "
-    "are drawn by our own generators. Not taken over from the authors' code, since the paper is silent: white "
-    "noise in the kernels of hidden layers, and their fixed variances."
+    "are drawn by our own generators. Not taken over from the authors' code, since the paper is silent: "
+    "white noise in the kernels of hidden layers, and their fixed variances."
 )
 PAIRS_REMARK = (
     " Ours: three layers, two where natural gradients are compared; frequencies over at most 400 test points "
