@@ -7,7 +7,8 @@ import torch
 
 import gilib
 from gilib.linalg import FactorisationError, ScaledIdentity, failures_as_nan
-from gilib.regression.joint import JointState, Place, _scale_factor, averaged, moments, residuals
+from gilib.regression.joint import JointState, Place, averaged, scale_factor
+from gilib.regression.moments import moments, residuals
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741
@@ -215,7 +216,7 @@ def test_only_replicas_whose_factor_fails_are_mended(failures):
     """Whether or not others may break down."""
     scatter = torch.stack([torch.eye(2), torch.ones(2, 2)])  # the second has no factor
     with failures():
-        healthy, mended = _scale_factor(scatter, torch.zeros(2, I, 2))
+        healthy, mended = scale_factor(scatter, torch.zeros(2, I, 2))
     assert torch.equal(healthy, torch.eye(2))
     assert float((mended @ mended.mT - 1.0).abs().max()) < 1e-3
 
@@ -223,9 +224,9 @@ def test_only_replicas_whose_factor_fails_are_mended(failures):
 def test_a_scatter_that_is_none_at_all_is_an_error():
     indefinite, white = -torch.eye(2), torch.zeros(I, 2)
     with pytest.raises(FactorisationError, match="residual scatter"):
-        _scale_factor(indefinite, white)
+        scale_factor(indefinite, white)
     with failures_as_nan():
-        assert bool(_scale_factor(indefinite, white).isnan().all())
+        assert bool(scale_factor(indefinite, white).isnan().all())
 
 
 def test_a_precision_that_rounding_made_indefinite_is_repaired():

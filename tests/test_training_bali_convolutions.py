@@ -9,7 +9,8 @@ from torch.nn.functional import unfold
 
 import gilib
 from gilib.draws import record
-from gilib.regression.joint import Place, residuals
+from gilib.regression.joint import Place
+from gilib.regression.moments import residuals
 from gilib.training import Bali
 from gilib.training.rules.layerwise import random_steps, regression_of
 from tests.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions

@@ -36,15 +36,15 @@ from torch import Tensor
 
 from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
-from gilib.linalg.products import by_onednn, matmul, matmul_into
+from gilib.linalg.products import matmul
+from gilib.regression.moments import STRIP, Residuals
 
-__all__ = ["JointState", "Place", "Residuals", "averaged", "moments", "residuals"]
+__all__ = ["JointState", "Place", "averaged", "precision_factor", "scale_factor"]
 
 ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
 SCATTER = "the residual scatter of a layer's regression", WIDE
-STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
 
 
 class JointState(NamedTuple):
@@ -70,20 +70,6 @@ class JointState(NamedTuple):
         return self.centre - torch.linalg.solve_triangular(self.precision_tril.mT, self.white, upper=True)
 
 
-class Residuals(NamedTuple):
-    """Second moments of features and residuals.
-
-    Attributes:
-        gram: c XᵀX, `[R, I, I]`; its upper triangle is not filled.
-        cross: c XᵀD, `[R, I, O]`.
-        scatter: c DᵀD, `[R, O, O]`.
-    """
-
-    gram: Tensor
-    cross: Tensor
-    scatter: Tensor
-
-
 class Place(NamedTuple):
     """Weights at which residuals are taken, such as drawn ones.
 
@@ -94,70 +80,6 @@ class Place(NamedTuple):
 
     centre: Tensor
     white: Tensor | None = None
-
-
-def residuals(
-    features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0, bias: bool = False
-) -> Residuals:
-    """The moments of a minibatch.
-
-    Args:
-        features: X / scale, `[R, B, I]`, or without its last column, which is 1, `[R, B, I - 1]`.
-        targets: Y, `[R, B, O]`.
-        mean: M, `[R, I, O]`, at which the residuals are taken.
-        weight: c.
-        scale: of the features, which enters where matrices are small.
-        bias: whether that column is left out.
-    """
-    weights, rest = scale * mean, targets
-    if bias:
-        weights, rest = weights[..., :-1, :], targets - weights[..., -1:, :]
-    return moments(features, rest - matmul(features, weights), weight, scale, bias)
-
-
-def moments(
-    features: Tensor,
-    left: Tensor,
-    weight: float,
-    scale: float = 1.0,
-    bias: bool = False,
-    out: Tensor | None = None,
-) -> Residuals:
-    """The moments of a minibatch whose residuals D are known.
-
-    Args:
-        features: as above.
-        left: D, `[R, B, O]`.
-        weight: c.
-        scale: of the features.
-        bias: as above.
-        out: where to write the Gram matrix, `[R, I, I]`, with zeros above its diagonal; None: new memory.
-    """
-    size = features.shape[-1] + bias
-    if bias and size <= STRIP:
-        ones = features.new_ones(()).expand(*features.shape[:-1], 1)
-        features, bias = torch.cat([features, ones], -1), False
-    gram = features.new_zeros(*features.shape[:-2], size, size) if out is None else out
-    columns = (features.flatten(0, -3) if features.dim() > 2 else features[None]).mT  # Xᵀ, [R, I, B]
-    if by_onednn(columns, features):
-        columns = columns.contiguous()  # read below in parts, which are then dense
-    _fill_lower_gram(gram.view(-1, size, size), columns, weight * scale**2, bias)
-    cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
-    known = cross.view(-1, *cross.shape[-2:])[:, : columns.shape[-2]]
-    matmul_into(known, columns, left.reshape(-1, *left.shape[-2:]), weight * scale)
-    if bias:
-        torch.sum(left, -2, out=cross[..., -1, :]).mul_(weight * scale)
-    return Residuals(gram, cross, matmul(left.mT, left).mul_(weight))
-
-
-def _fill_lower_gram(gram: Tensor, columns: Tensor, weight: float, bias: bool) -> None:
-    """The lower triangle of XᵀX, some rows at a time; above it, the other half of a block that is small."""
-    for strip in pieces(columns.shape[-2], STRIP):
-        left, right = columns[:, strip], columns[:, : strip.stop].mT
-        matmul_into(gram[:, strip, : strip.stop], left, right, weight)
-    if bias:
-        gram[:, -1, :-1] = weight * columns.sum(-1)
-        gram[:, -1, -1] = weight * columns.shape[-1]
 
 
 def averaged(
@@ -200,12 +122,12 @@ def averaged(
         slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, rate)
     scatter = torch.lerp(scatter, batch.scatter + matmul(centre.mT, shrunk), rate)
     scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
-    precision, root = _precision_factor(precision)
+    precision, root = precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
-    return JointState(centre, precision, root, _scale_factor(scatter, white), white)
+    return JointState(centre, precision, root, scale_factor(scatter, white), white)
 
 
-def _precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
+def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """P and its factor T, `[R, I, I]`.
 
     Where priors are wide, rounding of the Gram matrix exceeds V_0⁻¹, and may leave a negative eigenvalue. P
@@ -222,7 +144,7 @@ def _precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     return precision, cholesky(precision, *PRECISION)
 
 
-def _scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
+def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     """C, the factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
 
     Where features depend on each other, so do the gradients of hidden units. Nothing but Ψ_0 is left then of

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gilib.linalg.halves import halves, symmetric
+from gilib.linalg.halves import halves, inverse_of_lower, symmetric
 from tests.helpers import normal
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -25,3 +25,11 @@ def test_halves_are_views_of_all_that_is_not_zero(size):
     for part in halves(matrix):
         part += 1.0
     assert torch.equal(matrix.tril(), torch.ones(2, size, size).tril())
+
+
+@pytest.mark.parametrize("size", [1, 9, 101, 260])
+def test_the_inverse_of_a_triangle(size, generator):
+    matrix = normal(generator, 2, size, size).tril() / size**0.5 + 2.0 * torch.eye(size)
+    found = inverse_of_lower(matrix)
+    torch.testing.assert_close(found @ matrix, torch.eye(size).expand(2, -1, -1), rtol=0.0, atol=1e-10)
+    assert torch.equal(found, found.tril())

@@ -94,8 +94,9 @@ class Run:
         named = self.modules.named_parameters()
         parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
         source = _source(settings.seeds(3), device)
+        inputs = self.batches.x if self.augmenter is None else None
         return Problem(
-            self.net, likelihood, parameters, objective, self.steps, source, self.processes, device
+            self.net, likelihood, parameters, objective, self.steps, source, self.processes, device, inputs
         )
 
     def step(self, step: int) -> None:

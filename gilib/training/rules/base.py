@@ -40,6 +40,8 @@ class Problem:
             `gilib.randomness.standard_normal` takes it, where `fit` was given a seed for each.
         processes: that train together.
         device: of the data.
+        inputs: of all points, `[N, ...]` or `[R, N, ...]`, as a step sees them; None where each sees them
+            augmented.
     """
 
     net: Network
@@ -50,6 +52,7 @@ class Problem:
     generator: GeneratorLike
     processes: OneProcess
     device: torch.device
+    inputs: Tensor | None = None
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Those that replicas share: of a likelihood without replicas, or without their axis in front."""

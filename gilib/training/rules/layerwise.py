@@ -15,7 +15,8 @@ from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.regression.joint import Place, Residuals, moments, residuals
+from gilib.regression.joint import JointState, Place, averaged
+from gilib.regression.moments import Residuals, moments, unexplained
 from gilib.training.rules.base import Problem
 
 
@@ -30,6 +31,7 @@ class LayerRegression:
     Attributes:
         prior: the diagonal of the prior precision of W̃, `[R, I]`.
         windows: observations that a point gives.
+        feature_scale: 1 / √I, of the features.
         gram: memory for the moments of a minibatch, `[R, I, I]`, once they are taken at drawn weights.
     """
 
@@ -51,6 +53,7 @@ class LayerRegression:
         diagonal = precision.diagonal() / layer.fan_in
         self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
         self.gram: Tensor | None = None
+        self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
         """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
@@ -81,6 +84,17 @@ class LayerRegression:
         """`[R, O]`, to be multiplied with outputs."""
         return values[..., None, :]
 
+    def unexplained(
+        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs and residuals as rows, `[R, S B, I]` (without a column of ones) and `[R, S B, O]`."""
+        output, inputs = step.output.detach(), step.input.detach()
+        spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
+        if place.white is not None:
+            return spread, rows(shift if target is None else target - output)
+        targets = rows(output + shift if target is None else target.expand_as(output))
+        return spread, unexplained(spread, targets, place.centre, self.feature_scale, bool(self.layer.bias))
+
     def residuals(
         self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
@@ -93,16 +107,23 @@ class LayerRegression:
             shift: -α g / √v, `[S, R, B, O]`.
             weight: N over the rows of all processes.
         """
-        output, inputs = step.output.detach(), step.input.detach()
-        spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
-        scale, bias = 1.0 / self.posterior.root_fan_in, bool(self.layer.bias)
-        if place.white is not None:
-            left = rows(shift if target is None else target - output)
-            if self.gram is None:
-                self.gram = torch.zeros_like(self.posterior.precision)
-            return moments(spread, left, weight, scale, bias, self.gram)
-        targets = output + shift if target is None else target.expand_as(output)
-        return residuals(spread, rows(targets), place.centre, weight, scale, bias)
+        spread, left = self.unexplained(step, place, target, shift)
+        if place.white is not None and self.gram is None:
+            self.gram = torch.zeros_like(self.posterior.precision)
+        memory = None if place.white is None else self.gram
+        return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
+
+    def averaged(self, batch: Residuals, strength: Tensor, rate: Tensor, place: Place) -> JointState:
+        """The state after a minibatch.
+
+        Args:
+            batch: its moments.
+            strength: κ, `[R]`.
+            rate: γ, `[R]`.
+            place: where the residuals were taken.
+        """
+        own, prior = self.posterior, strength[..., None] * self.prior
+        return averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
     def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
@@ -142,7 +163,7 @@ class KernelRegression(LayerRegression):
         self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
     ) -> Residuals:
         """The moments of a minibatch, onto pseudo-targets in every pixel."""
-        output, scale = step.output.detach(), 1.0 / self.posterior.root_fan_in
+        output, scale = step.output.detach(), self.feature_scale
         images = step.input.detach()
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
         left = shift

@@ -1,0 +1,213 @@
+"""The first layer's moments of all points, taken once: the same posterior with all points, a sound one with few."""
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.regression import moments
+from gilib.regression.joint import JointState, Place
+from gilib.regression.kept import averaged_with, factored, transposed_inverse
+from gilib.regression.moments import gram_of
+from gilib.training import Bali, Checkpoint, Paused
+from gilib.training.rules import kept
+from tests.layerwise import ALPHA, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
+from tests.support import D, assert_equal, normals
+
+KEPT = Bali(ALPHA, keep_moments=True)
+
+
+@pytest.mark.parametrize("settings", [{}, {"num_samples": 2}, {"estimator": "pointwise"}], ids=str)
+@pytest.mark.parametrize("rate", [0.2, 1.0])
+def test_with_all_points_a_step_it_changes_nothing(settings, rate):
+    """Where the prior's strength is constant."""
+    nets = [model(), model()]
+    for net, keep in zip(nets, (False, True), strict=True):
+        rule = Bali(ALPHA, rate, "relative", keep_moments=keep)
+        history = fit(net, noise(), rule=rule, **settings)
+        assert bool(history.elbo.isfinite().all())
+    for one, other in zip(*map(regressions, nets), strict=True):
+        assert_equal(one.mean, other.mean, 1e-10)
+        assert_equal(one.precision.tril(), other.precision.tril(), 1e-10)
+        assert_equal(one.noise_covariance, other.noise_covariance, 1e-10)
+
+
+def test_the_papers_algorithm_where_one_layer_is_conjugate_regression():
+    """True targets, one layer: the posterior in closed form after the first step with all points."""
+    net = model(2, ())
+    fit(net, noise(), steps=1, rule=Bali(prior="relative", keep_moments=True))
+    features = torch.cat([X, torch.ones(N, 1, dtype=D)], 1) / 3**0.5
+    precision = torch.eye(3, dtype=D) / V0 + features.mT @ features
+    assert_equal(regressions(net)[0].mean, torch.linalg.solve(precision, features.mT @ Y), 1e-10)
+
+
+POINTS, I, O, SEEN, C = 400, 30, 3, slice(0, 40), 10.0  # noqa: E741
+INPUTS, PRIOR = normals(POINTS, I, seed=1), torch.linspace(0.1, 0.3, I, dtype=D)
+WHOLE = PRIOR.diag() + INPUTS.mT @ INPUTS
+
+
+def one_step(targets, centre, mean, psi, rate):
+    """The new state after a minibatch of the first 40 points."""
+    precision, tril = factored(INPUTS.mT @ INPUTS, PRIOR)
+    state = JointState(mean, precision, tril, torch.linalg.cholesky(psi), torch.zeros_like(mean))
+    x, left = INPUTS[SEEN], targets[SEEN] - INPUTS[SEEN] @ centre
+    rate, place = torch.tensor(rate, dtype=D), Place(centre, tril.mT @ (centre - mean))
+
+    def scatter(delta):
+        rest = left - x @ delta
+        return C * rest.mT @ rest
+
+    return averaged_with(state, transposed_inverse(tril), C * x.mT @ left, PRIOR, 0.5, rate, place, scatter)
+
+
+def test_a_step_against_normal_equations():
+    """The new mean by solving them with V⁻¹, whatever the place; Ψ by quadratic forms at that mean."""
+    targets, mean, psi, rate = (
+        normals(POINTS, O, seed=2),
+        normals(I, O, seed=3),
+        2 * torch.eye(O, dtype=D),
+        0.2,
+    )
+    centre = mean + 0.1 * normals(I, O, seed=4)
+    after = one_step(targets, centre, mean, psi, rate)
+    x, y = INPUTS[SEEN], targets[SEEN]
+    slope = C * x.mT @ (y - x @ centre) - PRIOR[:, None] * centre
+    right = WHOLE @ mean + rate * (WHOLE @ (centre - mean) + slope)
+    assert_equal(after.mean, torch.linalg.solve(WHOLE, right), 1e-10)
+    moved, left = after.mean - mean, y - x @ after.mean
+    old = psi + moved.mT @ WHOLE @ moved
+    new = 0.5 * torch.eye(O, dtype=D) + after.mean.mT @ PRIOR.diag() @ after.mean + C * left.mT @ left
+    assert_equal(after.scale_tril @ after.scale_tril.mT, (1 - rate) * old + rate * new, 1e-10)
+
+
+def test_it_is_sound_where_one_joint_matrix_would_not_be():
+    """Residuals in the direction of most leverage: the corner that is left of such a matrix is negative."""
+    x = INPUTS[SEEN]
+    leverage, directions = torch.linalg.eigh(C * x @ torch.linalg.solve(WHOLE, x.mT))
+    assert float(leverage[-1]) > 1.0
+    targets = torch.zeros(POINTS, 1, dtype=D)
+    targets[SEEN] = 10 * directions[:, -1:]
+    zero, one = torch.zeros(I, 1, dtype=D), torch.eye(1, dtype=D)
+    cross = C * x.mT @ targets[SEEN]
+    corner = 0.5 + C * targets.square().sum() - cross.mT @ torch.linalg.solve(WHOLE, cross)
+    assert float(corner) < 0.0
+    after = one_step(targets, zero, zero, one, 1.0)
+    assert float(after.scale_tril.square()) >= 0.5
+
+
+@pytest.mark.parametrize("size", [5, 150])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_moments_of_many_points(size, lead, monkeypatch):
+    """A few at a time, with and without a column of ones."""
+    monkeypatch.setattr(moments, "AT_ONCE", 7)
+    x = normals(*lead, 30, size, seed=1)
+    wide = torch.cat([x, torch.ones(*lead, 30, 1, dtype=D)], -1)
+    assert_equal(gram_of(x, 0.5).tril(), (0.25 * x.mT @ x).tril(), 1e-12)
+    assert_equal(gram_of(x, 0.5, bias=True).tril(), (0.25 * wide.mT @ wide).tril(), 1e-12)
+
+
+def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch):
+    """κ is averaged as moments are; V⁻¹ is that of the inputs with the κ of the last time."""
+    seen, refreshed = [], kept.KeptRegression._refreshed
+
+    def observed(self, strength, rate):
+        state = refreshed(self, strength, rate)
+        average, used = self.strengths
+        before = seen[-1][1] if seen else torch.zeros((), dtype=D)
+        expected = torch.lerp(seen[-1][0], strength, rate) if seen else strength
+        assert_equal(average, expected, 1e-12)
+        assert bool((used == average) == ((average - before).abs() > 0.1 * before))
+        seen.append((average, used))
+        whole = self.known + torch.diag_embed(used * self.prior)
+        assert_equal(state.precision.tril(), whole.tril(), 1e-12)
+        assert_equal(state.precision_tril @ state.precision_tril.mT, whole.tril() + whole.tril(-1).mT, 1e-12)
+        assert_equal(self.inverse.mT @ state.precision_tril, torch.eye(3, dtype=D), 1e-12)
+        return state
+
+    monkeypatch.setattr(kept.KeptRegression, "_refreshed", observed)
+    fit(model(), noise(), rule=KEPT, steps=60, batch_size=B)
+    renewed = len({float(used) for _, used in seen})
+    assert len(seen) == 60 and 2 < renewed < 40
+
+
+def test_it_learns_as_well():
+    """From minibatches: errors on the data are within a tenth of those with the minibatch's own moments."""
+    errors = []
+    for keep in (False, True):
+        net = model()
+        fit(net, noise(), rule=Bali(ALPHA, keep_moments=keep), steps=300, batch_size=B)
+        still = torch.zeros(1, net.layers.noise_size, dtype=D)
+        errors.append(float((net.draw(noise=still)(X)[0] - Y).square().mean()))
+    assert errors[1] < 1.1 * errors[0] and errors[0] < 1.1 * errors[1] < 0.2
+
+
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_it_resumes_to_the_last_bit(replicas, tmp_path):
+    settings = {"seed": [7, 1] if replicas else 3, "batch_size": B, "rule": KEPT}
+
+    def start():
+        return model(replicas=replicas), noise(replicas)
+
+    whole, parts = start(), start()
+    expected = fit(*whole, **settings)
+    path, pauses = tmp_path / "checkpoint", 0
+    while True:
+        try:
+            history = fit(*parts, checkpoint=Checkpoint(path, deadline=0.0), **settings)
+            break
+        except Paused:
+            pauses, parts = pauses + 1, start()
+    assert pauses == STEPS - 1 and torch.equal(history.elbo, expected.elbo)
+    for name, value in whole[0].state_dict().items():
+        assert torch.equal(value, parts[0].state_dict()[name]), name
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_replicas_train_as_they_would_alone(shared):
+    """With inputs of their own, and with the same ones."""
+    x = X if shared else torch.stack([X, X + 0.1])
+    together, likelihood = model(replicas=(2,)), noise((2,))
+    fit(together, likelihood, x, Y, seed=[7, 1], batch_size=B, rule=KEPT)
+    for r, seed in enumerate((7, 1)):
+        alone = model()
+        fit(alone, noise(), X if shared else x[r], Y, seed=seed, batch_size=B, rule=KEPT)
+        for one, other in zip(regressions(together), regressions(alone), strict=True):
+            assert_equal(one.mean[r], other.mean, 1e-8)
+
+
+def test_a_replica_that_breaks_down_is_left_alone():
+    y = torch.stack([Y, Y])
+    y[1, 0] = 1e200
+    net = model(replicas=(2,))
+    history = fit(net, noise((2,)), X, y, on_divergence="freeze", seed=[3, 3], rule=KEPT)
+    assert history.diverged_at.tolist() == [-1, 0]
+    alone = model()
+    fit(alone, noise(), rule=KEPT)
+    for one, other in zip(regressions(net), regressions(alone), strict=True):
+        assert_equal(one.mean[0], other.mean, 1e-8)
+
+
+def test_a_second_training_goes_on():
+    """Its first step takes the factor of all points, whoever trained before."""
+    net = model()
+    fit(net, noise(), rule=Bali(ALPHA))
+    before = regressions(net)[0].mean.clone()
+    fit(net, noise(), steps=1, rule=Bali(1e-9, update_rate=1e-6, keep_moments=True))
+    after = regressions(net)[0]
+    assert int(after.steps) == STEPS + 1
+    assert float((after.mean - before).norm() / before.norm()) < 0.5
+
+
+def test_what_it_does_not_serve():
+    conjugate = gilib.posteriors.Conjugate()
+    first = [nn.Tanh(), gilib.Linear(2, 2, conjugate)]
+    with pytest.raises(ValueError, match=r"nothing before it; the first .* here is Linear\(2 → 2"):
+        fit(gilib.Network(None, first, input_shape=(2,), dtype=D), noise(), rule=KEPT)
+    images = [gilib.Conv2d(1, 2, 1, conjugate), nn.Flatten(), gilib.Linear(8, 2, conjugate)]
+    net = gilib.Network(None, images, input_shape=(1, 2, 2), dtype=D)
+    with pytest.raises(ValueError, match=r"the first .* here is Conv2d\(1 → 2"):
+        fit(net, noise(), torch.zeros(120, 1, 2, 2, dtype=D), rule=KEPT)
+    with pytest.raises(ValueError, match="never change, and augment changes them"):
+        fit(model(), noise(), rule=KEPT, augment=lambda x, generator: x.clone())
+    with pytest.raises(TypeError, match="keep_moments"):
+        Bali(keep_moments="first")
