@@ -79,7 +79,10 @@ class KeptRegression(LayerRegression):
         return averaged_with(state, self.inverse, batch.cross, prior, scale, rate, place, self.seen)
 
     def _refreshed(self, strength: Tensor, rate: Tensor) -> JointState:
-        """The state, with V⁻¹ factored anew if it is time; an accelerator, where nothing is read, always does."""
+        """The state, with V⁻¹ factored anew if it is time.
+
+        On an accelerator, where nothing is read, that is at every step.
+        """
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)
         stale = (average - used).abs() > STALE * used
