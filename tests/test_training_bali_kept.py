@@ -1,4 +1,4 @@
-"""The inputs' moments of all points, taken once: the same posterior with all of them, a sound one with few."""
+"""The inputs' moments of all points, once: the same posterior with all of them, a sound one with few."""
 
 import pytest
 import torch
