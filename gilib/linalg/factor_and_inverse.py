@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import ADVICE, cholesky, identities, readable
-from gilib.linalg.halves import Halves, halves, symmetric
+from gilib.linalg.halves import Halves, halves, inverse_of_lower, symmetric
 from gilib.linalg.operation import Operation
 
 LARGE, WIDE = 40_000, 32  # numbers in all, and rows, from which halves are worth their calls; measured
@@ -61,7 +61,8 @@ class _CholeskyAndInverse(Operation):
 
     @staticmethod
     def forward(matrix: Tensor, what: str, advice: str) -> tuple[Tensor, Tensor]:
-        return _both(matrix, what, advice)
+        factor = cholesky(matrix, what, advice)
+        return factor, inverse_of_lower(factor)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, str, str], output: tuple[Tensor, Tensor]) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from gilib.linalg.products import matmul
 
 Halves = tuple[Tensor, Tensor, Tensor]
-SMALL = 100  # rows of a triangle that is solved for its inverse; measured
+SMALL = 56  # rows of a triangle that is solved for its inverse; measured
 
 
 def halves(matrix: Tensor) -> Halves:
