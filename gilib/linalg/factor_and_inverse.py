@@ -62,7 +62,8 @@ class _CholeskyAndInverse(Operation):
     @staticmethod
     def forward(matrix: Tensor, what: str, advice: str) -> tuple[Tensor, Tensor]:
         factor = cholesky(matrix, what, advice)
-        return factor, inverse_of_lower(factor)
+        with torch.autocast("cpu", enabled=False):
+            return factor, inverse_of_lower(factor)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, str, str], output: tuple[Tensor, Tensor]) -> None:
