@@ -122,7 +122,7 @@ class Scale:
     test_samples: int = 100
     leapfrog_steps: int = 100
     searched: str = "reduced"
-    choosing: tuple[str, ...] = SMALL[:3]
+    choosing: tuple[str, ...] = (*SMALL[:3], "kin8nm")
     hmc: tuple[str, ...] = ("yacht", "boston", "energy")
 
 
