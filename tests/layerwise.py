@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import Bali
+from gilib.training import Bali, Checkpoint, Paused
 from tests.support import D, normals
 
 N, B, STEPS, SEED = 120, 105, 12, 3
@@ -33,3 +33,24 @@ def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, rule=Bali(), **settings):  # 
 
 def regressions(net):
     return [layer.weights for layer in net.layers if layer.has_weights]
+
+
+def assert_resumes(path, replicas, steps=7, **settings):
+    """A training that pauses after every step ends, to the last bit, where one that does not ends."""
+    settings |= {"seed": [7, 1] if replicas else 3, "batch_size": B, "steps": steps}
+
+    def start():
+        return model(replicas=replicas), noise(replicas)
+
+    whole, parts = start(), start()
+    expected, pauses = fit(*whole, **settings), 0
+    while True:
+        try:
+            history = fit(*parts, checkpoint=Checkpoint(path, deadline=0.0), **settings)
+            break
+        except Paused:
+            pauses, parts = pauses + 1, start()
+    assert pauses == steps - 1 and torch.equal(history.elbo, expected.elbo)
+    for one, other in zip(whole, parts, strict=True):
+        for name, value in one.state_dict().items():
+            assert torch.equal(value, other.state_dict()[name]), name

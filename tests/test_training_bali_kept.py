@@ -9,9 +9,9 @@ from gilib.regression import moments
 from gilib.regression.joint import JointState, Place
 from gilib.regression.kept import averaged_with, factored, transposed_inverse
 from gilib.regression.moments import gram_of
-from gilib.training import Bali, Checkpoint, Paused
+from gilib.training import Bali
 from gilib.training.rules import kept
-from tests.layerwise import ALPHA, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
+from tests.layerwise import ALPHA, STEPS, V0, B, N, X, Y, assert_resumes, fit, model, noise, regressions
 from tests.support import D, assert_equal, normals
 
 KEPT = Bali(ALPHA, keep_moments=True)
@@ -143,23 +143,7 @@ def test_it_learns_as_well():
 
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    settings = {"seed": [7, 1] if replicas else 3, "batch_size": B, "rule": KEPT}
-
-    def start():
-        return model(replicas=replicas), noise(replicas)
-
-    whole, parts = start(), start()
-    expected = fit(*whole, **settings)
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        try:
-            history = fit(*parts, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses, parts = pauses + 1, start()
-    assert pauses == STEPS - 1 and torch.equal(history.elbo, expected.elbo)
-    for name, value in whole[0].state_dict().items():
-        assert torch.equal(value, parts[0].state_dict()[name]), name
+    assert_resumes(tmp_path / "checkpoint", replicas, rule=KEPT)
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import Bali, Checkpoint, ExponentialDecay, Paused
-from tests.layerwise import LABELS, STEPS, V0, B, X, Y, fit, model, noise, regressions
+from gilib.training import Bali, ExponentialDecay
+from tests.layerwise import LABELS, STEPS, V0, B, X, Y, assert_resumes, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
 
 
@@ -117,24 +117,7 @@ def test_inputs_of_rank_one_in_single_precision():
 
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    settings = {"seed": [7, 1] if replicas else 3, "batch_size": B, "steps": 7}
-
-    def start():
-        return model(replicas=replicas), noise(replicas)
-
-    whole, parts = start(), start()
-    expected = fit(*whole, **settings)
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        try:
-            history = fit(*parts, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses, parts = pauses + 1, start()
-    assert pauses == 6 and torch.equal(history.elbo, expected.elbo)
-    for one, other in zip(whole, parts, strict=True):
-        for name, value in one.state_dict().items():
-            assert torch.equal(value, other.state_dict()[name]), name
+    assert_resumes(tmp_path / "checkpoint", replicas)
 
 
 def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
