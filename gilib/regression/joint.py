@@ -103,6 +103,7 @@ def averaged(
     Raises:
         FactorisationError: as `gilib.linalg.cholesky` does.
 
+    >>> from gilib.regression import residuals
     >>> one = torch.ones(1, 1)
     >>> start = JointState(0 * one, one, one, one, 0 * one)
     >>> batch = residuals(torch.ones(3, 1), torch.ones(3, 1), start.mean, 1.0)
