@@ -50,7 +50,7 @@ def test_links_unfold_what_they_lead_to(report: Page) -> None:
     assert folded.get_attribute("open") is None
     report.locator(f"a[href='#{TABLE}']").click()
     report.wait_for_function(f"document.getElementById('{TABLE}').open")
-    folded.locator("td.is-record a").first.click()
+    folded.locator("td a[href^='#r-']").first.click()
     report.wait_for_function("document.getElementById('records').open")
     row = report.locator("tr:target")
     assert row.is_visible() and row.inner_text().startswith("toy.jsonl, lines")

@@ -83,13 +83,13 @@ def runs_cell(measured: Measured) -> Cell:
 
 def record_cell(measured: Measured) -> Cell:
     """The first record, with a link to all of them."""
-    return Cell(record_text(measured), kind="record", link=anchor(measured))
+    return Cell(record_text(measured), link=anchor(measured))
 
 
 def anchor(measured: Measured) -> str:
-    """The name of the place where the records of a number are listed: the same for the same records."""
+    """The name of the place where the records of a number are listed: short, as a page has thousands."""
     ids = " ".join(source.record["id"] for source in measured.sources)
-    return f"records-{hashlib.sha256(ids.encode()).hexdigest()[:10]}"
+    return f"r-{hashlib.sha256(ids.encode()).hexdigest()[:8]}"
 
 
 def _named(name: str) -> Callable[[Comparison], Cell]:
