@@ -130,6 +130,18 @@ def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch)
     assert len(seen) == 60 and 2 < renewed < 40
 
 
+def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
+    """As on an accelerator: there V⁻¹ is factored at every step, and kept where it is time."""
+    means = []
+    for known in (True, False):
+        if not known:
+            monkeypatch.setattr(kept, "readable", lambda values: False)
+        net = model()
+        fit(net, noise(), rule=KEPT, steps=60, batch_size=B)
+        means.append(regressions(net)[0].mean)
+    assert_equal(*means, 1e-9)
+
+
 def test_it_learns_as_well():
     """From minibatches: errors on the data are within a tenth of those with the minibatch's own moments."""
     errors = []

@@ -42,7 +42,7 @@ class Paired:
         return mean_and_error(self.values)[1]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, exact, of the hypothesis that values lie symmetrically about `null`."""
+        """Two-sided, by `sign_flip`, of the hypothesis that values lie symmetrically about `null`."""
         return sign_flip(value - null for value in self.values)
 
 
@@ -96,7 +96,7 @@ def sign_flip(values: Iterable[float]) -> float:
         values: one difference for each repetition.
 
     Raises:
-        ValueError: for no values.
+        ValueError: for no values, or some that are not finite.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([1.0, -1.0])
     (0.25, 1.0)
@@ -104,6 +104,8 @@ def sign_flip(values: Iterable[float]) -> float:
     sizes = torch.tensor([float(value) for value in values], dtype=torch.float64)
     if not len(sizes):
         raise ValueError("sign_flip compares differences, and there is none")
+    if not bool(sizes.isfinite().all()):
+        raise ValueError("sign_flip compares finite differences, and there is one that is not")
     near = 1e-12 * sizes.abs().sum()  # rounding must not tell equal sums apart
     least = sizes.sum().abs() - near
     if least <= 0.0:

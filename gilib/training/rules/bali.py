@@ -77,8 +77,8 @@ class Bali(Rule):
         schedule: of α: a factor for every step; None: 1. Default: 1 for half the steps, then down to a tenth.
         deterministic: whether steps after the first use the mean weights in place of a draw (App. F).
         keep_moments: whether the inputs' second moments, at the first layer, are those of all points, taken
-            once, and factored anew only where the strength κ of the prior has moved by a tenth: faster where
-            inputs are many. For networks that begin with a dense layer.
+            once, and factored anew only where the strength κ of the prior has moved by a tenth: faster on a
+            CPU where inputs are many. For networks that begin with a dense layer.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 100)[:, None]

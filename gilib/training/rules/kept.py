@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
 from gilib.draws import Evaluated
 from gilib.layers.linear import Linear
 from gilib.layers.weights import WeightLayer
@@ -48,7 +49,8 @@ class KeptRegression(LayerRegression):
                 "keep_moments=True is for inputs that never change, and augment changes them: leave one out"
             )
         self.sum = problem.sum_over_processes
-        known = gram_of(inputs, self.feature_scale, bool(layer.bias))
+        with exact_products():
+            known = gram_of(inputs, self.feature_scale, bool(layer.bias))
         self.known = known.expand(*replicas, *known.shape[-2:])
         self.strengths = self.prior.new_zeros(2, *replicas)
         self.inverse: Tensor | None = None  # T⁻ᵀ
@@ -81,7 +83,7 @@ class KeptRegression(LayerRegression):
     def _refreshed(self, strength: Tensor, rate: Tensor) -> JointState:
         """The state, with V⁻¹ factored anew if it is time.
 
-        On an accelerator, where nothing is read, that is at every step.
+        On an accelerator, where nothing is read, it is factored at every step, and kept where it is time.
         """
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)
@@ -89,7 +91,7 @@ class KeptRegression(LayerRegression):
         self.strengths = torch.stack([average, average.where(stale, used)])
         if not readable(stale) or bool(stale.any()):
             precision, tril = factored(self.known, average[..., None] * self.prior)
-            if stale.numel() > 1:
+            if stale.numel() > 1 or not readable(stale):
                 where = stale[..., None, None]
                 precision, tril = (
                     precision.where(where, state.precision),

@@ -96,6 +96,12 @@ def test_what_three_five_and_ten_repetitions_can_show():
     assert comparing.least_p_value(10) < 0.002 and comparing.least_p_value(1) == 1.0
 
 
+@pytest.mark.parametrize("count", [3, 50])
+def test_values_that_are_not_finite(count):
+    with pytest.raises(ValueError, match="finite differences"):
+        comparing.sign_flip([1.0] * (count - 1) + [float("nan")])
+
+
 def test_no_values():
     with pytest.raises(ValueError, match="compares differences, and there is none"):
         Paired(()).p_value()
