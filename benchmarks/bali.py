@@ -164,7 +164,8 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
     triangular solves of I² O and T S; S, the noise of the draw, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and
     C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a product of X
-    with the step of the mean, and two products with T⁻¹ and a solve in place of two solves and T S. Renewals are left out.
+    with the step of the mean, and two products with T⁻¹ and a solve in place of two solves and T S.
+    Renewals are left out.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
