@@ -1,8 +1,9 @@
 """A BALI step against an Adam step of the same network.
 
 Adam is plain PyTorch: minibatch, forward, backward, update. A step of BALI is that of `gilib.fit`, everything
-included. Steps are interleaved, in one process; ratios are of the medians and of the fastest steps (which
-other work on the machine disturbs least). Beside them the operations of both, counted (of BALI those of the
+included. Steps are interleaved, in one process; ratios are of the medians, of the fastest steps (which other
+work on the machine disturbs least) and of the means (which contain the steps that factor kept moments anew,
+whose number stands beside them). Beside them the operations of both, counted (of BALI those of the
 algorithm as it is, whose triangular solves and factorisations run slower than products), and the pages that
 steps ask of the system (minor faults).
 
@@ -52,11 +53,12 @@ SHAPES = {
 
 
 def data(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Inputs and targets."""
+    """Inputs and targets, labels being those of a linear rule."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(shape.points, shape.widths[0], generator=generator).to(dtype)
     if shape.classes:
-        return x, torch.randint(shape.widths[-1], (shape.points,), generator=generator)
+        rule = torch.randn(shape.widths[0], shape.widths[-1], generator=generator).to(dtype)
+        return x, ((x - 0.5) @ rule).argmax(1)
     return x, x.sum(1, keepdim=True).sin()
 
 
@@ -127,15 +129,25 @@ def adam_stepper(shape: Shape) -> Callable[[], None]:
     return step
 
 
-def measure(shape: Shape, rule: Bali, repeats: int) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Milliseconds of the steps of both, interleaved; minor faults of steps in a row, mean."""
+class Measured(NamedTuple):
+    """Milliseconds of steps, minor faults of a step, and how often these steps factored kept moments."""
+
+    times: dict[str, list[float]]
+    faults: dict[str, float]
+    renewals: int
+
+
+def measure(shape: Shape, rule: Bali, repeats: int) -> Measured:
+    """The steps of both, interleaved; for the faults, those of each in a row."""
     times: dict[str, list[float]] = {"adam": [], "bali": []}
+    corners: list[float] = []  # of V⁻¹ of the first layer
     now = clock()
     adam, last = adam_stepper(shape), now()
 
     def between(step: int, bound: Tensor, net: gilib.Network) -> None:
         nonlocal last
         times["bali"].append(1e3 * (now() - last))
+        corners.append(float(next(iter(net.layers)).weights.precision[0, 0]))
         started = now()
         adam()
         last = now()
@@ -154,7 +166,10 @@ def measure(shape: Shape, rule: Bali, repeats: int) -> tuple[dict[str, list[floa
     for _ in range(repeats):
         adam()
     faults["adam"] = (minor_faults() - before) / repeats
-    return {name: values[WARM_UP:] for name, values in times.items()}, faults
+    timed = {name: values[WARM_UP:] for name, values in times.items()}
+    return Measured(
+        timed, faults, sum(one != other for one, other in itertools.pairwise(corners[WARM_UP - 1 :]))
+    )
 
 
 def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
@@ -188,8 +203,9 @@ def row(name: str, repeats: int) -> Row:
     """Check and time one shape."""
     check(name)
     shape = SHAPES[name]
-    times, faults = measure(shape, Bali(keep_moments=kept(name)), repeats)
+    times, faults, renewals = measure(shape, Bali(keep_moments=kept(name)), repeats)
     fastest = {rule: min(values) for rule, values in times.items()}
+    mean = {rule: statistics.mean(values) for rule, values in times.items()}
     model, numbers = plain_network(shape.widths), shape.batch * (shape.widths[0] + 1)
     return Row(
         {"shape": name, "widths": list(shape.widths), "points": shape.batch},
@@ -198,7 +214,8 @@ def row(name: str, repeats: int) -> Row:
         operations(shape, kept(name)),
         {"adam": traffic(model, numbers)},
         faults,
-        {"ratio of fastest": fastest["adam"] / fastest["bali"]},
+        {"ratio of fastest": fastest["adam"] / fastest["bali"], "ratio of means": mean["adam"] / mean["bali"]}
+        | ({"renewals": renewals} if kept(name) else {}),
     )
 
 

@@ -130,6 +130,28 @@ def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch)
     assert len(seen) == 60 and 2 < renewed < 40
 
 
+def test_a_steps_mean_solves_normal_equations_also_where_the_factor_is_renewed(monkeypatch):
+    """V⁻¹ with the κ of the last factorisation, which only is to be approached; the prior's pull by the latest.
+
+    From V⁻¹ (M' - M) = γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A): no factor, and no noise in its coordinates.
+    """
+    averaged, renewals = kept.KeptRegression.averaged, []
+
+    def observed(self, batch, strength, rate, place):
+        before, used = self.posterior.mean.clone(), self.strengths[1]
+        state = averaged(self, batch, strength, rate, place)
+        renewals.append(bool(self.strengths[1] != used) and int(self.posterior.steps) > 0)
+        whole = self.known.tril() + self.known.tril(-1).mT + torch.diag_embed(self.strengths[1] * self.prior)
+        slope = batch.cross - (strength * self.prior)[:, None] * place.centre
+        right = whole @ before + rate * (whole @ (place.centre - before) + slope)
+        assert_equal(state.mean, torch.linalg.solve(whole, right), 1e-9)
+        return state
+
+    monkeypatch.setattr(kept.KeptRegression, "averaged", observed)
+    fit(model(), noise(), rule=KEPT, steps=60, batch_size=B)
+    assert 2 < sum(renewals) < 40
+
+
 def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
     """As on an accelerator: there V⁻¹ is factored at every step, and kept where it is time."""
     means = []
@@ -143,13 +165,14 @@ def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
 
 
 def test_it_learns_as_well():
-    """From minibatches: errors on the data are within a tenth of those with the minibatch's own moments."""
-    errors = []
+    """From a sixth of the data a step: errors are within a tenth of those with the minibatch's own moments."""
+    x, errors = normals(6 * B, 2, seed=1), []
+    y = torch.stack([x.sum(1).sin(), x[:, 0] * x[:, 1]], 1) + 0.1 * normals(6 * B, 2, seed=2)
     for keep in (False, True):
         net = model()
-        fit(net, noise(), rule=Bali(ALPHA, keep_moments=keep), steps=300, batch_size=B)
+        fit(net, noise(), x, y, rule=Bali(ALPHA, keep_moments=keep), steps=300, batch_size=B)
         still = torch.zeros(1, net.layers.noise_size, dtype=D)
-        errors.append(float((net.draw(noise=still)(X)[0] - Y).square().mean()))
+        errors.append(float((net.draw(noise=still)(x)[0] - y).square().mean()))
     assert errors[1] < 1.1 * errors[0] and errors[0] < 1.1 * errors[1] < 0.2
 
 
@@ -192,6 +215,10 @@ def test_a_second_training_goes_on():
     after = regressions(net)[0]
     assert int(after.steps) == STEPS + 1
     assert float((after.mean - before).norm() / before.norm()) < 0.5
+    features = torch.cat([X, torch.ones(N, 1, dtype=D)], 1) / 3**0.5
+    excess = (after.precision - features.mT @ features).tril()  # κ V_0⁻¹
+    assert_equal(excess, excess[0, 0] * torch.eye(3, dtype=D), 1e-10)
+    assert float(excess[0, 0]) > 0.0
 
 
 def test_what_it_does_not_serve():
