@@ -131,7 +131,7 @@ def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch)
 
 
 def test_a_steps_mean_solves_normal_equations_also_where_the_factor_is_renewed(monkeypatch):
-    """V⁻¹ with the κ of the last factorisation, which only is to be approached; the prior's pull by the latest.
+    """V⁻¹ with the κ of the last factorisation; the prior's pull, which says where the mean rests, by the latest.
 
     From V⁻¹ (M' - M) = γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A): no factor, and no noise in its coordinates.
     """
@@ -165,7 +165,7 @@ def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
 
 
 def test_it_learns_as_well():
-    """From a sixth of the data a step: errors are within a tenth of those with the minibatch's own moments."""
+    """From a sixth of the data a step: errors within a tenth of those with the minibatch's own moments."""
     x, errors = normals(6 * B, 2, seed=1), []
     y = torch.stack([x.sum(1).sin(), x[:, 0] * x[:, 1]], 1) + 0.1 * normals(6 * B, 2, seed=2)
     for keep in (False, True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -185,7 +185,7 @@ class Samples(OfNetwork):
     """
 
     net: Network
-    states: Mapping[str, Tensor]
+    states: Mapping[str, Tensor] = field(repr=False)
 
     def __post_init__(self) -> None:
         """Refuse states of another network."""

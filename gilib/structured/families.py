@@ -31,7 +31,9 @@ class ProcessIndex:
 class Family(Specification, ABC):
     """A specification of a joint Gaussian over the inducing outputs of all layers.
 
-    To write one, say which processes are coupled; `check` refuses architectures that it is not for.
+    To write one, say which processes are coupled; `check` refuses architectures that it is not for. A block of
+    the factor is there, dense, or it is zero: then products skip it, whatever the pattern, and no family needs
+    arithmetic of its own.
 
     Attributes:
         initial_scale: the factor starts as this times the prior's; None: 1 in the last layer and 0.1 below,
@@ -48,7 +50,10 @@ class Family(Specification, ABC):
 
     @abstractmethod
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Whether the factor has the block of these two processes, `row` after `column`; L layers deep."""
+        """Whether the factor has the block of these two processes, `row` after `column`; L layers deep.
+
+        True or False, or building a network raises TypeError.
+        """
 
     def check(self, widths: Sequence[int]) -> None:  # noqa: B027 (optional)
         """Raise ValueError unless the family is for layers of these widths; any by default."""

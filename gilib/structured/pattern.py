@@ -42,19 +42,23 @@ class Pattern:
         ends = list(accumulate(widths))
         self.layers = tuple(range(end - width, end) for end, width in zip(ends, widths, strict=True))
         self.size = sum(self.points)
-        places, depth = self.places, len(widths)
         self.factor = tuple(
-            (*(c for c in range(r) if family.couples(places[r], places[c], depth)), r)
-            for r in range(len(places))
+            (*(c for c in range(r) if self._coupled(r, c)), r) for r in range(len(self.places))
         )
         self.starts = tuple(
             dict(zip(row, accumulate((self.points[c] for c in row), initial=0), strict=False))
             for row in self.factor
         )
-        pairs = ((r, c) for r in range(len(places)) for c in range(r + 1))
+        pairs = ((r, c) for r in range(len(self.places)) for c in range(r + 1))
         self.covariance = tuple((r, c) for r, c in pairs if set(self.factor[r]) & set(self.factor[c]))
         self.components = self._components()
         self._runs = {block: self._shared(*block) for block in self.covariance}
+
+    def _coupled(self, row: int, column: int) -> bool:
+        answer: object = self.family.couples(self.places[row], self.places[column], len(self.widths))
+        if not isinstance(answer, bool):
+            raise TypeError(f"{type(self.family).__name__}.couples must return True or False, got {answer!r}")
+        return answer
 
     def _components(self) -> tuple[tuple[int, ...], ...]:
         groups: list[set[int]] = []

@@ -116,7 +116,7 @@ ERRORS = {
     ),
     "fewer points than inducing inputs": (
         lambda: gilib.models.inducing_start(Z, 9),
-        r"x must be \[N, D\] with N of at least 9, got \[5, 2\]",
+        "9 inducing points need at least as many training inputs, got 5",
     ),
     "not built": (
         lambda: StructuredGP([Process(2, 1, num_inducing=4)]).estimate(),

@@ -19,6 +19,14 @@ class Chain(Family):
         return row.layer == column.layer + 1
 
 
+class Forgetful(Chain):
+    """Another, with a mistake."""
+
+    def couples(self, row, column, depth):
+        """Without an answer."""
+        super().couples(row, column, depth)
+
+
 FAMILIES = (MeanField(), StripesAndArrow(), FullyCoupled(), Chain())
 shapes = st.integers(1, 4).flatmap(
     lambda depth: st.tuples(
@@ -102,3 +110,8 @@ def test_stripes_need_one_width_and_one_output(widths):
         StripesAndArrow().check(widths)
     FullyCoupled().check(widths)
     MeanField().check(widths)
+
+
+def test_a_family_answers_yes_or_no():
+    with pytest.raises(TypeError, match=r"Forgetful.couples must return True or False, got None"):
+        Pattern(Forgetful(), (2, 1), (3, 3))

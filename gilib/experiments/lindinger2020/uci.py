@@ -108,6 +108,7 @@ class Part:
 MAIN: tuple[Model, ...] = (("sgp", 1), ("mf", 3), ("star", 3))
 MORE: tuple[Model, ...] = (("gi", 3), ("fc", 2), ("mf", 2), ("star", 2), ("gi", 2), ("gi_bnn", 3))
 LAST: tuple[Model, ...] = (("sghmc", 3), ("mf_ng", 2), ("fc_ng", 2), ("sghmc", 2), ("sghmc", 1))
+DEEP: tuple[Model, ...] = (("fc", 3),)
 SMOKE = (*MAIN, ("fc", 2), ("gi", 2), ("gi_bnn", 3), ("mf_ng", 2), ("fc_ng", 2), ("sghmc", 2))
 SMALL = {"steps": 4, "num_inducing": 6, "elbo_samples": 4, "test_samples": 5, "hidden_scale": 0.1}
 SHORT = {"steps": 5000, "num_inducing": 64, "num_samples": 1, "hidden_scale": 0.1, "held_out": 0.0}
@@ -123,11 +124,11 @@ at 0.1.
 SCALES = {
     "smoke": (Part(("boston",), (SMOKE,), 2, SMALL),),
     "reduced": (
-        Part(FIRST, (MAIN, MORE, LAST), 5, SHORT),
+        Part(FIRST, (MAIN, MORE, LAST, DEEP), 5, SHORT),
         Part(SECOND, (MAIN, MORE), 5, SHORT),
         Part(LARGE, (MAIN,), 3, SHORT),
     ),
-    "paper": tuple(Part(sets, (MAIN, MORE, LAST, (("fc", 3),))) for sets in (FIRST, SECOND, LARGE)),
+    "paper": tuple(Part(sets, (MAIN, MORE, LAST, DEEP)) for sets in (FIRST, SECOND, LARGE)),
 }
 RATES = (5e-3, 1e-2, 3e-2, 1e-1)
 MANY = StructuredConfig.num_samples  # draws a step, tried at the rates in the middle

@@ -45,7 +45,7 @@ def test_a_grid_that_was_only_begun_is_balanced():
     assert len(set(grid)) == len(grid)
     begin = 0
     for sets, groups, repetitions in [
-        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST), 5),
+        (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST, uci.DEEP), 5),
         (uci.SECOND, (uci.MAIN, uci.MORE), 5),
         (uci.LARGE, (uci.MAIN,), 3),
     ]:
