@@ -119,13 +119,14 @@ class Network(nn.Module):
     def _point_axes(self, inducing_points: Tensor, given: Shape | None) -> int:
         """Axes of one inducing point, `[M, ...]` or `[R, M, ...]`; the first layer may know."""
         known = self.layers.input_axes() if given is None else len(given)
+        replicas = "".join(f"{size}, " for size in self.replicas)
         if known is not None:
             lead = inducing_points.dim() - 1 - known
             if lead not in (0, len(self.replicas)) or (
                 lead and tuple(inducing_points.shape[:lead]) != self.replicas
             ):
                 raise ValueError(
-                    f"inducing_points must have shape [M, ...] or {[*self.replicas, 'M', '...']} with "
+                    f"inducing_points must have shape [M, ...] or [{replicas}M, ...] with "
                     f"{known} axes for a point, got {list(inducing_points.shape)}"
                 )
             return known
@@ -133,7 +134,7 @@ class Network(nn.Module):
         if lead and inducing_points.dim() > lead + 1 and tuple(inducing_points.shape[:lead]) == self.replicas:
             raise ValueError(
                 f"inducing_points {list(inducing_points.shape)} may be [M, ...] or "
-                f"{[*self.replicas, 'M', '...']}, and the first layer does not tell: give input_shape"
+                f"[{replicas}M, ...], and the first layer does not tell: give input_shape"
             )
         return inducing_points.dim() - 1
 

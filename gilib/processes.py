@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gilib.draws import GaussianFunction, Moments
 from gilib.kernels import KernelFunction
-from gilib.linalg import cholesky, cholesky_and_inverse
+from gilib.linalg import cholesky, cholesky_and_inverse, readable
 from gilib.linalg.products import matmul, product
 from gilib.posteriors import Law
 from gilib.projection import project
@@ -31,6 +31,7 @@ COINCIDE = (
     "raise the layer's jitter, or take fewer points that lie farther apart"
 )
 NAMED = "the kernel matrix of the inducing inputs", COINCIDE
+DELICATE = 0.1  # roundings of a mean, in what the nugget adds to u, from which it is computed in float64
 NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
 
 
@@ -80,6 +81,22 @@ class Inducing:
         """a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
         return product(self.kernel.cross(x, self.inputs).to(x.dtype), self.inverse.to(x.dtype).mT)
 
+    @torch.no_grad()
+    def arithmetic(self, x: Tensor, weights: Tensor) -> torch.dtype:
+        """What aᵀw needs: float64 where rounding may be a tenth of what the nugget adds to u, or more.
+
+        A rounding ε of k, of at most the variance σ², goes through R⁻¹: it moves aᵀw by about
+        ε σ² |diag(r) w|, where r_i is the norm of row i of R⁻¹. On an accelerator, where nothing is read, the
+        dtype of `x`.
+        """
+        if x.dtype == torch.float64 or not readable(weights):
+            return x.dtype
+        rows = torch.linalg.vector_norm(self.inverse, dim=-1, keepdim=True)
+        moved = torch.linalg.vector_norm(rows * weights, dim=-2, keepdim=True)
+        variance = self.kernel.diagonal(self.inputs).amax(-1)[..., None, None]
+        lost = bool((0.5 * torch.finfo(x.dtype).eps * variance * moved > DELICATE * self.nugget.sqrt()).any())
+        return torch.float64 if lost else x.dtype
+
 
 @dataclass(frozen=True)
 class Marginals(GaussianFunction):
@@ -111,17 +128,18 @@ class Marginals(GaussianFunction):
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of f(x), `[..., N, O]`; one column of variances where all outputs have the same."""
     kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
+    dtype = inducing.arithmetic(x, law.mean)
     at = project(
-        kernel.unevaluated(x, inducing.inputs),
-        inducing.inverse.to(x.dtype),
-        law.mean.to(x.dtype),
-        None if covariance is None else covariance.to(x.dtype),
+        kernel.unevaluated(x.to(dtype), inducing.inputs),
+        inducing.inverse.to(dtype),
+        law.mean.to(dtype),
+        None if covariance is None else covariance.to(dtype),
     )
     prior = kernel.diagonal(x)[..., None]
     variance = prior - at.square
     if at.forms is not None:
         variance = variance + at.forms
-    return at.mean, positive(variance, prior)
+    return at.mean.to(x.dtype), positive(variance.to(x.dtype), prior)
 
 
 def positive(variance: Tensor, prior: Tensor) -> Tensor:
@@ -223,7 +241,8 @@ class Path(GaussianFunction):
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the path at `x`, `[..., N, D]`."""
         prior = matmul(self.inducing.kernel.features(self.inducing.points(x), self.features), self.weights)
-        return prior + product(self.inducing.white(x), self.correction)
+        dtype = self.inducing.arithmetic(x, self.correction)
+        return prior + product(self.inducing.white(x.to(dtype)), self.correction.to(dtype)).to(x.dtype)
 
     def moments(self, x: Tensor) -> Moments:
         """Of f(x) given what the layers before drew, with the path integrated out."""

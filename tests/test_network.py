@@ -271,7 +271,7 @@ def test_inducing_images_that_may_be_replicas():
     """A first layer that does not tell what a point is leaves it to the reader."""
     x, layers = normals(5, 1, 4, 4), lambda: [nn.Flatten(), gilib.Linear(16, 2)]
     with pytest.raises(
-        ValueError, match=r"\[5, 1, 4, 4\] may be \[M, ...\] or \[5, 'M', '...'\].*give input_shape"
+        ValueError, match=r"\[5, 1, 4, 4\] may be \[M, ...\] or \[5, M, ...\].*give input_shape"
     ):
         gilib.Network(x, layers(), replicas=(5,))
     net = gilib.Network(x, layers(), replicas=(5,), input_shape=(1, 4, 4))
@@ -289,5 +289,5 @@ def test_inducing_images_are_no_replicas(replicas):
     own = x.expand(6, *x.shape)
     net = gilib.models.lenet(channels=2, replicas=(6,), inducing_points=own)
     assert net.inducing_points.shape == (6, 5, 1, 28, 28)
-    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, ...\] or \[2, 'M', '...'\]"):
+    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, ...\] or \[2, M, ...\]"):
         gilib.models.lenet(channels=2, replicas=(2,), inducing_points=own)

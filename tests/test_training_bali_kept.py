@@ -131,7 +131,7 @@ def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch)
 
 
 def test_a_steps_mean_solves_normal_equations_also_where_the_factor_is_renewed(monkeypatch):
-    """V⁻¹ with the κ of the last factorisation; the prior's pull, which says where the mean rests, by the latest.
+    """V⁻¹ with the κ of the last factorisation; the prior's pull, which says where it rests, by the latest.
 
     From V⁻¹ (M' - M) = γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A): no factor, and no noise in its coordinates.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 
 from gilib.config import Specification
 from gilib.kernels import functions
@@ -224,7 +225,7 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
 
 
 def _check_positive(value: Setting, name: str) -> None:
-    if isinstance(value, list) or value == ():
+    if not isinstance(value, Real | tuple) or value == ():
         raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
     for number in value if isinstance(value, tuple) else (value,):
         check_positive(number, name)

@@ -31,8 +31,9 @@ class GP(Layer):
     features of the kernel: its covariance is right on average over them and off by about σ²/√F given them.
     `joint_draw` is exact, at points that are known beforehand.
 
-    In a float32 network kernel matrices and their factors are in float64 all the same. Where noise is below a
-    thousandth of the targets' spread, precisions of 10⁶ and more, that is not enough: take one in float64.
+    In a float32 network kernel matrices and their factors are in float64 all the same. Where the inducing
+    outputs are pinned down to functions much rougher than the kernel's, that is not enough: on a CPU means
+    are then computed in float64, too. On an accelerator take a network in float64 for it.
 
     Args:
         in_features: D.

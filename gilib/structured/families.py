@@ -31,9 +31,9 @@ class ProcessIndex:
 class Family(Specification, ABC):
     """A specification of a joint Gaussian over the inducing outputs of all layers.
 
-    To write one, say which processes are coupled; `check` refuses architectures that it is not for. A block of
-    the factor is there, dense, or it is zero: then products skip it, whatever the pattern, and no family needs
-    arithmetic of its own.
+    To write one, say which processes are coupled; `check` refuses architectures that it is not for. A block
+    of the factor is there, dense, or it is zero: products skip it then, whatever the pattern, and no family
+    needs arithmetic of its own.
 
     Attributes:
         initial_scale: the factor starts as this times the prior's; None: 1 in the last layer and 0.1 below,

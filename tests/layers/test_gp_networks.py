@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gilib
 from gilib.draws import GaussianFunction
@@ -33,6 +35,49 @@ def test_shapes_and_gradients_of_every_face(name):
         assert mean.shape == (3, 12, 2) and (variance is None or bool((variance > 0).all()))
         gradients = torch.autograd.grad(bound(drawn), list(net.parameters()))
         assert all(bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(["global", "local", "integrated", "free"]),
+    face=st.sampled_from(["draw", "estimate", "joint_draw"]),
+    depth=st.integers(1, 3),
+    sizes=st.tuples(*[st.integers(1, 3)] * 3, *[st.integers(1, 5)] * 2),
+    replicas=st.sampled_from([(), (1,), (2,), (2, 3)]),
+    one_kernel=st.booleans(),
+)
+def test_any_shape(name, face, depth, sizes, replicas, one_kernel):
+    """Values, densities and bounds of any numbers of inputs, outputs, samples, points and inducing points."""
+    inputs, outputs, samples, points, inducing = sizes
+    posterior = {
+        "global": gilib.GlobalInducing("full"),
+        "local": gilib.LocalInducing(inducing),
+        "integrated": gilib.LocalInducing(inducing, marginalise=True),
+        "free": gilib.FreeGaussian(inducing),
+    }[name]
+    kernel = gilib.kernels.RBF(1.0) if one_kernel else gilib.kernels.Matern(1.0) + gilib.kernels.DotProduct()
+    places = normals(inducing, inputs, seed=1)
+    net = gilib.models.deep_gp(
+        inputs,
+        outputs,
+        depth,
+        posterior=posterior,
+        kernel=kernel,
+        inducing_points=places,
+        replicas=replicas,
+        generator=seeded(),
+        num_features=4,
+        dtype=D,
+    )
+    x, y = normals(points, inputs, seed=2), normals(points, outputs, seed=3)
+    size = (samples,) if face == "draw" else (samples, points)
+    drawn = getattr(net, face)(*size, generator=seeded(1))
+    assert drawn(x).shape == (samples, *replicas, points, outputs)
+    assert drawn.log_pq.shape == (samples, *replicas)
+    value = gilib.elbo(drawn, gilib.Gaussian(0.2), x, y, num_data=points)
+    assert value.shape == replicas and bool(value.isfinite().all())
+    if face == "draw":
+        assert_equal(torch.cat([drawn(x[:1]), drawn(x[1:])], -2) if points > 1 else drawn(x), drawn(x), 1e-10)
 
 
 @EVERY

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import gilib
+from gilib import processes
 from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
 from tests.kernels.cases import textbook
 from tests.processes import layer_of
@@ -150,3 +151,38 @@ def test_diverged_hyper_parameters_are_reported():
         layer_of(net).hyperparameters.log["lengthscale"].fill_(math.nan)
     with pytest.raises(gilib.linalg.FactorisationError, match="layer 0, GP.*hold NaN or infinite entries"):
         net.estimate(2, 30)
+
+
+def lost(lengthscale, frequency, log_precision, face):
+    """Largest error of a float32 layer's means, in standard deviations of its draws."""
+    z, x = (torch.linspace(-2, 2, n)[:, None] for n in (100, 57))
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        posterior = gilib.GlobalInducing("full", log_precision=log_precision)
+        layer = gilib.GP(1, 1, RBF(lengthscale), posterior, num_features=8)
+        net = gilib.Network(z, [layer], pseudo_outputs=(frequency * z).sin(), dtype=dtype)
+        with torch.no_grad():
+            if face == "estimate":
+                draw, points = torch.randn(50, 100, generator=seeded(1)), torch.zeros(50, 57, 1)
+                noise = gilib.randomness.Noise(draw.to(dtype), points.to(dtype))
+                mean = net.estimate(noise=noise).moments(x.to(dtype)).mean
+            else:
+                draw = torch.randn(50, net.layers.noise_size, generator=seeded(1))
+                mean = net.draw(noise=draw.to(dtype))(x.to(dtype))
+        found[dtype] = mean.double()
+    exact = found[torch.float64]
+    return float(((found[torch.float32] - exact).abs() / exact.std(0)).max())
+
+
+@pytest.mark.parametrize("face", ["estimate", "path"])
+@pytest.mark.parametrize("log_precision", [2.0, 7.0, 9.0, 10.0, 12.0, 14.0])
+@pytest.mark.parametrize(("lengthscale", "frequency"), [(10.0, 3.0), (10.0, 1.0), (3.0, 3.0), (1.0, 3.0)])
+def test_outputs_pinned_down_to_rough_functions(lengthscale, frequency, log_precision, face):
+    """Their w = R⁻¹ u is large, and aᵀw a small difference: no mean is off by a standard deviation."""
+    assert lost(lengthscale, frequency, log_precision, face) < 1.0
+
+
+def test_that_needs_float64(monkeypatch):
+    """Where everything but the factors stays in float32, up to a hundred are lost."""
+    monkeypatch.setattr(processes.Inducing, "arithmetic", lambda self, x, weights: x.dtype)
+    assert lost(10.0, 3.0, 10.0, "estimate") > 10.0 and lost(10.0, 3.0, 14.0, "estimate") > 100.0
