@@ -72,7 +72,7 @@ def figure_a3(scale: str) -> Iterator[DgpToyConfig]:
     """
     draws, known, learned, steps, samples = {
         "smoke": (1, 1, 1, 20, 20),
-        "reduced": (3, 2, 1, 2000, 1000),
+        "reduced": (3, 2, 3, 2000, 1000),
         "paper": (10, 5, 5, 20_000, 1000),
     }[scale]
     for mean in ("zero", "identity") if scale == "paper" else ("zero",):
