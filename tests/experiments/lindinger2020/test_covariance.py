@@ -39,6 +39,22 @@ def test_couplings_are_sizes_of_correlation_blocks(family):
     assert_equal(covariance.couplings(net), blocks.square().sum((1, 3)).sqrt() / M**0.5, 1e-12)
 
 
+@pytest.mark.parametrize("family", ["mf", "star", "fc"])
+@pytest.mark.parametrize("shown", [2, M, 9])
+def test_correlations_of_some_inducing_outputs(family, shown):
+    """Those of R S Rᵀ, process by process."""
+    net = built(family)
+    (layer,) = net.layers
+    roots = [process.inducing(layer.jitter).root.detach().reshape(M, M) for process in layer]
+    root = torch.block_diag(*(roots[k] for k in (0, 0, 1, 1, 2)))
+    full = root @ dense(net) @ root.T
+    at = {2: [0, 2], M: range(M), 9: range(M)}[shown]
+    rows = torch.tensor([M * t + k for t in range(5) for k in at])
+    picked = full[rows][:, rows]
+    sd = picked.diagonal().sqrt()
+    assert_equal(covariance.correlations(net, shown), picked / sd / sd[:, None], 1e-10)
+
+
 def test_where_there_is_no_block_there_is_no_coupling():
     """Processes 0, 1 | 2, 3 | 4: stripes join 0 with 2 and 1 with 3, the arrow all with 4."""
     coupled = {name: covariance.couplings(built(name)) > 0 for name in ("mf", "star", "fc")}
@@ -65,7 +81,7 @@ def test_the_grid_has_all_families_on_concrete():
         *(("concrete", name) for name in ("fc", "star", "mf")),
         *((name, "fc") for name in ("boston", "energy")),
     ]
-    for scale, expected in {"reduced": (32, 2000, 0.1), "paper": (128, 20_000, 1e-5)}.items():
+    for scale, expected in {"reduced": (32, 5000, 0.1), "paper": (128, 20_000, 1e-5)}.items():
         grid = list(covariance.grid(scale))
         assert {(c.num_inducing, c.steps, c.hidden_scale) for c in grid} == {expected}
         assert {(c.width, c.depth) for c in grid} == {(5, 3)}
