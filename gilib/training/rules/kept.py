@@ -109,5 +109,6 @@ def check_first(net: Network, layers: Sequence[WeightLayer]) -> None:
     if first is not layers[0] or not isinstance(first, Linear):
         raise ValueError(
             "keep_moments=True is for networks that begin with a dense layer, which sees the inputs as they "
-            f"are: Linear with nothing before it; the first layer with weights here is {layers[0].describe()}"
+            f"are: Linear with nothing before it; here the first is {first.describe()}, and the first with "
+            f"weights {layers[0].describe()}"
         )
