@@ -53,6 +53,7 @@ class DgpConfig:
         hidden: posterior of the hidden layers, where it is not the method's: "dsvi" or "li" below "gi".
         decay: whether the learning rate falls linearly to zero over the second half of the steps.
         marginalise: whether "li" integrates its inducing outputs out, which the paper draws.
+        centred: whether the inducing inputs of "li" start at centres of k-means, and not at standard normals.
     """
 
     dataset: str
@@ -75,6 +76,7 @@ class DgpConfig:
     hidden: str = ""
     decay: bool = False
     marginalise: bool = False
+    centred: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,14 @@ ATTEMPTS: dict[str, dict[str, Any]] = {
     "a higher rate that falls": HIGHER,
     "a higher rate that falls, more draws": HIGHER | {"num_samples": 5},
     "a higher rate that falls, outputs integrated": HIGHER | {"marginalise": True},
+    "from centres": {"centred": True},
+    "from centres, outputs integrated": {"centred": True, "marginalise": True},
 }
+OF_LOCAL = {"marginalise", "centred"}
 TRIED = {
-    "gi": [name for name, changed in ATTEMPTS.items() if "marginalise" not in changed],
-    "dsvi": [name for name, changed in ATTEMPTS.items() if not changed.keys() & {"hidden", "marginalise"}],
-    "li": [
-        name for name, changed in ATTEMPTS.items() if changed.keys() & {"num_samples", "marginalise", "lr"}
-    ],
+    "gi": [name for name, changed in ATTEMPTS.items() if not changed.keys() & OF_LOCAL],
+    "dsvi": [name for name, changed in ATTEMPTS.items() if not changed.keys() & (OF_LOCAL | {"hidden"})],
+    "li": [name for name, changed in ATTEMPTS.items() if changed.keys() & (OF_LOCAL | {"num_samples", "lr"})],
 }
 
 

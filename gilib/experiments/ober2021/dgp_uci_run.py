@@ -67,7 +67,7 @@ def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
 def build(config: DgpConfig, data: Data, seeds: Sequence[int]) -> tuple[gilib.Network, gilib.Gaussian]:
     """One network with a replica for each split, initialised on the CPU as App. O has it."""
     replicas, inducing = (len(seeds),), min(config.num_inducing, data.x.shape[1])
-    points, targets = start(config.method, data, inducing, seeds)
+    points, targets = start("dsvi" if config.centred else config.method, data, inducing, seeds)
     net = gilib.models.deep_gp(
         data.x.shape[-1],
         data.y.shape[-1],
