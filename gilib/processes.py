@@ -134,12 +134,12 @@ def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
         inducing.inverse.to(dtype),
         law.mean.to(dtype),
         None if covariance is None else covariance.to(dtype),
-    )
+    ).to(x.dtype)
     prior = kernel.diagonal(x)[..., None]
     variance = prior - at.square
     if at.forms is not None:
         variance = variance + at.forms
-    return at.mean.to(x.dtype), positive(variance.to(x.dtype), prior)
+    return at.mean, positive(variance, prior)
 
 
 def positive(variance: Tensor, prior: Tensor) -> Tensor:

@@ -44,6 +44,12 @@ class Projected(NamedTuple):
     crosses: Sequence[Tensor] = ()
     onward: Sequence[Tensor] = ()
 
+    def to(self, dtype: torch.dtype) -> Projected:
+        """The same in another dtype."""
+        forms = None if self.forms is None else self.forms.to(dtype)
+        crosses, onward = ([part.to(dtype) for part in parts] for parts in (self.crosses, self.onward))
+        return Projected(self.mean.to(dtype), self.square.to(dtype), forms, crosses, onward)
+
 
 class Columns(NamedTuple):
     """What a is multiplied with, side by side.

@@ -100,12 +100,13 @@ class Recursion(GaussianFunction):
         places = {source: pattern.between(layer, source) for source in range(layer + 1)}
         from_below = [source for source in range(layer) if (layer, source) in fields]
         targets = [above for above in range(layer + 1, len(pattern.widths)) if pattern.between(above, layer)]
+        dtype = process.arithmetic(x, self.law.means[layer])
         at = project_columns(
-            process.kernel.unevaluated(x, process.inputs),
-            process.inverse.to(x.dtype),
-            self._columns(layer, targets, x.dtype),
-            [fields.pop((layer, source)) for source in from_below],
-        )
+            process.kernel.unevaluated(x.to(dtype), process.inputs),
+            process.inverse.to(dtype),
+            self._columns(layer, targets, dtype),
+            [fields.pop((layer, source)).to(dtype) for source in from_below],
+        ).to(x.dtype)
         fields |= {(above, layer): field for above, field in zip(targets, at.onward, strict=True)}
         assert at.forms is not None
         covariances = dict(zip(places[layer], at.forms.unbind(-1), strict=True))

@@ -254,7 +254,8 @@ def test_local_inducing_inputs_may_start_at_centres():
     layers = [
         [layer for layer in built.modules() if isinstance(layer, gilib.GP)]
         for built, _ in (
-            dgp_uci_run.build(config(method, centred=method == "li"), data, [0, 1]) for method in ("li", "dsvi")
+            dgp_uci_run.build(config(method, centred=method == "li"), data, [0, 1])
+            for method in ("li", "dsvi")
         )
     ]
     for local, free in zip(*layers, strict=True):
