@@ -6,6 +6,7 @@ weights; it does not say to us which weights the Kullback-Leibler term has in Fi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,7 +63,10 @@ class ToyConfig:
 
 
 def grid(scale: str) -> Iterator[ToyConfig]:
-    """Both priors of BALI, the paper's kind at V_0 = 1 too; then Bayes by Backprop at four weights."""
+    """Both priors of BALI, the paper's kind at V_0 = 1 too; then Bayes by Backprop at four weights, twice.
+
+    Its prior has variance 1, and the 100 at which BALI fits.
+    """
     layerwise, gradient = STEPS[scale]
     width = 5 if scale == "smoke" else 256
     variances = {"bali": (10.0, 100.0), "bali_paper": (1.0, 100.0, 10_000.0)}
@@ -72,8 +76,8 @@ def grid(scale: str) -> Iterator[ToyConfig]:
             for variance in values:
                 yield ToyConfig(name, method, layerwise, prior_variance=variance, **common)
             yield ToyConfig(name, method, layerwise, prior_variance=100.0, decay=False, **common)
-        for weight in (*KL_WEIGHTS, LEAST):
-            yield ToyConfig(name, "bbb", gradient, 0.01, 1.0, kl_weight=weight, **common)
+        for variance, weight in itertools.product((1.0, 100.0), (*KL_WEIGHTS, LEAST)):
+            yield ToyConfig(name, "bbb", gradient, 0.01, variance, kl_weight=weight, **common)
 
 
 def run(config: ToyConfig, job: Job) -> Record:
