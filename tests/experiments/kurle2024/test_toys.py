@@ -65,5 +65,6 @@ def test_bali_fits_the_sines():
 
 def test_the_grid_has_both_priors_and_all_weights():
     grid = [config for config in toys.grid("reduced") if config.problem == "sinc"]
-    assert [config.kl_weight for config in grid if config.method == "bbb"] == [*KL_WEIGHTS, 1e-4]
+    tried = [(config.prior_variance, config.kl_weight) for config in grid if config.method == "bbb"]
+    assert tried == [(variance, weight) for variance in (1.0, 100.0) for weight in (*KL_WEIGHTS, 1e-4)]
     assert {config.method for config in grid} == {"bali", "bali_paper", "bbb"}
