@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint
+from gilib.training import Bali, Checkpoint
 from gilib.training.engine.settings import identified
 from tests.support import PRIORS, D, normals, small_net
 
@@ -25,6 +25,8 @@ CASES = {
         "neal",
         {"rule": gilib.Adam(groups={"layers": 1e-3, "likelihood": 1e-2})},
     ),
+    "layerwise": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(0.3), "num_samples": 1}),
+    "kept": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(keep_moments=True), "num_samples": 1}),
 }
 
 
