@@ -81,7 +81,6 @@ class Inducing:
         """a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
         return product(self.kernel.cross(x, self.inputs).to(x.dtype), self.inverse.to(x.dtype).mT)
 
-    @torch.no_grad()
     def arithmetic(self, x: Tensor, weights: Tensor) -> torch.dtype:
         """What aᵀw needs: float64 where rounding may be a tenth of what the nugget adds to u, or more.
 
@@ -91,10 +90,11 @@ class Inducing:
         """
         if x.dtype == torch.float64 or not readable(weights):
             return x.dtype
-        rows = torch.linalg.vector_norm(self.inverse, dim=-1, keepdim=True)
-        moved = torch.linalg.vector_norm(rows * weights, dim=-2, keepdim=True)
-        variance = self.kernel.diagonal(self.inputs).amax(-1)[..., None, None]
-        lost = bool((0.5 * torch.finfo(x.dtype).eps * variance * moved > DELICATE * self.nugget.sqrt()).any())
+        with torch.no_grad():
+            rows = torch.linalg.vector_norm(self.inverse, dim=-1, keepdim=True)
+            moved = torch.linalg.vector_norm(rows * weights, dim=-2, keepdim=True)
+            rounding = 0.5 * torch.finfo(x.dtype).eps * self.kernel.diagonal(self.inputs).amax(-1)
+            lost = bool((rounding[..., None, None] * moved > DELICATE * self.nugget.sqrt()).any())
         return torch.float64 if lost else x.dtype
 
 

@@ -139,7 +139,7 @@ VALUES = {
     ),
     "start: too many": (
         lambda: gilib.models.inducing_start(X, 9),
-        r"x must be \[N, D\] with N of at least 9, got \[8, 2\]",
+        "9 inducing points need at least as many training inputs, got 8",
     ),
     "start: none": (lambda: gilib.models.inducing_start(X, 0), "num_inducing must be an integer of at least"),
     "start: NaN": (lambda: gilib.models.inducing_start(NAN, 2), "x holds 2 NaN or infinite entries"),
