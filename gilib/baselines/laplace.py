@@ -1,7 +1,8 @@
 """The Laplace approximation of the last layer, around a network that was trained to a point estimate.
 
-`laplace-torch` has more approximations, of plain modules. Networks here have replicas, priors with factors and
-draws of their own, which it does not know; so the few lines for a last layer are here, and tested against it.
+`laplace-torch` has more approximations, of plain modules. Networks here have replicas, priors with factors
+and draws of their own, which it does not know; so the few lines for a last layer are here, and tested against
+it.
 """
 
 from __future__ import annotations
