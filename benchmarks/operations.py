@@ -25,7 +25,7 @@ from gilib.linalg.factor_and_inverse import cholesky_and_inverse
 from gilib.linalg.products import product
 from gilib.projection import Columns, project_columns, projected_at_once
 from gilib.regression.primal import sample_from_precision
-from gilib.statistics import weighted_gram
+from gilib.statistics import shared_gram, weighted_gram
 from gilib.structured.blocks import covariance_blocks
 from gilib.structured.families import StripesAndArrow
 from gilib.structured.pattern import Pattern
@@ -145,6 +145,17 @@ def gram(samples: int, points: int, size: int, outputs: int) -> Case:
     return Case("gram", shape, leaves, lambda *parts: [weighted_gram(*parts)], plain)
 
 
+def shared(samples: int, points: int, size: int) -> Case:
+    """Gram matrices with one weight for all outputs."""
+
+    def plain(features: Tensor, weights: Tensor) -> list[Tensor]:
+        return [product((weights[:, None] * features).mT, features)]
+
+    leaves = [normal(samples, points, size), normal(points).exp()]
+    shape = {"samples": samples, "points": points, "features": size}
+    return Case("shared gram", shape, leaves, lambda *parts: [shared_gram(*parts)], plain)
+
+
 def moments(images: int, channels: int, size: int) -> Case:
     """Second moments of the windows of images, by whichever route is taken, against patches."""
     windows = Windows.of(3, boundary="zero")
@@ -188,6 +199,7 @@ CASES: dict[str, list[Callable[[], Case]]] = {
     "factors": [partial(factors, 10, 100), partial(factors, 10, 200), partial(factors, 50, 100)],
     "draw": [partial(draw, 10, 51, 50, 1), partial(draw, 10, 51, 1, 50), partial(draw, 10, 100, 1, 8)],
     "gram": [partial(gram, 10, 40, 51, 50), partial(gram, 10, 100, 51, 50)],
+    "shared": [partial(shared, 10, 100, 51), partial(shared, 5, 500, 501)],
     "moments": [partial(moments, 100, 16, 32), partial(moments, 100, 64, 8)],
     "blocks": [partial(blocks, (5, 5, 1), 128)],
 }

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gilib.linalg import readable
-from gilib.linalg.exponential import Exponents, exponential
+from gilib.linalg.exponential import Exponents, add_gradients, exponential, gradient_dtype
 from gilib.linalg.operation import Operation, first_order
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
@@ -199,7 +199,10 @@ class _Project(Operation):
         count, size = len(given) - 4, given[2].shape[-1]
         points = given[0].shape[-2 if given[1] is None else -1]
         d_a, weighted = given[2].new_empty(points, size), given[2].new_empty(points, ctx.forms, size)
-        slopes = None if given[1] is None else given[1].new_empty(points, size)
+        slopes = None
+        if given[1] is not None:
+            dtype = gradient_dtype(given[0], given[1], given[2].dtype)
+            slopes = given[1].new_empty(points, size, dtype=dtype)
         for k, b, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
             values = k if b is None else next(kept)
             a = next(kept)
@@ -223,8 +226,7 @@ class _Project(Operation):
                 (matmul_into if alone else add_matmul)(d_k, d_a, r)
             else:
                 torch.mul(values, matmul(d_a, r), out=slopes)
-                d_k.addmm_(b, slopes.mT)
-                d_b.addmm_(k, slopes)
+                add_gradients(k, b, slopes, d_k, d_b)
         return *gradients[:3], None, *gradients[3:]
 
 

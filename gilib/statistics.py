@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from gilib.convolution import Windows, window_moments
 from gilib.linalg.blocks import at_once, pieces
 from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.products import matmul
 
+LEAST = 2**20  # multiplications of a Gram matrix that is worth an operation of its own; measured
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
 ROWS = 17  # of a Gram matrix at a time: three calls and a third more arithmetic at I = 51; measured
 POINTS = 64  # at a time in its gradient, at least: products with fewer are slow
@@ -51,8 +53,8 @@ def shared_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> S
     >>> shared_statistics(torch.ones(3, 1), torch.ones(3, 2), torch.full((3,), 2.0)).gram
     tensor([[[6.]]])
     """
-    weighted = (precision[..., None] * features).mT  # [..., I, M]
-    return Statistics(matmul(weighted, features)[..., None, :, :], matmul(weighted, targets)[..., None, :, :])
+    cross = matmul(features.mT, precision[..., None] * targets)
+    return Statistics(shared_gram(features, precision)[..., None, :, :], cross[..., None, :, :])
 
 
 def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> Statistics:
@@ -88,8 +90,8 @@ def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statisti
     tensor([[[3.]]])
     """
     whitened = matmul(root.mT, features)
-    gram, cross = matmul(whitened.mT, whitened), whitened.mT @ (root.mT @ targets)
-    return Statistics(gram[..., None, :, :], cross[..., None, :, :])
+    cross = whitened.mT @ (root.mT @ targets)
+    return Statistics(shared_gram(whitened)[..., None, :, :], cross[..., None, :, :])
 
 
 def convolutional_statistics(
@@ -112,6 +114,54 @@ def convolutional_statistics(
     """
     gram, cross = window_moments(images, targets, windows, precision)
     return Statistics(gram[..., None, :, :], cross[..., None, :, :])
+
+
+def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
+    """A = Σ_m λ_m φ_m φ_mᵀ of one diagonal precision; differentiable as often as wanted.
+
+    Args:
+        features: Φ, `[..., M, I]`.
+        precision: λ, `[..., M]`; None: 1.
+
+    Returns:
+        `[..., I, I]`, symmetric.
+
+    >>> shared_gram(torch.ones(3, 1)), shared_gram(torch.ones(3, 1), torch.full((3,), 2.0))
+    (tensor([[3.]]), tensor([[6.]]))
+    """
+    small = features.numel() * features.shape[-1] < LEAST
+    if small or forward_ad._current_level >= 0 or is_transformed(features):
+        return _gram(features, precision)
+    gram: Tensor = _SharedGram.apply(features, precision)
+    return gram
+
+
+def _gram(features: Tensor, precision: Tensor | None) -> Tensor:
+    weighted = features if precision is None else precision[..., None] * features
+    return matmul(weighted.mT, features)
+
+
+class _SharedGram(Operation):
+    """With upstream B and P = Φ(B + Bᵀ), that of Φ is ΛP and that of λ ½ (P ∘ Φ) 1: one product, not two."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(features: Tensor, precision: Tensor | None) -> Tensor:
+        return _gram(features, precision)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        features, precision = ctx.saved_tensors
+        product = matmul(features, gradient + gradient.mT)
+        if precision is None:
+            return product, None
+        d_features = (precision[..., None] * product).sum_to_size(features.shape)
+        return d_features, 0.5 * torch.linalg.vecdot(product, features).sum_to_size(precision.shape)
 
 
 def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
