@@ -53,8 +53,8 @@ class Exponents(NamedTuple):
 def exponential(left: Tensor, right: Tensor, exponents: Tensor, out: Tensor) -> Tensor:
     """The values of one sample, `[N, M]`, into `out`, by way of `exponents`; not differentiable.
 
-    As powers of two: torch computes these with all of a processor's width, e to a power by MKL, which on AMD's
-    processors takes four times as long.
+    As powers of two, which torch computes with all of a processor's width; those of e go to MKL, which takes
+    four times as long on AMD's processors.
     """
     torch.addmm(exponents, left.mT, right, beta=0.0, alpha=LOG2_E, out=exponents)
     return out.copy_(exponents).exp2_()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gilib.data import load_uci
+from gilib.data.tables.regression_sets import find_set
 from gilib.experiments.common.choosing import Choice, Setting, choose
 from gilib.experiments.kurle2024 import search as bali_search
 from gilib.experiments.kurle2024.search import BaliSettings
@@ -104,6 +105,7 @@ class Scale:
         splits: so many published ones.
         large: sets of which there are `large_splits`.
         large_splits: likewise.
+        bali_splits: of the large sets for BALI without samples of outputs, if so many are published.
         steps: of networks' weights; of their inducing points; of Gaussian processes; of BALI; states of HMC.
         num_inducing: M.
         test_samples: see `PosteriorConfig`.
@@ -117,6 +119,7 @@ class Scale:
     splits: int = 20
     large: tuple[str, ...] = LARGE
     large_splits: int = 5
+    bali_splits: int = 20
     steps: tuple[int, int, int, int, int] = (20_000, 20_000, 20_000, 20_000, 5000)
     num_inducing: int = 100
     test_samples: int = 100
@@ -127,8 +130,10 @@ class Scale:
 
 
 SCALES = {
-    "smoke": Scale(("yacht",), 1, (), 0, (60, 30, 10, 30, 20), 10, 10, 5, "smoke", ("yacht",), ("yacht",)),
-    "reduced": Scale(splits=3, large_splits=1, steps=(2000, 1500, 800, 1000, 500), num_inducing=50),
+    "smoke": Scale(("yacht",), 1, (), 0, 0, (60, 30, 10, 30, 20), 10, 10, 5, "smoke", ("yacht",), ("yacht",)),
+    "reduced": Scale(
+        splits=3, large_splits=1, bali_splits=1, steps=(2000, 1500, 800, 1000, 500), num_inducing=50
+    ),
     "paper": Scale(),
 }
 DRAWS = {"map": 1, "ensemble": 1, "laplace": 1, "sghmc": 1, **dict.fromkeys(BALI, 1), "gi": 2, "fac_gi": 2}
@@ -163,11 +168,18 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
 
 def _cells(size: Scale) -> Iterator[tuple[str, int, str]]:
     """Set, split and method; the first split of all sets before the second."""
-    for split in range(max(size.splits, size.large_splits)):
-        small = size.small if split < size.splits else ()
-        large = size.large if split < size.large_splits else ()
-        for dataset, method in itertools.product(small + large, ORDER):
-            yield dataset, split, method
+    for split in range(max(size.splits, size.large_splits, size.bali_splits)):
+        for dataset, method in itertools.product(size.small + size.large, ORDER):
+            if split < _splits(size, dataset, method):
+                yield dataset, split, method
+
+
+def _splits(size: Scale, dataset: str, method: str) -> int:
+    """How many of a set."""
+    if dataset in size.small:
+        return size.splits
+    wanted = size.bali_splits if method in ("bali", "bali_paper") else size.large_splits
+    return min(wanted, find_set(dataset).num_splits)
 
 
 def _config(

@@ -1,6 +1,7 @@
 """Every posterior on the same splits: grids, choices, and one smoke run of each method."""
 
 import dataclasses
+import collections
 import math
 
 import pytest
@@ -79,6 +80,14 @@ def test_the_first_split_of_every_set_comes_before_the_second():
     cells = list(dict.fromkeys(cell[:2] for cell in posteriors._cells(posteriors.SCALES["reduced"])))
     assert cells[:9] == [(name, 0) for name in posteriors.SMALL + posteriors.LARGE]
     assert cells[9:] == [(name, split) for split in (1, 2) for name in posteriors.SMALL]
+
+
+def test_bali_has_as_many_splits_as_are_published():
+    """Of the large sets at paper scale, as in its paper; other methods have fewer there."""
+    found = collections.Counter((d, m) for d, _, m in posteriors._cells(posteriors.SCALES["paper"]))
+    for method in ("bali", "bali_paper"):
+        assert [found[d, method] for d in posteriors.SMALL + posteriors.LARGE] == [20] * 8 + [5]
+    assert {found[d, m] for d in posteriors.LARGE for m in ORDER if m not in ("bali", "bali_paper")} == {5}
 
 
 def test_every_method_runs_and_beats_predicting_the_mean(searched):
