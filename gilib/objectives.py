@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
+from gilib.linalg import readable
 from gilib.validation import as_tensor, check_choice, check_count, check_positive
 
 
@@ -40,6 +41,10 @@ def elbo(
     Returns:
         nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
 
+    Raises:
+        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked),
+            and for settings that do not fit.
+
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
     >>> x = torch.zeros(4, 1)
@@ -48,18 +53,37 @@ def elbo(
     """
     check_choice(reduction, ("mean", "none"), "reduction")
     check_count(num_data, "num_data")
+    x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
+    bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
+    if per_point:
+        bound = bound / num_data
+    return bound.mean(0) if reduction == "mean" else bound
+
+
+def estimated_bound(
+    draw: Drawn, likelihood: Likelihood, x: Tensor, y: Tensor, num_data: int, kl_weight: float | Tensor
+) -> Tensor:
+    """The same of every draw, `[S, R]`, without a look at the numbers: for steps of training.
+
+    Raises:
+        ValueError: if there are more points in the batch than in all.
+    """
     log_pq = draw.density
-    x, y = as_tensor(x, "x", log_pq), as_tensor(y, "y", log_pq)
     log_likelihood = likelihood.expected_log_prob(draw, x, y)
     batch = log_likelihood.shape[-1]
     if num_data < batch:
         raise ValueError(
             f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
         )
-    bound = (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
-    if per_point:
-        bound = bound / num_data
-    return bound.mean(0) if reduction == "mean" else bound
+    return (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
+
+
+def _finite(value: object, name: str, like: Tensor) -> Tensor:
+    """A tensor of finite numbers, where they may be looked at."""
+    tensor = as_tensor(value, name, like)
+    if readable(tensor) and not bool(tensor.isfinite().all()):
+        raise ValueError(f"{name} holds {int((~tensor.isfinite()).sum())} NaN or infinite entries")
+    return tensor
 
 
 @dataclass(frozen=True)
@@ -112,6 +136,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         is no bound, as `elbo` is none.
 
     Raises:
+        ValueError: as `elbo` does.
         TypeError: for draws that are not exact at these points jointly.
 
     >>> import torch, gilib
@@ -124,7 +149,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
-    x, y = as_tensor(x, "x", draw.log_pq), as_tensor(y, "y", draw.log_pq)
+    x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
     outputs, steps = record(draw, x)
     if any(getattr(step.function, "approximate", False) for step in steps):
         raise TypeError(

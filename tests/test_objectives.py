@@ -161,3 +161,14 @@ def test_targets_are_named_if_they_are_missing(bound):
     net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
     with pytest.raises(TypeError, match="y must be a torch.Tensor, got NoneType"):
         bound(net.draw(3), gilib.Gaussian(1.0), torch.zeros(4, 1), None)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("bound", [gilib.elbo, gilib.iwbo])
+def test_numbers_that_are_not_finite_are_refused(bound, name, value):
+    spoiled = {"x": X.clone(), "y": Y.clone()}
+    spoiled[name][3, 1] = value
+    settings = {"num_data": 12} if bound is gilib.elbo else {}
+    with pytest.raises(ValueError, match=f"{name} holds 1 NaN or infinite entries"):
+        bound(DRAW, LIKELIHOOD, **spoiled, **settings)

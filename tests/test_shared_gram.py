@@ -44,9 +44,7 @@ def by_rows(features, precision=None):
     return (weighted[..., :, None] * features[..., None, :]).sum(-3)
 
 
-@given(
-    st.sampled_from(list(LEADS)), st.tuples(st.integers(1, 6), st.integers(1, 6)), st.integers(0, 10**6)
-)
+@given(st.sampled_from(list(LEADS)), st.tuples(st.integers(1, 6), st.integers(1, 6)), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_values_and_gradients_for_all_shapes(name, sizes, seed):
     given_values = arguments(name, sizes, seeded(seed))

@@ -77,7 +77,8 @@ def add_gradients(left: Tensor, right: Tensor, slopes: Tensor, d_left: Tensor, d
         left: `[D, N]`.
         right: `[D, M]`.
         slopes: the gradient, in the arithmetic in which it goes on.
-        d_left: to which is added; likewise `d_right`.
+        d_left: `[D, N]`, to which is added.
+        d_right: `[D, M]`, likewise.
     """
     left, right = left.to(slopes.dtype), right.to(slopes.dtype)
     d_left.add_(torch.mm(right, slopes.mT))

@@ -13,7 +13,7 @@ from gilib.draws import Drawn
 from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
 from gilib.network import Network
-from gilib.objectives import elbo
+from gilib.objectives import estimated_bound
 from gilib.randomness import GeneratorLike, Noise
 from gilib.training.gradients.speed import evaluated_in
 
@@ -80,15 +80,11 @@ class Objective:
     def __call__(self, batch: Batch) -> Tensor:
         """What the points of the batch add to the bound, `[R]`; differentiable."""
         with failures_as_nan() if self.freeze else nullcontext():
-            bound = elbo(
-                evaluated_in(self.drawn(batch.noise), self.arithmetic, self.device),
-                self.likelihood,
-                batch.x,
-                batch.y,
-                num_data=self.num_data,
-                per_point=True,
-                kl_weight=batch.kl_weight,  # type: ignore[arg-type]
-            )
+            draw = evaluated_in(self.drawn(batch.noise), self.arithmetic, self.device)
+            draws = estimated_bound(
+                draw, self.likelihood, batch.x, batch.y, self.num_data, batch.kl_weight
+            )  # [S, R]
+        bound = (draws / self.num_data).mean(0)
         return bound if batch.fraction == 1.0 else batch.fraction * bound
 
     def drawn(self, noise: Noise) -> Drawn:

@@ -17,7 +17,7 @@ from gilib.layers.weights import WeightLayer
 from gilib.linalg import ScaledIdentity
 from gilib.linalg.products import matmul
 from gilib.network import Network
-from gilib.objectives import elbo
+from gilib.objectives import estimated_bound
 from gilib.posteriors import Posterior
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem
@@ -141,8 +141,7 @@ class SampledWeights:
         steps = _weight_steps(recording.steps)
         steps = [steps[own.position] for own in self.trained]
         known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
-        settings = {"num_data": num_data, "per_point": True, "reduction": "none"}
-        data = elbo(known, problem.likelihood, batch.x, batch.y, **settings)  # type: ignore[arg-type]
+        data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
         bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
         weights = [step.function.weights for step in steps]  # type: ignore[attr-defined]
         outputs = [step.output for step in steps] if self.statistic is not None else []

@@ -1,7 +1,7 @@
 """Every posterior on the same splits: grids, choices, and one smoke run of each method."""
 
-import dataclasses
 import collections
+import dataclasses
 import math
 
 import pytest
