@@ -112,6 +112,7 @@ def parser(doc: str | None, repeats: int, threads: int | None = None) -> argpars
     options.add_argument("--repeats", type=int, default=repeats)
     options.add_argument("--keep-memory", action="store_true", help="ask the allocator to keep what is freed")
     options.add_argument("--without-onednn", action="store_true", help="torch's own library for all products")
+    options.add_argument("--keep-denormals", action="store_true", help="flush none to zero, on no side")
     options.add_argument("--record", action="store_true", help=f"add a line to results/{NAME}.jsonl")
     return options
 
@@ -202,12 +203,12 @@ def _cell(value: float | None) -> str:
 
 @contextmanager
 def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
-    """Within it: threads and libraries as asked for, denormal numbers flushed, memory kept if asked."""
+    """Within it: threads and libraries as asked for, denormal numbers flushed unless they are to be kept."""
     if options.keep_memory:
         measures.keep_memory()
     before, onednn = (torch.get_num_threads(), denormals_flushed()), torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = onednn and not options.without_onednn
-    torch.set_flush_denormal(True)  # before threads start, so that all have it
+    torch.set_flush_denormal(not options.keep_denormals)  # before threads start, so that all have it
     torch.set_num_threads(options.threads)
     device = torch.device(getattr(options, "device", "cpu"))
     load, started = round(os.getloadavg()[0], 2), time.perf_counter()
