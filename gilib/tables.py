@@ -40,6 +40,16 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
 
 
+def listed(words: Iterable[str]) -> str:
+    """Words as a sentence has them; "none" if there are none.
+
+    >>> listed(["yacht", "boston", "wine"]), listed(["yacht"]), listed([])
+    ('yacht, boston and wine', 'yacht', 'none')
+    """
+    *before, last = list(words) or ["none"]
+    return f"{', '.join(before)} and {last}" if before else last
+
+
 def with_error(values: Iterable[float], digits: int) -> str:
     """Mean ± standard error as text, with a true minus sign and unbreakable spaces; of one value, itself.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import gilib
-from gilib.baselines import Chains, HMCSettings, hmc
+from gilib.baselines import Chains, HMCSettings, Laplace, hmc
 from gilib.experiments.common.bounds import sampled_bounds
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import CURVE
@@ -38,9 +38,10 @@ def run(config: PosteriorConfig, job: Job) -> Record:
     Returns:
         A record: `tasks.measured` of the test data; of images `auroc`, how well those of the other set are
         told by their entropy; of posteriors with a bound on the evidence the ELBO per training point (nats on
-        normalised targets); of regression the noise variance (normalised, of an ensemble the mean); seconds
-        of training, by the clock and of this process alone, for as many steps as were done in all, and of
-        predicting the test data; where there is HMC, moments of every test point; thinned training curve.
+        normalised targets), of Laplace the evidence of the last layer instead; of regression the noise
+        variance (normalised, of an ensemble the mean); seconds of training, by the clock and of this process
+        alone, for as many steps as were done in all, and of predicting the test data; where there is HMC,
+        moments of every test point; thinned training curve.
     """
     if config.method == "hmc":
         return _sampled(config, task(config.dataset, config.split, torch.float64), job)
@@ -89,6 +90,8 @@ def _trained(config: PosteriorConfig, on: Task, job: Job) -> Record:
         metrics: dict[str, Any] = _seconds(clock, history)
         metrics |= _measured(config, drawable, likelihood, on)
         metrics |= _bound(config, method, net, likelihood, on)
+        if isinstance(drawable, Laplace):
+            metrics["log_evidence"] = float(drawable.log_evidence) / len(on.y)
     except (DivergenceError, FactorisationError) as error:
         return _diverged(config, on, error)
     return _body(config, on, metrics, history.elbo)

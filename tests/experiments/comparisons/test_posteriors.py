@@ -100,6 +100,7 @@ def test_every_method_runs_and_beats_predicting_the_mean(searched):
     for name, own in found.items():
         assert all(math.isfinite(value) for value in own["metrics"].values()), name
         assert ("elbo" in own["metrics"]) == (name != "hmc" and METHODS[name].bound), name
+        assert ("log_evidence" in own["metrics"]) == (name == "laplace"), name
         if name not in (*posteriors.INDUCING, *posteriors.PROCESSES):
             assert own["metrics"]["rmse"] < 0.8 * constant, name
         assert len(own["test_points"]["sd"]) == 31
