@@ -14,7 +14,7 @@ from gilib.distributions import MatrixNormalInverseWishart
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
-from gilib.linalg.factor import half_log_det, readable
+from gilib.linalg.factor import half_log_det
 from gilib.linalg.products import matmul
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
@@ -210,23 +210,27 @@ class ConjugateWeights(PosteriorModule):
         return outputs, -kl.expand(noise.draw.shape[:-1])
 
     @torch.no_grad()
-    def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor) -> None:
+    def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor | None) -> None:
         """Take a new state, of the replicas that are active, and count it.
 
         Args:
             state: after a minibatch.
             mean_square: v, `[R, O]`.
             df: ν.
-            active: `[R]`.
+            active: `[R]`; None: all.
         """
-        whole = readable(active) and bool(active.all())
-        for name, new in (*state._asdict().items(), ("mean_square", mean_square)):
-            old = getattr(self, name)
-            if not whole:
-                new = new.where(active[(..., *[None] * (old.dim() - active.dim()))], old)
-            old.copy_(new)
-        self.df.masked_fill_(active, df)
-        self.steps += active
+        old, new = [*self.state, self.mean_square], [*state, mean_square]
+        if active is None:
+            self.df.fill_(df)
+            self.steps += 1
+        else:
+            new = [
+                value.where(active[(..., *[None] * (value.dim() - active.dim()))], kept)
+                for value, kept in zip(new, old, strict=True)
+            ]
+            self.df.masked_fill_(active, df)
+            self.steps += active
+        torch._foreach_copy_(old, new)
 
 
 class ConjugateKernels(ConjugateWeights):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Drawn, Evaluated, record
-from gilib.linalg import failures_as_nan
+from gilib.linalg import failures_as_nan, readable
 from gilib.persistence import CheckpointError
 from gilib.randomness import Noise
 from gilib.regression.joint import JointState, Place
@@ -215,12 +215,13 @@ class RunningBali(RunningRule):
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
         places = self._places(batch, passed.steps)
-        rates, scales, moments = [], [], []
-        for layer, step, gradient, square, place in zip(
-            self.layers, passed.steps, passed.gradients, squares, places, strict=True
+        counts = torch.stack([layer.posterior.steps for layer in self.layers]) + 1
+        rates = rate_at(self.rule.update_rate, counts).to(squares[0].dtype).unbind()
+        scales, moments = [], []
+        for layer, step, gradient, square, rate, place in zip(
+            self.layers, passed.steps, passed.gradients, squares, rates, places, strict=True
         ):
-            rates.append(rate_at(self.rule.update_rate, layer.posterior.steps + 1).to(gradient.dtype))
-            scales.append(layer.scale(square, rates[-1]))
+            scales.append(layer.scale(square, rate))
             shift = gradient * layer.by_output(-self.lr * inverse_root(scales[-1]))
             target = batch.y if layer.true_targets else None
             moments.append(layer.residuals(step, place, target, shift, weight))
@@ -236,9 +237,10 @@ class RunningBali(RunningRule):
         for state, scale in zip(moved, scales, strict=True):  # C is made of all else in a state
             bound = bound + state.scale_tril.sum((-2, -1)) + scale.sum(-1)
         self.active &= bound.isfinite()
+        active = None if readable(bound) and bool(self.active.all()) else self.active
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own, observed = layer.posterior, layer.windows * self.problem.objective.num_data
-            own.move(state, scale, own.prior_df + observed, self.active)
+            own.move(state, scale, own.prior_df + observed, active)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
 

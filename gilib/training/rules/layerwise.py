@@ -216,7 +216,7 @@ def inverse_root(square: Tensor) -> Tensor:
 
 def rows(values: Tensor) -> Tensor:
     """`[S, R, B, ...]` as `[R, S B, ...]`."""
-    return values.movedim(0, -3).flatten(-3, -2)
+    return values[0] if len(values) == 1 else values.movedim(0, -3).flatten(-3, -2)
 
 
 def random_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
