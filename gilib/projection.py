@@ -143,10 +143,11 @@ class _Project(Operation):
 
         Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
 
-    The products S_q a are kept: reading them takes a tenth of the time of forming them. Means and the
-    gradient of the columns lie transposed in memory: products with a few columns are three times as fast.
-    The kernel is k itself, or the left coordinates of its exponents, beside the right ones: k is then made
-    here, and kept, and its gradient goes on to them without being written down for all samples.
+    The products S_q a are kept: reading them takes a tenth of the time of forming them. The k and a of a
+    sample lie with points side by side, `[M, N]`, so that no product copies them first; means and the
+    gradient of the columns likewise. Where there is more than means, a is kept in rows, too. The kernel is k
+    itself, or the left coordinates of its exponents, beside the right ones: k is then made here, and kept,
+    and its gradient goes on to them without being written down for all samples.
     """
 
     @staticmethod
@@ -166,24 +167,21 @@ class _Project(Operation):
         widths += [field.shape[-1] // size for field in fields] + list(columns.onward)
         made = [inverse.new_empty(*lead, points, width) if width else None for width in widths]
         made[0] = inverse.new_empty(*lead, columns.outputs, points).mT
-        exponents = None if right is None else right.new_empty(points, size)
+        exponents = None if right is None else right.new_empty(size, points)
         given, count, kept = (kernel, right, inverse, values, *fields), len(fields), []
         for k, b, r, c, *rest in samples(lead, *given, *made):
             vectors, (m, n, q), found = rest[:count], rest[count : count + 3], rest[count + 3 :]
-            if exponents is not None:
-                k = exponential(k, b, exponents, inverse.new_empty(points, size))
+            if exponents is None:
+                k = k.mT
+            else:
+                k = exponential(b, k, exponents, inverse.new_empty(size, points))
                 kept.append(k)
-            a = matmul(k, r.mT)
-            matmul_into(m, a, c[:, means])
-            torch.sum(a.square(), -1, keepdim=True, out=n)
+            a = matmul(r, k)
+            matmul_into(m, a.mT, c[:, means])
+            torch.sum(a.square(), 0, out=n[:, 0])
             kept.append(a)
-            if q is not None:
-                kept.append(matmul(a, c[:, own]))
-                _dots(kept[-1], a, q)
-            for v, j in zip(vectors, found, strict=False):
-                _dots(v, a, j)
-            for part, o in zip(later, found[count:], strict=True):
-                matmul_into(o, a, c[:, part])
+            if q is not None or found:
+                kept += _beyond_means(a.mT.contiguous(), c, own, later, q, vectors, found)
         ctx.save_for_backward(*given, *kept)
         ctx.parts, ctx.forms, ctx.lead, ctx.given = columns.parts, columns.forms, lead, len(given)
         return tuple(made)
@@ -198,36 +196,62 @@ class _Project(Operation):
         alone = given[1] is None and given[0].shape[:-2] == ctx.lead  # whether a k is one sample's own
         count, size = len(given) - 4, given[2].shape[-1]
         points = given[0].shape[-2 if given[1] is None else -1]
-        d_a, weighted = given[2].new_empty(points, size), given[2].new_empty(points, ctx.forms, size)
-        slopes = None
-        if given[1] is not None:
-            dtype = gradient_dtype(given[0], given[1], given[2].dtype)
-            slopes = given[1].new_empty(points, size, dtype=dtype)
+        d_a, weighted = given[2].new_empty(size, points), given[2].new_empty(points, ctx.forms, size)
+        slopes, more = _slopes(given[0], given[1], given[2], points), bool(ctx.forms or count or later)
         for k, b, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
-            values = k if b is None else next(kept)
+            values = k.mT if b is None else next(kept)
             a = next(kept)
+            rows: Any = next(kept) if more else None
             vectors, (d_k, d_b, d_r, d_c), rest = rest[:count], rest[count : count + 4], rest[count + 4 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
-            torch.mul(a, n, out=d_a)
+            torch.mul(a, n.mT, out=d_a)
             if q is not None:
-                d_a.add_(_weighted(next(kept), q))
-                torch.mul(q[..., None], a[:, None], out=weighted)
-                add_matmul(d_c[:, own], a.mT, weighted.flatten(1))
-            add_matmul(d_a, f, c[:, means].mT, beta=2.0)
-            add_matmul(d_c[:, means], a.mT, f)
+                d_a.add_(_weighted(next(kept), q).mT)
+                torch.mul(q[..., None], rows[:, None], out=weighted)
+                add_matmul(d_c[:, own], a, weighted.flatten(1))
+            add_matmul(d_a, c[:, means], f.mT, beta=2.0)
+            add_matmul(d_c[:, means], a, f)
             for v, d_v, j in zip(vectors, d_vectors, rest, strict=False):
-                d_a.add_(_weighted(v, j))
-                d_v.unflatten(1, (-1, size)).addcmul_(j[..., None], a[:, None])
+                d_a.add_(_weighted(v, j).mT)
+                d_v.unflatten(1, (-1, size)).addcmul_(j[..., None], rows[:, None])
             for part, o in zip(later, rest[count:], strict=True):
-                add_matmul(d_a, o, c[:, part].mT)
-                add_matmul(d_c[:, part], a.mT, o)
-            add_matmul(d_r, d_a.mT, values)
+                add_matmul(d_a, c[:, part], o.mT)
+                add_matmul(d_c[:, part], a, o)
+            add_matmul(d_r, d_a, values.mT)
             if slopes is None:
-                (matmul_into if alone else add_matmul)(d_k, d_a, r)
+                (matmul_into if alone else add_matmul)(d_k.mT, r.mT, d_a)
             else:
-                torch.mul(values, matmul(d_a, r), out=slopes)
-                add_gradients(k, b, slopes, d_k, d_b)
+                add_gradients(b, k, torch.mul(values, matmul(r.mT, d_a), out=slopes), d_b, d_k)
         return *gradients[:3], None, *gradients[3:]
+
+
+def _beyond_means(
+    rows: Tensor,
+    columns: Tensor,
+    own: slice,
+    later: Sequence[slice],
+    forms: Tensor | None,
+    vectors: Sequence[Tensor],
+    found: Sequence[Tensor],
+) -> list[Tensor]:
+    """Fill what takes a in rows: forms, products with fields, fields. What the gradient needs of it."""
+    kept = [rows]
+    if forms is not None:
+        kept.append(matmul(rows, columns[:, own]))
+        _dots(kept[-1], rows, forms)
+    for v, j in zip(vectors, found, strict=False):
+        _dots(v, rows, j)
+    for part, o in zip(later, found[len(vectors) :], strict=True):
+        matmul_into(o, rows, columns[:, part])
+    return kept
+
+
+def _slopes(kernel: Tensor, right: Tensor | None, inverse: Tensor, points: int) -> Tensor | None:
+    """Memory for the gradient of the exponents of one sample, `[M, N]`, if it is to go on to them."""
+    if right is None:
+        return None
+    dtype = gradient_dtype(kernel, right, inverse.dtype)
+    return right.new_empty(inverse.shape[-1], points, dtype=dtype)
 
 
 def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:
