@@ -10,7 +10,7 @@ from torch import Tensor
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
-from gilib.validation import as_tensor, check_choice, check_count, check_positive
+from gilib.validation import as_tensor, check_choice, check_count, check_instance, check_positive
 
 
 def elbo(
@@ -53,6 +53,8 @@ def elbo(
     """
     check_choice(reduction, ("mean", "none"), "reduction")
     check_count(num_data, "num_data")
+    check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
+    check_instance(likelihood, Likelihood, "likelihood")
     x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
     bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:
@@ -81,6 +83,8 @@ def estimated_bound(
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
     """A tensor of finite numbers, where they may be looked at."""
     tensor = as_tensor(value, name, like)
+    if tensor.numel() == 0:
+        raise ValueError(f"{name} is empty: its shape is {list(tensor.shape)}")
     if readable(tensor) and not bool(tensor.isfinite().all()):
         raise ValueError(f"{name} holds {int((~tensor.isfinite()).sum())} NaN or infinite entries")
     return tensor
@@ -150,6 +154,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
     x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
+    check_instance(likelihood, Likelihood, "likelihood")
     outputs, steps = record(draw, x)
     if any(getattr(step.function, "approximate", False) for step in steps):
         raise TypeError(

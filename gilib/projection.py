@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gilib.linalg import readable
-from gilib.linalg.exponential import Exponents, add_gradients, exponential, gradient_dtype
+from gilib.linalg.exponential import Exponents, add_gradients, exponential
 from gilib.linalg.operation import Operation, first_order
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
@@ -197,7 +197,8 @@ class _Project(Operation):
         count, size = len(given) - 4, given[2].shape[-1]
         points = given[0].shape[-2 if given[1] is None else -1]
         d_a, weighted = given[2].new_empty(size, points), given[2].new_empty(points, ctx.forms, size)
-        slopes, more = _slopes(given[0], given[1], given[2], points), bool(ctx.forms or count or later)
+        slopes = None if given[1] is None else given[1].new_empty(size, points)
+        more = bool(ctx.forms or count or later)
         for k, b, r, c, *rest in samples(ctx.lead, *given, *gradients, *upstream):
             values = k.mT if b is None else next(kept)
             a = next(kept)
@@ -244,14 +245,6 @@ def _beyond_means(
     for part, o in zip(later, found[len(vectors) :], strict=True):
         matmul_into(o, rows, columns[:, part])
     return kept
-
-
-def _slopes(kernel: Tensor, right: Tensor | None, inverse: Tensor, points: int) -> Tensor | None:
-    """Memory for the gradient of the exponents of one sample, `[M, N]`, if it is to go on to them."""
-    if right is None:
-        return None
-    dtype = gradient_dtype(kernel, right, inverse.dtype)
-    return right.new_empty(inverse.shape[-1], points, dtype=dtype)
 
 
 def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:

@@ -172,3 +172,14 @@ def test_numbers_that_are_not_finite_are_refused(bound, name, value):
     settings = {"num_data": 12} if bound is gilib.elbo else {}
     with pytest.raises(ValueError, match=f"{name} holds 1 NaN or infinite entries"):
         bound(DRAW, LIKELIHOOD, **spoiled, **settings)
+
+
+@pytest.mark.parametrize("bound", [gilib.elbo, gilib.iwbo])
+def test_arguments_of_another_kind_are_refused(bound):
+    settings = {"num_data": 12} if bound is gilib.elbo else {}
+    with pytest.raises(TypeError, match="net.draw"):
+        bound(NET, LIKELIHOOD, X, Y, **settings)
+    with pytest.raises(TypeError, match=r"likelihood must be an instance: write Gaussian\(\)"):
+        bound(DRAW, gilib.Gaussian, X, Y, **settings)
+    with pytest.raises(ValueError, match="x is empty"):
+        bound(DRAW, LIKELIHOOD, X[:0], Y[:0], **settings)

@@ -225,7 +225,7 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
 
 
 def _check_positive(value: Setting, name: str) -> None:
-    if not isinstance(value, Real | tuple) or value == ():
+    if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
         raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
     for number in value if isinstance(value, tuple) else (value,):
         check_positive(number, name)

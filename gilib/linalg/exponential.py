@@ -13,7 +13,6 @@ from gilib.linalg.products import product
 from gilib.linalg.samples import leading, one_by_one, samples
 
 LOG2_E = 1.0 / math.log(2.0)
-FAR = 2.0**9  # coordinates, or halves of squared norms among them, up to which gradients may be in float32
 LARGE = 2**14  # values of one sample, measured: at 10 000 all samples at once are as fast
 
 
@@ -60,26 +59,18 @@ def exponential(left: Tensor, right: Tensor, exponents: Tensor, out: Tensor) -> 
     return out.copy_(exponents).exp2_()
 
 
-def gradient_dtype(left: Tensor, right: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """What the gradient of coordinates needs, whose values have `dtype`: float64 where they are far apart.
-
-    A gradient of a lengthscale is what differences of the coordinates' leave of it, of their squares' size:
-    float32 loses ε |x/ℓ|² of it, 6e-5 at the most where it is taken.
-    """
-    ends = [float(end) for part in (left, right) for end in part.aminmax()]
-    return dtype if -FAR <= min(ends) and max(ends) <= FAR else left.dtype
-
-
 def add_gradients(left: Tensor, right: Tensor, slopes: Tensor, d_left: Tensor, d_right: Tensor) -> None:
-    """Add what reaches the coordinates of one sample, given the gradient of its exponents, `[N, M]`.
+    """Add what reaches the coordinates of one sample, given the gradient of its exponents.
+
+    In the arithmetic of the coordinates, too: what a lengthscale gets of them is what sums of slopes, which
+    cancel, leave of their squares.
 
     Args:
         left: `[D, N]`.
         right: `[D, M]`.
-        slopes: the gradient, in the arithmetic in which it goes on.
+        slopes: of the exponents, `[N, M]`, in the dtype of the coordinates.
         d_left: `[D, N]`, to which is added.
         d_right: `[D, M]`, likewise.
     """
-    left, right = left.to(slopes.dtype), right.to(slopes.dtype)
-    d_left.add_(torch.mm(right, slopes.mT))
-    d_right.add_(torch.mm(left, slopes))
+    d_left.addmm_(right, slopes.mT)
+    d_right.addmm_(left, slopes)

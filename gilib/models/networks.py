@@ -285,7 +285,7 @@ def one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int
     """A posterior for every layer, given one, two for the lower layers and the last, or all of them."""
     if posterior is None:
         return [GlobalInducing()] * layers
-    if not isinstance(posterior, Sequence):
+    if not isinstance(posterior, Sequence) or isinstance(posterior, str):
         return [check_instance(posterior, Posterior, "posterior")] * layers
     if len(posterior) == layers:
         return list(posterior)

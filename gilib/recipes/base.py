@@ -101,7 +101,7 @@ class Recipe(ABC):
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
-        check_tensor(x, "x")
+        _check_points(check_tensor(x, "x"), y, classes)
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
@@ -150,6 +150,7 @@ class Recipe(ABC):
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
+        _check_points(check_tensor(x, "x"), y, classes)
         return self._train(x, y, classes, plain(seed), options)
 
     def _train(
@@ -216,6 +217,15 @@ def bound(
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
     return total / points
+
+
+def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
+    """Raise unless x holds numbers with fractions, and y as many points."""
+    if not x.is_floating_point():
+        raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
+    targets = y.shape[-1 if classes is not None or y.dim() < 2 else -2] if y.dim() else 0
+    if targets != x.shape[-2]:
+        raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")
 
 
 def _check_kind(y: Tensor, classes: int | None) -> None:

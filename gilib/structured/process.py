@@ -13,7 +13,7 @@ from gilib.posteriors import BuildContext
 from gilib.posteriors.inducing import own_points
 from gilib.processes import Inducing, Path
 from gilib.sites import Shape
-from gilib.validation import check_count, check_instance, check_tensor, check_unused
+from gilib.validation import as_tensor, check_count, check_instance, check_tensor, check_unused
 
 
 class Process(nn.Module, Part):
@@ -54,7 +54,9 @@ class Process(nn.Module, Part):
         check_count(out_features, "out_features")
         if num_inducing is not None:
             check_count(num_inducing, "num_inducing")
-        elif inducing_inputs is not None:
+        if inducing_inputs is not None:
+            inducing_inputs = as_tensor(inducing_inputs, "inducing_inputs")
+        if num_inducing is None and inducing_inputs is not None:
             num_inducing = check_tensor(inducing_inputs, "inducing_inputs").shape[-2]
         self.in_features, self.out_features, self.num_inducing = in_features, out_features, num_inducing
         self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")

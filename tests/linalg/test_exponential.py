@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import exponential
-from gilib.linalg.exponential import FAR, Exponents, add_gradients, gradient_dtype
+from gilib.linalg.exponential import Exponents
 from tests.helpers import normal, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -55,25 +55,3 @@ def test_exponents_in_float64_values_in_float32(generator):
     assert gradient.dtype == torch.float64
     allowed = (((exponents.abs() + 4) * 2**-24)[:, None] * terms.abs()).sum(-1)
     assert bool(((gradient - terms.sum(-1)).abs() <= allowed).all())
-
-
-@pytest.mark.parametrize("largest", [0.9 * FAR, 1.1 * FAR])
-def test_gradients_go_back_in_float32_only_where_coordinates_are_small(largest, generator):
-    """Errors are those of rounding the coordinates once, and sums as often as they have terms."""
-    left, right = normal(generator, 1, 40), normal(generator, 1, 30)
-    left = torch.cat([left, -0.5 * left.square(), torch.ones_like(left)])
-    right = torch.cat([right, torch.ones_like(right), -0.5 * right.square()])
-    left[-2, 0] = -largest
-    dtype = gradient_dtype(left, right, torch.float32)
-    assert dtype == (torch.float32 if largest < FAR else torch.float64)
-    slopes = normal(generator, 40, 30).float()
-    found = [torch.zeros_like(left), torch.zeros_like(right)]
-    add_gradients(left, right, slopes.to(dtype), *found)
-    exact = [right @ slopes.double().mT, left @ slopes.double()]
-    for part, wanted, other, terms in zip(found, exact, (right, left), (slopes.mT, slopes), strict=True):
-        size, roundings = other.abs() @ terms.double().abs(), 1 + other.shape[-1]
-        assert bool(((part - wanted).abs() <= 0.5 * roundings * torch.finfo(dtype).eps * size).all())
-
-
-def test_gradients_of_values_in_float64_stay_in_float64(generator):
-    assert gradient_dtype(normal(generator, 2, 3), normal(generator, 2, 3), torch.float64) == torch.float64

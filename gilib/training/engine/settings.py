@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +45,18 @@ class Settings:
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
     def kl_weights(self, steps: int) -> list[float] | None:
-        """What `kl_weight` gives at every step; None: 1 at all of them."""
-        return None if self.kl_weight is None else [float(self.kl_weight(step)) for step in range(steps)]
+        """What `kl_weight` gives at every step; None: 1 at all of them.
+
+        Raises:
+            ValueError: for a weight that is not finite.
+        """
+        if self.kl_weight is None:
+            return None
+        weights = [float(self.kl_weight(step)) for step in range(steps)]
+        for step, weight in enumerate(weights):
+            if not math.isfinite(weight):
+                raise ValueError(f"kl_weight must give finite numbers, got {weight} at step {step}")
+        return weights
 
     def identity(self) -> dict[str, Any]:
         """What a checkpoint must agree with, beside the values of `kl_weights`, as plain data."""
