@@ -183,3 +183,8 @@ def test_arguments_of_another_kind_are_refused(bound):
         bound(DRAW, gilib.Gaussian, X, Y, **settings)
     with pytest.raises(ValueError, match="x is empty"):
         bound(DRAW, LIKELIHOOD, X[:0], Y[:0], **settings)
+
+
+def test_labels_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=r"class labels must lie in 0 \.\.\. 1, got 5 \.\.\. 5"):
+        gilib.elbo(DRAW, gilib.Categorical(), X, torch.full((12,), 5), num_data=12)

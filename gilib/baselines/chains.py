@@ -46,7 +46,8 @@ class HMCSettings:
         burn_in: states of each chain that are thrown away; 0 for none.
         samples: states of each chain after that.
         thin: every how many of them one is kept.
-        leapfrog_steps: per proposal.
+        leapfrog_steps: per proposal. On a nearly Gaussian target a length near its half period swings back
+            and forth: where effective sizes are small at high acceptance, take another.
         step_size_burn_in: of the leapfrog integrator in burn-in.
         step_size: after it.
         chains: run side by side.

@@ -11,6 +11,7 @@ from torch.nn.functional import log_softmax
 
 from gilib.config import ConfigDict, Part
 from gilib.likelihoods.mixtures import CategoricalPrediction, Prediction
+from gilib.linalg import readable
 from gilib.validation import as_integers, as_labels, check_own_targets
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Categorical(Likelihood):
         """Log softmax(f)_y, `[S, R, N]` nats."""
         self._check_shape(targets, outputs.shape[-2])
         check_own_targets(targets.shape[:-1], outputs.shape[1:-2], "class labels")
-        index = as_integers(targets).expand(outputs.shape[:-1])[..., None]
+        labels = as_labels(targets, outputs.shape[-1]) if readable(targets) else as_integers(targets)
+        index = labels.expand(outputs.shape[:-1])[..., None]
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:

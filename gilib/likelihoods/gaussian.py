@@ -14,7 +14,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_own_targets, check_positive
+from gilib.validation import as_replicas, check_instance, check_own_targets, check_positive
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -123,7 +123,8 @@ class Gaussian(GaussianNoise):
             )
         check_positive(noise_variance, "noise_variance")
         check_positive(scale, "scale")
-        self.learn, self.scale, self.replicas = learn, scale, as_replicas(replicas)
+        self.learn, self.scale = check_instance(learn, bool, "learn"), scale
+        self.replicas = as_replicas(replicas)
         start = torch.full(self.replicas, math.log(noise_variance) / scale, dtype=torch.float64)
         self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Self
 
 import torch
@@ -89,7 +90,7 @@ class GaussianPrediction(Prediction):
 
     def quantile(self, probability: float) -> Tensor:
         """The quantile of every output's mixture, `[R, N, O]`, by bisection of its distribution function."""
-        if not 0.0 < probability < 1.0:
+        if not isinstance(probability, Real) or not 0.0 < probability < 1.0:
             raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
         normal = torch.distributions.Normal(self.means.new_zeros(()), 1.0)
         components = self.means + self.component_sd * normal.icdf(self.means.new_tensor(probability))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,7 +100,7 @@ class StudentPrediction(Prediction):
 
     def quantile(self, probability: float) -> Tensor:
         """The quantile of every output's mixture, `[R, N, O]`, by bisection of its distribution function."""
-        if not 0.0 < probability < 1.0:
+        if not isinstance(probability, Real) or not 0.0 < probability < 1.0:
             raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
         reach = self.component_scale.amax(0)
         low, high = self.locations.amin(0) - reach, self.locations.amax(0) + reach
