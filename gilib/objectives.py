@@ -10,7 +10,15 @@ from torch import Tensor
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
-from gilib.validation import as_tensor, check_choice, check_count, check_instance, check_positive
+from gilib.validation import (
+    as_tensor,
+    check_choice,
+    check_count,
+    check_finite,
+    check_instance,
+    check_not_empty,
+    check_positive,
+)
 
 
 def elbo(
@@ -83,10 +91,9 @@ def estimated_bound(
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
     """A tensor of finite numbers, where they may be looked at."""
     tensor = as_tensor(value, name, like)
-    if tensor.numel() == 0:
-        raise ValueError(f"{name} is empty: its shape is {list(tensor.shape)}")
-    if readable(tensor) and not bool(tensor.isfinite().all()):
-        raise ValueError(f"{name} holds {int((~tensor.isfinite()).sum())} NaN or infinite entries")
+    check_not_empty(tensor, name)
+    if readable(tensor):
+        check_finite(tensor, name)
     return tensor
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gilib.linalg import readable
-from gilib.linalg.exponential import Exponents, add_gradients, exponential
+from gilib.linalg.exponential import Exponents, exponential
 from gilib.linalg.operation import Operation, first_order
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
@@ -147,7 +147,8 @@ class _Project(Operation):
     sample lie with points side by side, `[M, N]`, so that no product copies them first; means and the
     gradient of the columns likewise. Where there is more than means, a is kept in rows, too. The kernel is k
     itself, or the left coordinates of its exponents, beside the right ones: k is then made here, and kept,
-    and its gradient goes on to them without being written down for all samples.
+    and its gradient goes on to them without being written down for all samples. It does in float64, as they
+    are: a lengthscale gets what slopes that cancel leave of large squares.
     """
 
     @staticmethod
@@ -222,7 +223,9 @@ class _Project(Operation):
             if slopes is None:
                 (matmul_into if alone else add_matmul)(d_k.mT, r.mT, d_a)
             else:
-                add_gradients(b, k, torch.mul(values, matmul(r.mT, d_a), out=slopes), d_b, d_k)
+                torch.mul(values, matmul(r.mT, d_a), out=slopes)
+                d_k.addmm_(b, slopes)
+                d_b.addmm_(k, slopes.mT)
         return *gradients[:3], None, *gradients[3:]
 
 

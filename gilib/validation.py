@@ -71,13 +71,23 @@ def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor
     value = check_is_tensor(value, name)
     if value.dim() < 2:
         raise ValueError(f"{name} must have shape [..., points, features], got {list(value.shape)}")
-    if value.numel() == 0:
-        raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
+    check_not_empty(value, name)
     if like is not None:
         check_same_kind(value, name, like)
+    check_finite(value, name)
+    return value
+
+
+def check_not_empty(value: Tensor, name: str) -> None:
+    """Raise if there is nothing in it."""
+    if value.numel() == 0:
+        raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
+
+
+def check_finite(value: Tensor, name: str) -> None:
+    """Raise for NaN and infinite numbers."""
     if value.is_floating_point() and not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
-    return value
 
 
 def from_numpy(value: object, like: Tensor | None = None) -> object:

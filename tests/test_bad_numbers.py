@@ -19,9 +19,8 @@ def test_a_lengthscale_of_numpy(kernel):
         kernel(lengthscale=())
 
 
-@pytest.mark.parametrize("kind", ["network", "gp"])
-def test_a_recipe_wants_a_target_for_every_point(kind):
-    recipe = gilib.recommended(kind) if kind == "gp" else gilib.recommended()
+@pytest.mark.parametrize("recipe", [gilib.recommended(), gilib.recommended("gp")], ids=["network", "gp"])
+def test_a_recipe_wants_a_target_for_every_point(recipe):
     with pytest.raises(ValueError, match="x holds 12 points and y 5"):
         recipe.train(X, Y[:5], progress=False)
     with pytest.raises(

@@ -129,7 +129,7 @@ def test_exponents_stay_in_float64_on_the_way(generator):
 
 
 def test_a_lengthscale_between_clusters_far_apart(generator):
-    """Slopes cancel within a cluster, squares of its coordinates are large: float32 would lose a tenth."""
+    """Slopes cancel within a cluster, squares of coordinates are large: float32 would be off by a fifth."""
     centres = 20.0 * (2.0 * torch.randint(0, 2, (1, 200), generator=generator) - 1.0)
     x = (centres + 0.01 * normal(generator, 1, 200)).float().double()
     inverse, mean = torch.eye(40), normal(generator, 40, 1)

@@ -57,20 +57,3 @@ def exponential(left: Tensor, right: Tensor, exponents: Tensor, out: Tensor) -> 
     """
     torch.addmm(exponents, left.mT, right, beta=0.0, alpha=LOG2_E, out=exponents)
     return out.copy_(exponents).exp2_()
-
-
-def add_gradients(left: Tensor, right: Tensor, slopes: Tensor, d_left: Tensor, d_right: Tensor) -> None:
-    """Add what reaches the coordinates of one sample, given the gradient of its exponents.
-
-    In the arithmetic of the coordinates, too: what a lengthscale gets of them is what sums of slopes, which
-    cancel, leave of their squares.
-
-    Args:
-        left: `[D, N]`.
-        right: `[D, M]`.
-        slopes: of the exponents, `[N, M]`, in the dtype of the coordinates.
-        d_left: `[D, N]`, to which is added.
-        d_right: `[D, M]`, likewise.
-    """
-    d_left.addmm_(right, slopes.mT)
-    d_right.addmm_(left, slopes)

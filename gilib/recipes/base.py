@@ -18,6 +18,7 @@ from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
+from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_tensor, check_count, check_tensor
 
@@ -101,7 +102,7 @@ class Recipe(ABC):
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y, classes)
+        _check_points(check_tensor(x, "x"), y)
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
@@ -150,7 +151,7 @@ class Recipe(ABC):
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y, classes)
+        _check_points(check_tensor(x, "x"), y)
         return self._train(x, y, classes, plain(seed), options)
 
     def _train(
@@ -219,11 +220,11 @@ def bound(
     return total / points
 
 
-def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
+def _check_points(x: Tensor, y: Tensor) -> None:
     """Raise unless x holds numbers with fractions, and y as many points."""
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
-    targets = y.shape[-1 if classes is not None or y.dim() < 2 else -2] if y.dim() else 0
+    targets = y.shape[points_axis(y)]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")
 

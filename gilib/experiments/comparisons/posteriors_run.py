@@ -90,8 +90,7 @@ def _trained(config: PosteriorConfig, on: Task, job: Job) -> Record:
         metrics: dict[str, Any] = _seconds(clock, history)
         metrics |= _measured(config, drawable, likelihood, on)
         metrics |= _bound(config, method, net, likelihood, on)
-        if isinstance(drawable, Laplace):
-            metrics["log_evidence"] = float(drawable.log_evidence) / len(on.y)
+        metrics |= _evidence(drawable, on)
     except (DivergenceError, FactorisationError) as error:
         return _diverged(config, on, error)
     return _body(config, on, metrics, history.elbo)
@@ -147,6 +146,13 @@ def _bound(
     samples = config.test_samples
     found = sampled_bounds(net, likelihood, on.x, on.y, samples, max(1, AT_ONCE // samples), source)
     return {"elbo": float(found.mean()), "elbo_stderr": float(found.std()) / math.sqrt(samples)}
+
+
+def _evidence(drawable: Drawable, on: Task) -> dict[str, float]:
+    """Of the last layer per training point, where Laplace's approximation has it."""
+    if not isinstance(drawable, Laplace):
+        return {}
+    return {"log_evidence": float(drawable.log_evidence) / len(on.y)}
 
 
 def _body(config: PosteriorConfig, on: Task, metrics: dict[str, Any], curve: Tensor) -> Record:

@@ -60,15 +60,14 @@ class Bali(Rule):
 
     Set the prior: under `NealPrior()`, of variance 1, few data may be underfitted, up to a constant, and
     nothing warns of it. Of what was searched on UCI sets, variance 3, `NealPrior(3**0.5)`, with lr=1.0 served
-    best on the whole (lr is 0.3 by default). Sets differ, so look at held-out data: the search is
-    `gilib.experiments.kurle2024.search`, its result is in the chapter *BALI's benchmarks*.
+    best on the whole (lr is 0.3 by default). Sets differ: see held-out data, and *BALI's benchmarks*.
 
     The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
     is an observation: N is then the number of points times that of windows, and means go over both.
 
-    The trace of `gilib.fit` is the ELBO of the posterior before each step, which the rule does not maximise.
-    One draw a step is the paper's; of more the statistics are averaged. `estimator="pointwise"` samples
-    outputs in place of weights (BALI-L, App. F), but at the first step.
+    The trace of `gilib.fit` is the ELBO before each step, which the rule does not maximise. One draw a step
+    is the paper's; of more statistics are averaged. `estimator="pointwise"` samples outputs in place of
+    weights (BALI-L, App. F), but at the first step.
 
     Args:
         lr: α, the length of the gradient steps of the targets.
@@ -114,8 +113,7 @@ class Bali(Rule):
         """The rule at work.
 
         Raises:
-            ValueError: for networks with other layers than these, learned parameters of other kinds, noise
-                that cannot be inferred, and rounded arithmetic.
+            ValueError: for other layers, learned parameters, noise or arithmetic than it serves.
         """
         return RunningBali(self, problem)
 
@@ -216,7 +214,7 @@ class RunningBali(RunningRule):
         """The new state of every layer."""
         places = self._places(batch, passed.steps)
         counts = torch.stack([layer.posterior.steps for layer in self.layers]) + 1
-        rates = rate_at(self.rule.update_rate, counts).to(squares[0].dtype).unbind()
+        rates = rate_at(self.rule.update_rate, counts).to(squares[0].dtype)
         scales, moments = [], []
         for layer, step, gradient, square, rate, place in zip(
             self.layers, passed.steps, passed.gradients, squares, rates, places, strict=True
