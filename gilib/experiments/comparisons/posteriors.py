@@ -132,7 +132,7 @@ class Scale:
 SCALES = {
     "smoke": Scale(("yacht",), 1, (), 0, 0, (60, 30, 10, 30, 20), 10, 10, 5, "smoke", ("yacht",), ("yacht",)),
     "reduced": Scale(
-        splits=3, large_splits=1, bali_splits=1, steps=(2000, 1500, 800, 1000, 500), num_inducing=50
+        splits=10, large_splits=5, bali_splits=5, steps=(2000, 1500, 800, 1000, 500), num_inducing=50
     ),
     "paper": Scale(),
 }

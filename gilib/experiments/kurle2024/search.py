@@ -28,7 +28,7 @@ from gilib.randomness import ReplicaGenerators
 from gilib.training import Bali
 
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
-LARGE = ("kin8nm", "power", "protein")
+LARGE = ("kin8nm", "power", "naval", "protein")
 PRIORS = ("absolute", "relative")
 WIDTHS = {"protein": 100}  # of the hidden layer; else 50, as in the paper
 
@@ -100,7 +100,7 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(("yacht",), 1, 30, (1.0, 3.0), (0.3,), (0.2,), (), ("yacht",)),
-    "reduced": Scale(SMALL, 2, 1000, wide=("yacht",)),
+    "reduced": Scale(splits=2, steps=1000, wide=("yacht",)),
     "paper": Scale(),
 }
 WIDE_RATES, WIDE_UPDATE_RATES = (0.1, 0.3, 1.0), (0.05, 0.2, 0.5)

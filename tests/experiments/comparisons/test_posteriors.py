@@ -78,8 +78,8 @@ def test_chains_take_the_noise_of_global_inducing(searched):
 
 def test_the_first_split_of_every_set_comes_before_the_second():
     cells = list(dict.fromkeys(cell[:2] for cell in posteriors._cells(posteriors.SCALES["reduced"])))
-    assert cells[:9] == [(name, 0) for name in posteriors.SMALL + posteriors.LARGE]
-    assert cells[9:] == [(name, split) for split in (1, 2) for name in posteriors.SMALL]
+    assert cells[:45] == [(name, k) for k in range(5) for name in posteriors.SMALL + posteriors.LARGE]
+    assert cells[45:] == [(name, k) for k in range(5, 10) for name in posteriors.SMALL]
 
 
 def test_bali_has_as_many_splits_as_are_published():
