@@ -69,7 +69,7 @@ def test_moments_are_plain_products(lead, size):
         found = moments(x, left, 0.7, 0.3, bias=True, out=memory)
     full = 0.3 * torch.cat([x, torch.ones_like(x[..., :1])], -1)
     same = moments(full, left, 0.7)
-    assert found.gram is memory
+    assert (found.gram is memory) == (size > I)  # few features and outputs take one product
     for gram, cross, scatter in (found, same):
         assert_equal(gram.tril(), 0.7 * (full.mT @ full).tril(), 1e-12)
         assert_equal(cross, 0.7 * full.mT @ left, 1e-12)

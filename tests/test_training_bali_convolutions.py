@@ -43,7 +43,7 @@ def test_moments_are_those_of_patches(replicas):
     for layer, step in zip((list(net.layers)[0], list(net.layers)[2]), steps, strict=False):
         own = regression_of(layer, replicas, False)
         mean, shift = normals(*own.posterior.mean.shape, seed=1), normals(*step.output.shape, seed=2)
-        found = own.residuals(step, Place(mean), None, shift, 0.7)
+        found = own.residuals(step, Place(mean), shift, 0.7)
         images = step.input.expand(*step.output.shape[:-3], *step.input.shape[-3:])
         windows = layer.windows
         patches = unfold(

@@ -7,7 +7,7 @@ from torch import nn
 import gilib
 from gilib.regression import moments
 from gilib.regression.joint import JointState, Place
-from gilib.regression.kept import averaged_with, factored, transposed_inverse
+from gilib.regression.kept import averaged_with, factored, inverse_of
 from gilib.regression.moments import gram_of
 from gilib.training import Bali
 from gilib.training.rules import kept
@@ -57,7 +57,7 @@ def one_step(targets, centre, mean, psi, rate):
         rest = left - x @ delta
         return C * rest.mT @ rest
 
-    return averaged_with(state, transposed_inverse(tril), C * x.mT @ left, PRIOR, 0.5, rate, place, scatter)
+    return averaged_with(state, inverse_of(tril), C * x.mT @ left, PRIOR, 0.5, rate, place, scatter)
 
 
 def test_a_step_against_normal_equations():
@@ -121,7 +121,7 @@ def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch)
         whole = self.known + torch.diag_embed(used * self.prior)
         assert_equal(state.precision.tril(), whole.tril(), 1e-12)
         assert_equal(state.precision_tril @ state.precision_tril.mT, whole.tril() + whole.tril(-1).mT, 1e-12)
-        assert_equal(self.inverse.mT @ state.precision_tril, torch.eye(3, dtype=D), 1e-12)
+        assert_equal(self.inverse.lower @ state.precision_tril, torch.eye(3, dtype=D), 1e-12)
         return state
 
     monkeypatch.setattr(kept.KeptRegression, "_refreshed", observed)

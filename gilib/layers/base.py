@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -251,11 +250,7 @@ class Layer(nn.Module, Part, ABC):
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        for module in self.modules():
-            for value in itertools.chain(module._parameters.values(), module._buffers.values()):
-                if value is not None and value.is_floating_point():
-                    return value
-        return None
+        return _first_number(self)
 
     def describe(self) -> str:
         """The layer in a word or two, for error messages."""
@@ -282,3 +277,12 @@ class Layer(nn.Module, Part, ABC):
         like = self.reference_tensor()
         if like is not None:
             check_same_kind(noise, "noise", like)
+
+
+def _first_number(module: nn.Module) -> Tensor | None:
+    """The first floating-point parameter or buffer of a module or of those inside it; asked at every step."""
+    for value in (*module._parameters.values(), *module._buffers.values()):
+        if value is not None and value.is_floating_point():
+            return value
+    found = (_first_number(child) for child in module._modules.values() if child is not None)
+    return next((value for value in found if value is not None), None)

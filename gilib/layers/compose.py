@@ -107,7 +107,7 @@ class Sequential(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw layer by layer."""
-        pieces = noise.split([layer.noise_size for layer in self], dim=-1)
+        pieces = noise.split_with_sizes([layer.noise_size for layer in self], -1)
         draws = [
             partial(layer.draw_from_noise, noise=piece) for layer, piece in zip(self, pieces, strict=True)
         ]

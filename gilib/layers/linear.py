@@ -104,7 +104,7 @@ class LinearFunction:
         self.weights, self.bias = weights, bias
         self.width = weights.shape[-2] - bias
         # once for all inputs, and both parts at once: the gradient of a slice is a matrix of zeros around it
-        self._parts: Sequence[Tensor] = weights.split([self.width, 1], -2) if bias else (weights,)
+        self._parts: Sequence[Tensor] = weights.split_with_sizes([self.width, 1], -2) if bias else (weights,)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, in_features]` to `[S, R, ..., N, O]`."""

@@ -75,7 +75,7 @@ class WeightLayer(Layer):
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """Draw the prior's hyper-parameters, then the weights."""
         prior, posterior = self.modules_built()
-        own, rest = noise.split([prior.noise_size, posterior.noise_size], -1)
+        own, rest = noise.split_with_sizes([prior.noise_size, posterior.noise_size], -1)
         precision, log_pq_prior = prior.draw(own)
         weights, log_pq = posterior.draw(self._features(inducing), precision, rest)
         return Draw(self.function(weights), None if log_pq is None else log_pq + log_pq_prior)

@@ -145,7 +145,8 @@ class Gaussian(GaussianNoise):
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
-        return -0.5 * (squares * (-log_variance).exp() + outputs.shape[-1] * (log_variance + LOG_2PI))
+        constant = outputs.shape[-1] * (log_variance + LOG_2PI)
+        return -0.5 * torch.addcmul(constant, squares, (-log_variance).exp())
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Σ_o log N(y_no; E f_no, σ²) - ½ V f_no / σ², `[S, R, N]` nats (Hensman et al., 2013)."""

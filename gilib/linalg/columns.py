@@ -73,7 +73,7 @@ def solve_shared(factor: Tensor, values: Tensor) -> Tensor:
     """
     lead = values.shape[:-2]
     if lead.numel() == factor.shape[:-2].numel():
-        return torch.linalg.solve_triangular(factor.expand(*lead, *factor.shape[-2:]), values, upper=True)
+        return torch.linalg.solve_triangular(factor, values, upper=True)
     columns = Columns(factor.shape[:-2], lead)
     flat = factor.reshape(-1, *factor.shape[-2:])
     solved = torch.linalg.solve_triangular(flat, columns.merge(values), upper=True)

@@ -86,6 +86,18 @@ def matmul_into(out: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -
     return out.copy_(found) if weight == 1.0 else torch.mul(found, weight, out=out)
 
 
+def plus_matmul(total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -> Tensor:
+    """`total` + `weight` · `left` @ `right`, of two or three axes; not differentiable.
+
+    >>> plus_matmul(torch.ones(2, 1), torch.eye(2), torch.ones(2, 1), weight=-1.0).flatten()
+    tensor([0., 0.])
+    """
+    if total.dim() > 3 or by_onednn(left, right):
+        return torch.add(total, matmul(left, right), alpha=weight)
+    add = torch.addmm if total.dim() == 2 else torch.baddbmm
+    return add(total, left, right, alpha=weight)
+
+
 def add_matmul(total: Tensor, left: Tensor, right: Tensor, beta: float = 1.0) -> Tensor:
     """`beta` · `total` + `left` @ `right` in the place of `total`; shapes as above, not differentiable.
 
@@ -105,7 +117,7 @@ def by_onednn(left: Tensor, right: Tensor) -> bool:
     Its operation has no forward derivative, no batching rule and no autocast, and compilers and traces do not
     know it: whoever asks for these gets torch's own.
     """
-    if torch.compiler.is_compiling() or not _is_large(left, right):
+    if not _is_large(left, right) or torch.compiler.is_compiling():
         return False
     if forward_ad._current_level >= 0 or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing():
         return False
@@ -116,10 +128,10 @@ def by_onednn(left: Tensor, right: Tensor) -> bool:
 
 def _is_large(left: Tensor, right: Tensor) -> bool:
     """Whether matrices that fit are worth the call. One on the left that lies by columns is copied first."""
-    if not left.dtype == right.dtype == torch.float32 or not left.layout == right.layout == torch.strided:
-        return False
     (rows, terms), (others, columns) = left.shape[-2:], right.shape[-2:]
-    if terms != others or terms < TERMS or min(rows, columns) < NARROW:
+    if rows * terms * columns < LEAST or terms != others or terms < TERMS or min(rows, columns) < NARROW:
+        return False
+    if not left.dtype == right.dtype == torch.float32 or not left.layout == right.layout == torch.strided:
         return False
     return rows * terms * columns >= (LEAST if left.stride(-1) == 1 else 2 * LEAST)
 

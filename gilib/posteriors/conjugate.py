@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,11 +18,29 @@ from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import half_log_det
 from gilib.linalg.products import matmul
+from gilib.linalg.strips import Strips
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
-from gilib.randomness import Noise, NoiseSize, noise_at
+from gilib.posteriors.correlated import CorrelatedOutputs
+from gilib.randomness import Noise, NoiseSize
 from gilib.regression.joint import JointState, Place
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 from gilib.validation import check_positive
+
+_places = ContextVar[dict[PosteriorModule, Place] | None]("places", default=None)
+
+
+@contextmanager
+def noted_places() -> Iterator[dict[PosteriorModule, Place]]:
+    """Within it every draw notes where it stands, W̃ and S, `[S, R, I, O]`, and leaves its score out.
+
+    For `gilib.training.Bali`, which takes residuals there, and scores the draws of all layers at once.
+    """
+    places: dict[PosteriorModule, Place] = {}
+    token = _places.set(places)
+    try:
+        yield places
+    finally:
+        _places.reset(token)
 
 
 @dataclass(frozen=True)
@@ -90,8 +110,9 @@ class ConjugateWeights(PosteriorModule):
         precision: V⁻¹, `[R, I, I]`; only its lower triangle.
         precision_tril: T, its Cholesky factor.
         scale_tril: that of Ψ, `[R, O, O]`.
+        noise_tril: that of the mode of Σ, which is C / √(ν + O + 1), `[R, O, O]`.
         df: ν, `[R]`.
-        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`.
+        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`; 0 under true targets.
         steps: how many have been averaged, `[R]`.
     """
 
@@ -101,6 +122,7 @@ class ConjugateWeights(PosteriorModule):
     precision: Tensor
     precision_tril: Tensor
     scale_tril: Tensor
+    noise_tril: Tensor
     df: Tensor
     mean_square: Tensor
     steps: Tensor
@@ -111,12 +133,13 @@ class ConjugateWeights(PosteriorModule):
         inputs, outputs = site.fan_in, site.outputs
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
         self.noise_size, self.root_fan_in = inputs * outputs, math.sqrt(inputs)
-        ones, wide = context.full((inputs,), 1.0), spec.initial_sd * math.sqrt(df + outputs + 1)
+        ones, root = context.full((inputs,), 1.0), math.sqrt(df + outputs + 1)
         start = {
             "centre": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
             "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
-            "scale_tril": torch.diag_embed(context.full((outputs,), wide)),
+            "scale_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd * root)),
+            "noise_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd)),
             "white": context.full((inputs, outputs), 0.0),
             "df": context.full((), df),
             "mean_square": context.full((outputs,), 0.0),
@@ -124,6 +147,7 @@ class ConjugateWeights(PosteriorModule):
         }
         for name, value in start.items():
             self.register_buffer(name, value)
+        self._inverse: tuple[Strips, Tensor, int] | None = None
 
     @property
     def state(self) -> JointState:
@@ -143,45 +167,50 @@ class ConjugateWeights(PosteriorModule):
         )
 
     @property
-    def noise_tril(self) -> Tensor:
-        """The Cholesky factor of the mode of Σ, `[R, O, O]`."""
-        return self.scale_tril * (self.df + (self.outputs + 1)).rsqrt()[..., None, None]
-
-    @property
     def mean_noise(self) -> Tensor:
         """The mean of the noise variances, `[R]`: tr Σ / O at the mode."""
-        return self.scale_tril.square().sum((-2, -1)) / (self.outputs * (self.df + (self.outputs + 1)))
+        return self.noise_tril.square().sum((-2, -1)) / self.outputs
 
     @property
     def noise_covariance(self) -> Tensor:
         """The mode of Σ, `[R, O, O]`."""
-        root = self.noise_tril
-        return root @ root.mT
+        return self.noise_tril @ self.noise_tril.mT
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """W = W̃ / √I, and log P - log Q of it.
+    ) -> tuple[Tensor, Tensor | None]:
+        """W = W̃ / √I, and log P - log Q of it; that is None within `noted_places`.
 
         With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
         """
-        noise, columns = noise.unflatten(-1, self.centre.shape[-2:]), self.noise_tril
-        white = matmul(noise, columns.mT) - self.white
-        weights = (self.centre + solve_shared(self.precision_tril.mT, white)) / self.root_fan_in
+        noise, columns = noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril
+        white, places = matmul(noise, columns.mT), _places.get()
+        scaled = self.centre + self._coloured(white - self.white)
+        weights = scaled / self.root_fan_in
+        if places is not None:
+            places[self] = Place(scaled, white)
+            return weights, None
         squares = noise.square().sum((-2, -1)) - prior_precision.quadratic(weights)
-        return weights, 0.5 * squares + self._log_scales(columns, prior_precision)
+        return weights, torch.add(self._log_scales(columns, prior_precision), squares, alpha=0.5)
+
+    def remember_inverse(self, inverse: Strips) -> None:
+        """T⁻ᵀ of the present factor: draws multiply with it in place of solving, until the factor changes."""
+        self._inverse = inverse, self.precision_tril, self.precision_tril._version
+
+    def _coloured(self, white: Tensor) -> Tensor:
+        """T⁻ᵀ times `[..., R, I, O]`."""
+        if self._inverse is not None:
+            inverse, factor, version = self._inverse
+            if factor is self.precision_tril and version == factor._version:
+                return inverse @ white
+        return solve_shared(self.precision_tril.mT, white)
 
     def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
         """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""
-        inputs = self.centre.shape[-2]
-        log_dets = inputs * half_log_det(columns) - self.outputs * half_log_det(self.precision_tril)
-        constant = self.noise_size * math.log(self.root_fan_in)
-        return 0.5 * self.outputs * prior_precision.log_det() + log_dets - constant
-
-    def place(self, weights: Tensor, noise: Tensor) -> Place:
-        """Where one draw `[1, R, I, O]` stands, which was made of `noise` `[1, R, I O]`."""
-        white = matmul(noise[0].unflatten(-1, self.centre.shape[-2:]), self.noise_tril.mT)
-        return Place(self.root_fan_in * weights[0], white)
+        inputs, outputs = self.centre.shape[-2:]
+        prior = 0.5 * prior_precision.log_det() - inputs * math.log(self.root_fan_in)
+        widths = torch.sub(prior, half_log_det(self.precision_tril))
+        return torch.add(inputs * half_log_det(columns), widths, alpha=outputs)
 
     @property
     def estimate_size(self) -> NoiseSize:
@@ -194,7 +223,7 @@ class ConjugateWeights(PosteriorModule):
         prior_precision: SymmetricOperator,
         noise: Noise,
         function: Callable[[Tensor], Function],
-    ) -> tuple[Function, Tensor]:
+    ) -> tuple[Function, Tensor | None]:
         """Outputs N(x̃ M, x̃ V x̃ᵀ Σ) at every point (ibid., App. F); log_pq is minus the divergence.
 
         KL(Q(W)‖N(0, P⁻¹)) = ½ [tr(P V) tr(Σ) + Σ_o M_oᵀPM_o - I O - O log det (P V) - I log det Σ], V and M
@@ -219,7 +248,8 @@ class ConjugateWeights(PosteriorModule):
             df: ν.
             active: `[R]`; None: all.
         """
-        old, new = [*self.state, self.mean_square], [*state, mean_square]
+        noise_tril = state.scale_tril / math.sqrt(df + self.outputs + 1)
+        old, new = [*self.state, self.noise_tril, self.mean_square], [*state, noise_tril, mean_square]
         if active is None:
             self.df.fill_(df)
             self.steps += 1
@@ -249,7 +279,7 @@ class ConjugateKernels(ConjugateWeights):
         prior_precision: SymmetricOperator,
         noise: Noise,
         function: Callable[[Tensor], Function],
-    ) -> tuple[Function, Tensor]:
+    ) -> tuple[Function, Tensor | None]:
         """The function of a draw."""
         weights, log_pq = self.draw(features, prior_precision, noise.draw)
         return function(weights), log_pq
@@ -259,26 +289,3 @@ MODULES: dict[type[Site], type[ConjugateWeights]] = {
     DenseWeights: ConjugateWeights,
     ConvolutionWeights: ConjugateKernels,
 }
-
-
-@dataclass(frozen=True)
-class CorrelatedOutputs:
-    """x ↦ x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points.
-
-    Attributes:
-        mean: the function of the mean weights.
-        spread: the function of T⁻ᵀ for weights, whose squares sum to x̃ V x̃ᵀ.
-        root: C, of Σ = C Cᵀ, `[R, O, O]`.
-        noise: z, `[S, R, N, O]`.
-    """
-
-    mean: Function
-    spread: Function
-    root: Tensor
-    noise: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Sample the outputs at `x`, `[..., N, D]`."""
-        centre = self.mean(x)
-        size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
-        return centre + size * (noise_at(self.noise, centre, -2).to(centre.dtype) @ self.root.mT)

@@ -36,10 +36,10 @@ from torch import Tensor
 
 from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
-from gilib.linalg.products import matmul
+from gilib.linalg.products import matmul, plus_matmul
 from gilib.regression.moments import STRIP, Residuals
 
-__all__ = ["JointState", "Place", "averaged", "precision_factor", "scale_factor"]
+__all__ = ["JointState", "Place", "averaged", "first_of", "over_axes", "precision_factor", "scale_factor"]
 
 ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
@@ -82,12 +82,17 @@ class Place(NamedTuple):
     white: Tensor | None = None
 
 
+def first_of(place: Place) -> Place:
+    """Of places of samples, `[S, ...]`."""
+    return Place(place.centre[0], None if place.white is None else place.white[0])
+
+
 def averaged(
     state: JointState,
     batch: Residuals,
     prior_precision: Tensor,
     prior_scale: float,
-    rate: Tensor,
+    rate: float | Tensor,
     place: Place | None = None,
 ) -> JointState:
     """The state after a minibatch.
@@ -97,7 +102,7 @@ def averaged(
         batch: its moments; the Gram matrix becomes P in its place.
         prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, `[R]`, 1 for the first one.
+        rate: γ, a number or `[R]`; 1 for the first one.
         place: where the residuals of `batch` were taken; None: at the mean of `state`.
 
     Raises:
@@ -111,21 +116,39 @@ def averaged(
     tensor([[0.7500]])
     """
     centre, noise = Place(state.mean) if place is None else place
-    rate = rate[..., None, None]
-    shrunk = prior_precision[..., None] * centre
-    precision = torch.lerp(state.precision, batch.gram, rate, out=batch.gram)
-    precision.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_precision)
+    by_matrix, shrunk = over_axes(rate, 2), prior_precision[..., None] * centre
+    precision = torch.lerp(state.precision, batch.gram, by_matrix, out=batch.gram)
+    _add_to_diagonal(precision, rate, prior_precision)
     scatter, slope = state.scale_tril @ state.scale_tril.mT, shrunk - batch.cross
     if noise is None:
-        slope = rate * slope
+        slope = by_matrix * slope
     else:
-        scatter = scatter + matmul(noise.mT, noise)
-        slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, rate)
-    scatter = torch.lerp(scatter, batch.scatter + matmul(centre.mT, shrunk), rate)
-    scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
+        scatter = plus_matmul(scatter, noise.mT, noise)
+        slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, by_matrix)
+    scatter = torch.lerp(scatter, plus_matmul(batch.scatter, centre.mT, shrunk), by_matrix)
+    _add_to_diagonal(scatter, rate, prior_scale)
     precision, root = precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     return JointState(centre, precision, root, scale_factor(scatter, white), white)
+
+
+def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
+    """A rate of each replica, to be multiplied with what has so many axes more."""
+    return rate if isinstance(rate, float) else rate[(..., *[None] * axes)]
+
+
+def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tensor) -> None:
+    """A multiple of values, in place."""
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    if isinstance(rate, float) and isinstance(values, Tensor):
+        diagonal.add_(values, alpha=rate)
+    else:
+        diagonal.add_(over_axes(rate, 1) * values)
+
+
+def _failed(info: Tensor) -> bool:
+    """Whether a factorisation of a batch, or of one matrix, failed."""
+    return bool(info.any() if info.dim() else info)
 
 
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,7 +161,7 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
         return precision, cholesky(precision, *PRECISION)
     factor, info = torch.linalg.cholesky_ex(precision)
     for times in ROUNDING:
-        if not bool(info.any()):
+        if not _failed(info):
             return precision, factor
         precision = _raised(precision, precision, times * precision.shape[-1], info)
         factor, info = torch.linalg.cholesky_ex(precision)
@@ -153,10 +176,10 @@ def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     diagonal, more the worse T is conditioned. Replicas in which the factor fails for that get as much added.
     An accelerator tries all amounts: there no flag is read.
     """
-    corner = scatter - matmul(white.mT, white)
+    corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)
     for times in ROUNDING:
-        if readable(info) and not bool(info.any()):
+        if readable(info) and not _failed(info):
             return factor
         corner = _raised(corner, scatter, times * sum(white.shape[-2:]), info)
         factor, info = torch.linalg.cholesky_ex(corner)

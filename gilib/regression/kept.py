@@ -15,15 +15,17 @@ than that of the minibatch's own moments, which fit its own residuals best.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gilib.linalg.halves import inverse_of_lower
 from gilib.linalg.products import matmul
-from gilib.regression.joint import JointState, Place, precision_factor, scale_factor
+from gilib.linalg.strips import Strips
+from gilib.regression.joint import JointState, Place, over_axes, precision_factor, scale_factor
 
-__all__ = ["averaged_with", "factored", "transposed_inverse"]
+__all__ = ["Inverse", "averaged_with", "factored", "inverse_of"]
 
 
 def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,18 +41,27 @@ def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
     return precision_factor(gram + torch.diag_embed(prior_precision))
 
 
-def transposed_inverse(tril: Tensor) -> Tensor:
-    """T⁻ᵀ, `[R, I, I]`: a product with it takes half the time of solving with T."""
-    return inverse_of_lower(tril.reshape(-1, *tril.shape[-2:])).mT.reshape(tril.shape)
+class Inverse(NamedTuple):
+    """T⁻¹ and T⁻ᵀ: a product with them takes less than half the time of solving with T."""
+
+    lower: Strips
+    upper: Strips
+
+
+@torch.inference_mode(False)
+def inverse_of(tril: Tensor) -> Inverse:
+    """Of T, `[R, I, I]`."""
+    found = inverse_of_lower(tril.reshape(-1, *tril.shape[-2:])).reshape(tril.shape)
+    return Inverse(Strips(found, upper=False), Strips(found.mT, upper=True))
 
 
 def averaged_with(
     state: JointState,
-    inverse: Tensor,
+    inverse: Inverse,
     cross: Tensor,
     prior_precision: Tensor,
     prior_scale: float,
-    rate: Tensor,
+    rate: float | Tensor,
     place: Place,
     scatter: Callable[[Tensor], Tensor],
 ) -> JointState:
@@ -58,26 +69,26 @@ def averaged_with(
 
     Args:
         state: before it, in which V⁻¹ is that of all points already.
-        inverse: T⁻ᵀ of its factor, `[R, I, I]`.
+        inverse: of its factor.
         cross: c XᵀD, `[R, I, O]`.
         prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, `[R]`, 1 for the first one.
+        rate: γ, a number or `[R]`; 1 for the first one.
         place: where the residuals were taken, S being by that T; without S, at the mean.
         scatter: δ ↦ c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
 
     Raises:
         FactorisationError: as `gilib.linalg.cholesky` does.
     """
-    rate, (centre, noise) = rate[..., None, None], place
+    by_matrix, (centre, noise) = over_axes(rate, 2), place
     noise = torch.zeros_like(centre) if noise is None else noise
-    slope = matmul(inverse.mT, cross - prior_precision[..., None] * centre)
-    white = rate * (noise + slope)
-    step = matmul(inverse, white - noise)
+    slope = inverse.lower @ torch.addcmul(cross, prior_precision[..., None], centre, value=-1.0)
+    white = by_matrix * (noise + slope)
+    step = inverse.upper @ (white - noise)
     mean = centre + step
     seen = state.scale_tril @ state.scale_tril.mT + matmul(white.mT, white)
     new = scatter(step) + matmul(mean.mT, prior_precision[..., None] * mean)
-    total = torch.lerp(seen, new, rate)
-    total.diagonal(dim1=-2, dim2=-1).add_(rate[..., 0] * prior_scale)
+    total = torch.lerp(seen, new, by_matrix)
+    total.diagonal(dim1=-2, dim2=-1).add_(over_axes(rate, 1) * prior_scale)
     scale_tril = scale_factor(total, torch.zeros_like(white[..., :0, :]))
     return state._replace(centre=mean, scale_tril=scale_tril, white=torch.zeros_like(mean))

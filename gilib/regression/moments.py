@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -74,6 +75,8 @@ def moments(
         bias: as above.
         out: where to write the Gram matrix, `[R, I, I]`, with zeros above its diagonal; None: new memory.
     """
+    if features.shape[-1] + bias + left.shape[-1] <= STRIP:
+        return _at_once(features, left, weight, scale, bias)
     features, bias = _widened(features, bias)
     columns = _columns(features)
     gram = _gram(columns, features.shape[:-2], weight * scale**2, bias, out)
@@ -81,13 +84,34 @@ def moments(
     return Residuals(gram, cross, matmul(left.mT, left).mul_(weight))
 
 
+def _at_once(features: Tensor, left: Tensor, weight: float, scale: float, bias: bool) -> Residuals:
+    """The moments of few features and few outputs, from one product: calls take longer than arithmetic."""
+    ones = [features.new_ones(*features.shape[:-1], 1)] if bias else []
+    rows, size = torch.cat([features, *ones, left], -1), features.shape[-1] + bias
+    units = _units(size, left.shape[-1], weight, scale, left.dtype, left.device)
+    above, below = (matmul(rows.mT, rows) * units).split_with_sizes([size, left.shape[-1]], -2)
+    gram, cross = above.split_with_sizes([size, left.shape[-1]], -1)
+    return Residuals(gram, cross, below[..., size:])
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _units(
+    inputs: int, outputs: int, weight: float, scale: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """What multiplies products of features and residuals, `[I + O, I + O]`."""
+    each = torch.full((inputs + outputs,), scale, dtype=dtype, device=device)
+    each[inputs:] = 1.0
+    return weight * torch.outer(each, each)
+
+
 def cross_moments(
     features: Tensor, left: Tensor, weight: float, scale: float = 1.0, bias: bool = False
 ) -> Tensor:
-    """c XᵀD alone, `[R, I, O]`, of the same arguments."""
+    """c XᵀD alone, `[R, I, O]`, of the same arguments; many features are read as they lie, not transposed."""
     features, bias = _widened(features, bias)
-    columns = (features.flatten(0, -3) if features.dim() > 2 else features[None]).mT
-    return _cross(columns, left, weight * scale, bias)
+    cross = matmul(left.mT, features).mT * (weight * scale)
+    return torch.cat([cross, left.sum(-2, keepdim=True) * (weight * scale)], -2) if bias else cross
 
 
 def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:

@@ -137,7 +137,17 @@ def test_everything_is_state():
     """A rule may change it; nothing else does, and it has no parameters."""
     module = build()
     assert not list(module.parameters())
-    names = {"centre", "white", "precision", "precision_tril", "scale_tril", "df", "mean_square", "steps"}
+    names = {
+        "centre",
+        "white",
+        "precision",
+        "precision_tril",
+        "scale_tril",
+        "noise_tril",
+        "df",
+        "mean_square",
+        "steps",
+    }
     assert set(module.state_dict()) == names
 
 

@@ -77,7 +77,7 @@ class Run:
             self.rule.check_freeze()
         self.replay = Replay(self._recorded) if cuda_graph else None
         self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
-        self.diverged_at = torch.full(net.replicas, -1, device=x.device)
+        self.lasted = torch.zeros(net.replicas, dtype=torch.long, device=x.device)  # steps of each replica
 
     def _problem(self, likelihood: Likelihood, device: torch.device) -> Problem:
         settings = self.settings
@@ -114,10 +114,15 @@ class Run:
                 scale = torch.full((), weight, dtype=x.dtype, device=x.device)
                 bound = self.replay(x, y, scale, *noise)
         self.trace[step] = bound
-        self.diverged_at.masked_fill_(~self.rule.active & (self.diverged_at < 0), step)
+        self.lasted += self.rule.active
         self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
         for callback in self.callbacks:
             self.stopped |= bool(callback(self.done, self.trace[step], self.net))
+
+    @property
+    def diverged_at(self) -> Tensor:
+        """The step at which each replica broke down, `[R]`; -1 where it has not."""
+        return self.lasted.masked_fill(self.rule.active, -1)
 
     def _products(self) -> AbstractContextManager[None]:
         """A step that rounds products keeps other threads from drawing meanwhile."""
@@ -213,7 +218,7 @@ class Run:
             self.augmenter.restore(content["augmentation"])
         self.done, (self.stopped, self.ended) = int(content["step"]), content["stopped"]
         self.trace[: self.done] = content["trace"].to(self.trace)
-        self.diverged_at.copy_(content["diverged_at"])
+        self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done
 
     def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:

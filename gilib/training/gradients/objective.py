@@ -75,7 +75,7 @@ class Objective:
         if self.estimator == "pointwise":
             return self.net.estimate_noise(self.num_samples, num_points, source)
         base = self.net.base_noise(self.num_samples, source)
-        return Noise(base, base[..., None, :0].expand(*base.shape[:-1], num_points, 0))
+        return Noise(base, base.new_empty(*base.shape[:-1], num_points, 0))
 
     def __call__(self, batch: Batch) -> Tensor:
         """What the points of the batch add to the bound, `[R]`; differentiable."""

@@ -6,15 +6,13 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gilib.draws import Drawn, Evaluated, record
 from gilib.linalg import failures_as_nan, readable
 from gilib.persistence import CheckpointError
-from gilib.randomness import Noise
 from gilib.regression.joint import JointState, Place
 from gilib.regression.moments import Residuals
 from gilib.training.gradients.objective import Batch
@@ -26,10 +24,11 @@ from gilib.training.rules.layerwise import (
     check_passes,
     inverse_root,
     layers_of,
-    random_steps,
     rate_at,
     regression_of,
+    steps_of,
 )
+from gilib.training.rules.passes import Passes, PassResult
 from gilib.training.schedules import CosineDecay, Schedule
 from gilib.validation import check_choice, check_instance, check_positive
 
@@ -118,20 +117,6 @@ class Bali(Rule):
         return RunningBali(self, problem)
 
 
-class PassResult(NamedTuple):
-    """What a step saw.
-
-    Attributes:
-        steps: of the layers with weights.
-        gradients: of minus the log likelihood, at their outputs, `[S, R, B, O]` or images of O channels.
-        bound: of the batch's share, `[R]`.
-    """
-
-    steps: Sequence[Evaluated]
-    gradients: Sequence[Tensor]
-    bound: Tensor
-
-
 class RunningBali(RunningRule):
     """All layers' regressions; their state is in the buffers of the posteriors."""
 
@@ -150,10 +135,12 @@ class RunningBali(RunningRule):
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+        self.counts: list[int | Tensor] = []
         self.kept = None
         if rule.keep_moments:
             check_first(net, layers)
             self.kept = self.layers[0] = KeptRegression(layers[0], net.replicas, last == 0, problem)
+        self.passes = Passes(problem, self.layers, rule.deterministic)
 
     def check_freeze(self) -> None:
         """Every state has the replica axis."""
@@ -161,106 +148,73 @@ class RunningBali(RunningRule):
     def prepare(self, step: int) -> None:
         """Set α."""
         self.lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
+        if self.kept is not None:
+            self.kept.prepare()
 
     def step(self, batch: Batch) -> Tensor:
         """Average the statistics of one minibatch, at all layers."""
         if batch.kl_weight != 1.0:
             raise ValueError("BALI has no divergence to temper: leave kl_weight out")
-        passed = self._pass(batch)
-        samples, points = len(passed.gradients[0]), batch.x.shape[-1 - len(self.problem.net.input_shape)]
+        passed = self.passes(batch)
+        samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
         squares = [
-            share / layer.windows * layer.squares(gradient)
-            for layer, gradient in zip(self.layers, passed.gradients, strict=True)
+            layer.squares(gradient).mul_(share / layer.windows)
+            for layer, gradient in zip(self.layers, passed.gradients, strict=False)
         ]
         bound, *squares = self.problem.sum_over_processes([passed.bound, *squares])
-        with torch.no_grad():
+        with torch.inference_mode():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
         return bound
 
-    def _pass(self, batch: Batch) -> PassResult:
-        """Forward and back."""
-        objective, likelihood = self.problem.objective, self.problem.likelihood
-        with self.problem.propagate_failures():
-            drawn = self._drawn(batch)
-            x = batch.x.detach().requires_grad_()  # so that outputs have a graph
-            output, steps = record(drawn.function, x)
-            random = random_steps(steps)
-            log_likelihood = likelihood.log_prob(output, batch.y)  # [S, R, B]
-            gradients = torch.autograd.grad(-log_likelihood.sum(), [step.output for step in random])
-        bound = log_likelihood.detach().mean(-1) + drawn.density / objective.num_data
-        return PassResult(random, gradients, batch.fraction * bound.mean(0))
-
-    def _is_first(self, batch: Batch) -> bool:
-        """Whether nothing has been averaged yet."""
-        return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
-
-    @torch.no_grad()
-    def _drawn(self, batch: Batch) -> Drawn:
-        """The functions of a step; those of the first one are of drawn weights, as there is no mean yet."""
-        objective = self.problem.objective
-        if self._is_first(batch) and objective.estimator == "pointwise":
-            return self.problem.net.draw(objective.num_samples, generator=self.problem.generator)
-        return objective.drawn(self._noise(batch))
-
-    def _noise(self, batch: Batch) -> Noise:
-        """Of a step: of its weights, none where they are to be the mean."""
-        if self.rule.deterministic and not self._is_first(batch):
-            return Noise(*map(torch.zeros_like, batch.noise))
-        return batch.noise
-
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        places = self._places(batch, passed.steps)
-        counts = torch.stack([layer.posterior.steps for layer in self.layers]) + 1
-        rates = rate_at(self.rule.update_rate, counts).to(squares[0].dtype)
-        scales, moments = [], []
-        for layer, step, gradient, square, rate, place in zip(
-            self.layers, passed.steps, passed.gradients, squares, rates, places, strict=True
-        ):
-            scales.append(layer.scale(square, rate))
-            shift = gradient * layer.by_output(-self.lr * inverse_root(scales[-1]))
-            target = batch.y if layer.true_targets else None
-            moments.append(layer.residuals(step, place, target, shift, weight))
+        rates = self._rates()
+        scales, moments = [layer.posterior.mean_square for layer in self.layers], []
+        for k, (layer, step, place) in enumerate(zip(self.layers, passed.steps, passed.places, strict=True)):
+            if layer.true_targets:
+                gap = batch.y - step.output
+            else:
+                scales[k] = layer.scale(squares[k], rates[k])
+                gap = passed.gradients[k] * layer.by_output(self.lr * inverse_root(scales[k]))
+            moments.append(layer.residuals(step, place, gap, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
             self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
-            for layer, scale, rate, place in zip(self.layers, scales, rates, places, strict=True)
+            for layer, scale, rate, place in zip(self.layers, scales, rates, passed.places, strict=True)
         ]
         self._take(moved, scales, passed.bound)
 
+    def _rates(self) -> list[float | Tensor]:
+        """γ of every layer; how many steps there have been is read once, where they begin."""
+        self.counts = self.counts or [steps_of(layer.posterior.steps) for layer in self.layers]
+        self.counts = [count + 1 for count in self.counts]
+        return [rate_at(self.rule.update_rate, count) for count in self.counts]
+
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
-        """Keep the new states where all of them are numbers."""
-        for state, scale in zip(moved, scales, strict=True):  # C is made of all else in a state
-            bound = bound + state.scale_tril.sum((-2, -1)) + scale.sum(-1)
+        """Keep the new states where all of them are numbers; where not, factorisations may have raised."""
+        for scale in scales:
+            bound = bound + scale.sum(-1)
+        if self.problem.objective.freeze or not readable(bound):
+            for state in moved:  # C is made of all else in a state
+                bound = bound + state.scale_tril.sum((-2, -1))
         self.active &= bound.isfinite()
         active = None if readable(bound) and bool(self.active.all()) else self.active
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own, observed = layer.posterior, layer.windows * self.problem.objective.num_data
             own.move(state, scale, own.prior_df + observed, active)
+        if self.kept is not None:
+            self.kept.moved(active is not None)
         if self.regression:
             self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
-
-    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> Sequence[Place]:
-        """Where residuals are taken: at the weights of the one draw, or at the mean.
-
-        Several draws, and outputs without weights, have no such place; at the first step there is no mean
-        either, and that of the draws takes its place.
-        """
-        if self._is_first(batch):
-            return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
-        if self.problem.objective.estimator != "draw" or len(batch.noise.draw) > 1:
-            return [Place(layer.posterior.mean) for layer in self.layers]
-        noise = self._noise(batch).draw.split([layer.posterior.noise_size for layer in self.layers], -1)
-        return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, noise, strict=True)]
 
     def _moved(
         self,
         layer: LayerRegression,
         batch: Residuals,
         scale: Tensor,
-        rate: Tensor,
+        rate: float | Tensor,
         place: Place,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""

@@ -15,7 +15,7 @@ from gilib.linalg import readable
 from gilib.linalg.products import matmul
 from gilib.network import Network
 from gilib.regression.joint import JointState, Place
-from gilib.regression.kept import averaged_with, factored, transposed_inverse
+from gilib.regression.kept import Inverse, averaged_with, factored, inverse_of
 from gilib.regression.moments import Residuals, cross_moments, gram_of, unexplained
 from gilib.training.rules.base import Problem
 from gilib.training.rules.layerwise import LayerRegression
@@ -53,14 +53,13 @@ class KeptRegression(LayerRegression):
             known = gram_of(inputs, self.feature_scale, bool(layer.bias))
         self.known = known.expand(*replicas, *known.shape[-2:])
         self.strengths = self.prior.new_zeros(2, *replicas)
-        self.inverse: Tensor | None = None  # T⁻ᵀ
+        self.inverse: Inverse | None = None
+        self.renewed = False
         self.seen: Callable[[Tensor], Tensor] | None = None
 
-    def residuals(
-        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
-    ) -> Residuals:
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
         """Cross moments; for the scatter about the new mean rows are kept until that is known."""
-        spread, left = self.unexplained(step, place, target, shift)
+        spread, left = self.unexplained(step, place, gap)
         scale, bias = self.feature_scale, bool(self.layer.bias)
 
         def scatter(delta: Tensor) -> Tensor:
@@ -71,7 +70,7 @@ class KeptRegression(LayerRegression):
         nothing = left.new_empty(0)
         return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
 
-    def averaged(self, batch: Residuals, strength: Tensor, rate: Tensor, place: Place) -> JointState:
+    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
         """The state after a minibatch."""
         own, state = self.posterior, self._refreshed(strength, rate)
         if state.precision_tril is not own.precision_tril and place.white is not None:  # S is by the T before
@@ -80,7 +79,20 @@ class KeptRegression(LayerRegression):
         prior, scale = strength[..., None] * self.prior, own.prior_scale
         return averaged_with(state, self.inverse, batch.cross, prior, scale, rate, place, self.seen)
 
-    def _refreshed(self, strength: Tensor, rate: Tensor) -> JointState:
+    def prepare(self) -> None:
+        """Where a training goes on, its draws take the inverse from the first one."""
+        if self.inverse is None and bool(self.strengths.any()):
+            self.moved(True)
+
+    def moved(self, other: bool) -> None:
+        """Draws take the inverse of what the posterior holds now, which may be other than was proposed."""
+        if not readable(self.strengths):
+            return
+        if self.inverse is None or (other and self.renewed):
+            self.inverse = inverse_of(self.posterior.precision_tril)
+        self.posterior.remember_inverse(self.inverse.upper)
+
+    def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
         """The state, with V⁻¹ factored anew if it is time.
 
         On an accelerator, where nothing is read, it is factored at every step, and kept where it is time.
@@ -98,8 +110,9 @@ class KeptRegression(LayerRegression):
                     tril.where(where, state.precision_tril),
                 )
             state = state._replace(precision=precision, precision_tril=tril)
-        if self.inverse is None or state.precision_tril is not self.posterior.precision_tril:
-            self.inverse = transposed_inverse(state.precision_tril)
+        self.renewed = state.precision_tril is not self.posterior.precision_tril
+        if self.inverse is None or self.renewed:
+            self.inverse = inverse_of(state.precision_tril)
         return state
 
 

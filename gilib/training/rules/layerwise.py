@@ -15,7 +15,7 @@ from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
-from gilib.regression.joint import JointState, Place, averaged
+from gilib.regression.joint import JointState, Place, averaged, over_axes
 from gilib.regression.moments import Residuals, moments, unexplained
 from gilib.training.rules.base import Problem
 
@@ -55,14 +55,16 @@ class LayerRegression:
         self.gram: Tensor | None = None
         self.feature_scale = 1.0 / posterior.root_fan_in
 
-    def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
+    def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
         """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
-        rate = rate[..., None] * (mean_square != 0).any(-1, keepdim=True)
-        return torch.lerp(self.posterior.mean_square, mean_square, rate)
+        known = self.posterior.mean_square
+        return torch.lerp(
+            known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
+        )
 
     def squares(self, gradient: Tensor) -> Tensor:
         """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
-        return torch.linalg.vector_norm(self.rows(gradient), dim=-2).square()
+        return self.rows(gradient).square().sum(-2)
 
     def start(self, step: Evaluated) -> Place:
         """What stands for the mean before the first minibatch: the drawn weights.
@@ -72,10 +74,6 @@ class LayerRegression:
         """
         return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
-    def place(self, step: Evaluated, noise: Tensor) -> Place:
-        """Where the one draw of a step stands, by its noise."""
-        return self.posterior.place(weights_of(step), noise)
-
     def rows(self, values: Tensor) -> Tensor:
         """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
         return rows(values)
@@ -84,42 +82,37 @@ class LayerRegression:
         """`[R, O]`, to be multiplied with outputs."""
         return values[..., None, :]
 
-    def unexplained(
-        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def unexplained(self, step: Evaluated, place: Place, gap: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and residuals as rows, `[R, S B, I]` (without a column of ones) and `[R, S B, O]`."""
-        output, inputs = step.output.detach(), step.input.detach()
+        output, inputs = step.output, step.input
         spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
         if place.white is not None:
-            return spread, rows(shift if target is None else target - output)
-        targets = rows(output + shift if target is None else target.expand_as(output))
-        return spread, unexplained(spread, targets, place.centre, self.feature_scale, bool(self.layer.bias))
+            return spread, rows(gap)
+        targets, bias = rows(output + gap), bool(self.layer.bias)
+        return spread, unexplained(spread, targets, place.centre, self.feature_scale, bias)
 
-    def residuals(
-        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
-    ) -> Residuals:
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
         """The moments of a minibatch.
 
         Args:
             step: input and output of the layer.
             place: where residuals are taken: with noise, the weights of the step.
-            target: of the data, `[B, O]` or `[R, B, O]`; None: pseudo-targets.
-            shift: -α g / √v, `[S, R, B, O]`.
+            gap: from outputs to targets, `[S, R, B, O]`: -α g / √v, or to those of the data.
             weight: N over the rows of all processes.
         """
-        spread, left = self.unexplained(step, place, target, shift)
+        spread, left = self.unexplained(step, place, gap)
         if place.white is not None and self.gram is None:
             self.gram = torch.zeros_like(self.posterior.precision)
         memory = None if place.white is None else self.gram
         return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
 
-    def averaged(self, batch: Residuals, strength: Tensor, rate: Tensor, place: Place) -> JointState:
+    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
         """The state after a minibatch.
 
         Args:
             batch: its moments.
             strength: κ, `[R]`.
-            rate: γ, `[R]`.
+            rate: γ, a number or `[R]`.
             place: where the residuals were taken.
         """
         own, prior = self.posterior, strength[..., None] * self.prior
@@ -159,14 +152,11 @@ class KernelRegression(LayerRegression):
         """`[R, O]`, to be multiplied with output images."""
         return values[..., None, :, None, None]
 
-    def residuals(
-        self, step: Evaluated, place: Place, target: Tensor | None, shift: Tensor, weight: float
-    ) -> Residuals:
-        """The moments of a minibatch, onto pseudo-targets in every pixel."""
-        output, scale = step.output.detach(), self.feature_scale
-        images = step.input.detach()
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
+        """The moments of a minibatch, onto targets in every pixel."""
+        output, images, scale = step.output, step.input, self.feature_scale
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
-        left = shift
+        left = gap
         if place.white is None:
             left = left + output - self.layer.function(scale * place.centre)(images)
         merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
@@ -197,10 +187,22 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
     return kind(layer, replicas, true_targets)
 
 
-def rate_at(update_rate: float, step: Tensor) -> Tensor:
-    """γ = β / (1 - (1-β)^t) in float64; 1 at the first step."""
+def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
+    """γ = β / (1 - (1-β)^t), in float64; 1 at the first step.
+
+    >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
+    (1.0, 0.667)
+    """
     kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
+    if isinstance(step, int):
+        return -update_rate / math.expm1(step * kept)
     return -update_rate / torch.expm1(step.double() * kept)
+
+
+def steps_of(count: Tensor) -> int | Tensor:
+    """How many steps there have been, one number where all replicas have had as many."""
+    first = int(count.reshape(-1)[0])
+    return first if bool((count == first).all()) else count.clone()
 
 
 def weights_of(step: Evaluated) -> Tensor:
