@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.draws import record
+from gilib.draws import Composition, record
 from gilib.linalg.strips import Strips
 from gilib.posteriors.conjugate import noted_places
 from gilib.training import Bali
@@ -82,3 +82,16 @@ def test_an_inverse_is_forgotten_with_its_factor(change):
         net, other, x = net.float(), other.float(), x.float()
     found, expected = (each.draw(5, generator=seeded(1))(x) for each in (net, other))
     assert_equal(found, expected, 1e-6 if change == "rounded" else 1e-10)
+
+
+def test_recorded_outputs_become_variables():
+    """Gradients at outputs are those of a pass whose input has one; the input itself, given on, has none."""
+    net = gilib.models.mlp(2, (5, 4), 1, posterior=gilib.PointEstimate()).requires_grad_(False)
+    function, x = net.draw(1).function, torch.randn(7, 2)
+    found, expected = [], []
+    for own, start, variables in ((found, x, True), (expected, x.clone().requires_grad_(), False)):
+        output, steps = record(Composition((lambda value: value, function)), start, variables)
+        own += torch.autograd.grad(output.square().sum(), [step.output for step in steps])
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+    assert not x.requires_grad

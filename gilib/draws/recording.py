@@ -36,7 +36,7 @@ class Recording(NamedTuple):
         return [step.output for step in self.steps]
 
 
-def record(function: Function | Drawn, x: Tensor) -> Recording:
+def record(function: Function | Drawn, x: Tensor, variables: bool = False) -> Recording:
     """Evaluate a function, and note the function, input and output of every layer inside it, in one pass.
 
     Inputs and outputs are those of the evaluation itself: gradients with respect to them are gradients with
@@ -45,6 +45,8 @@ def record(function: Function | Drawn, x: Tensor) -> Recording:
     Args:
         function: any, or a draw; the parts of compositions, residual blocks and sums are taken apart.
         x: `[..., N, D]`.
+        variables: whether outputs that have no gradient become variables that have, from which on there are
+            gradients: those of the first layers, where neither inputs nor functions have.
 
     >>> import torch
     >>> from gilib.draws.functions import Composition, ResidualFunction
@@ -58,6 +60,8 @@ def record(function: Function | Drawn, x: Tensor) -> Recording:
         if isinstance(part, Composite):
             return part.evaluate(value, call)
         output = part(value)
+        if variables and not output.requires_grad:
+            output = output.detach().requires_grad_()  # a view: the output may be the input
         steps.append(Evaluated(part, value, output))
         return output
 

@@ -55,8 +55,7 @@ class Passes:
         objective, likelihood = self.problem.objective, self.problem.likelihood
         with self.problem.propagate_failures():
             drawn, noted = self._drawn(batch)
-            x = batch.x.detach().requires_grad_()  # so that outputs have a graph
-            output, steps = record(drawn.function, x)
+            output, steps = record(drawn.function, batch.x, variables=True)
             random = random_steps(steps)
             log_likelihood = likelihood.log_prob(output, batch.y)  # [S, R, B]
             pairs = zip(random, self.layers, strict=True)
