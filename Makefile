@@ -31,9 +31,10 @@ $(VENV)/.book: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[book]'
 	@touch $@
 
-$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.book
+$(VENV)/.test: pyproject.toml constraints.txt tests/referees.txt $(VENV)/.book
 	@echo 'Installing the test environment into $(VENV)'
 	$(PIP) -e '.[book,cluster,hmc,test]'
+	$(PIP) --no-deps -r tests/referees.txt
 	@touch $@
 
 book: $(VENV)/.book

@@ -1,9 +1,4 @@
-"""IVON, the Laplace approximation and calibration against other people's libraries, installed apart.
-
-pip install ivon-opt                   # GPL: no part of this package, and none of its extras
-pip install --no-deps laplace-torch    # 0.3, with asdfghjkl, backpack-for-pytorch, curvlinops-for-pytorch,
-                                       # einconv, einops, opt-einsum, torchmetrics, unfoldNd, likewise
-"""
+"""IVON, the Laplace approximation and calibration against other people's libraries (tests/referees.txt)."""
 
 import pytest
 import torch
