@@ -94,8 +94,8 @@ class Inducing:
             rows = torch.linalg.vector_norm(self.inverse, dim=-1, keepdim=True)
             moved = torch.linalg.vector_norm(rows * weights, dim=-2, keepdim=True)
             rounding = 0.5 * torch.finfo(x.dtype).eps * self.kernel.diagonal(self.inputs).amax(-1)
-            lost = bool((rounding[..., None, None] * moved > DELICATE * self.nugget.sqrt()).any())
-        return torch.float64 if lost else x.dtype
+            lost = (rounding[..., None, None] * moved > DELICATE * self.nugget.sqrt()).any()
+        return torch.float64 if readable(lost) and bool(lost) else x.dtype
 
 
 @dataclass(frozen=True)

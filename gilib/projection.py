@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gilib.linalg import readable
 from gilib.linalg.exponential import Exponents, exponential
-from gilib.linalg.operation import Operation, first_order
+from gilib.linalg.operation import Operation, first_order, within_transform
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
 
@@ -107,7 +107,8 @@ def project_columns(
     parts = [first, inverse] if right is None else [first, right, inverse]
     shared = leading(*parts, columns.values, *fields) != leading(*parts)
     points, size = first.shape[-2 if right is None else -1], inverse.shape[-1]
-    if shared or points * (size + columns.values.shape[-1]) < LARGE or not readable(first):
+    small = points * (size + columns.values.shape[-1]) < LARGE
+    if shared or small or not readable(first) or within_transform():
         values = kernel.values() if isinstance(kernel, Exponents) else kernel
         return projected_at_once(values, inverse, columns, fields)
     mean, square, forms, *rest = _Project.apply(first, right, inverse, columns, columns.values, *fields)

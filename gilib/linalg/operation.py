@@ -39,6 +39,11 @@ def is_transformed(*tensors: torch.Tensor) -> bool:
     return False
 
 
+def within_transform() -> bool:
+    """Whether a transform of `torch.func` is at work, which takes operations with a `setup_context` alone."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.maybe_current_level() is not None
+
+
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     """A gradient without one of its own, which says so as soon as that is asked for.
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import readable
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, within_transform
 from gilib.linalg.samples import leading, samples
 
 LEAST = 2**21  # multiplications of a product that is worth the call; measured
@@ -119,7 +119,9 @@ def by_onednn(left: Tensor, right: Tensor) -> bool:
     """
     if not _is_large(left, right) or torch.compiler.is_compiling():
         return False
-    if forward_ad._current_level >= 0 or torch.is_autocast_enabled("cpu") or torch.jit.is_tracing():
+    if forward_ad._current_level >= 0 or within_transform():
+        return False
+    if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing():
         return False
     if not (runs_at_half_width() and torch.backends.mkldnn.enabled):
         return False

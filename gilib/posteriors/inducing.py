@@ -160,8 +160,8 @@ def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
     """Whether tr A / min P, which bounds the condition number of P + A, is too much for float32."""
     if not readable(gram):
         return False
-    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max()
-    return bool(trace > HARD * smallest)
+    hard = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max() > HARD * smallest
+    return readable(hard) and bool(hard)
 
 
 class InducingWeights(PosteriorModule):

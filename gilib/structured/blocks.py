@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gilib.linalg.operation import Operation, first_order
+from gilib.linalg.operation import Operation, first_order, within_transform
 from gilib.linalg.products import add_matmul
 from gilib.structured.pattern import Pattern
 
@@ -29,11 +29,23 @@ def covariance_blocks(rows: list[Tensor], pattern: Pattern) -> dict[tuple[int, i
     """
     lead = rows[0].shape[:-2]
     flat = [row.reshape(-1, *row.shape[-2:]) for row in rows]
-    blocks = _Blocks.apply(pattern, *flat)
+    compute = _blocks_plainly if within_transform() else _Blocks.apply
+    blocks = compute(pattern, *flat)
     return {
         place: block.reshape(*lead, *block.shape[-2:])
         for place, block in zip(pattern.covariance, blocks, strict=True)
     }
+
+
+def _blocks_plainly(pattern: Pattern, *rows: Tensor) -> list[Tensor]:
+    """The same for transforms of `torch.func`, by plain products."""
+    found = []
+    for r, c in pattern.covariance:
+        block = rows[r].new_zeros(len(rows[r]), pattern.points[r], pattern.points[c])
+        for at, other, length in pattern.runs(r, c):
+            block = block + rows[r].narrow(2, at, length) @ rows[c].narrow(2, other, length).mT
+        found.append(block)
+    return found
 
 
 class _Blocks(Operation):

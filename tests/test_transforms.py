@@ -1,0 +1,54 @@
+"""`torch.func` transforms of bounds, by each parameter alone, at sizes that hand-written operations take."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+import gilib
+from gilib import models
+from tests.support import assert_equal, normals, seeded
+
+N, M = 3000, 60
+X = normals(N, 3, seed=1).float()
+Y = X.sum(1, keepdim=True).sin()
+FREE = gilib.posteriors.FreeGaussian()
+NETWORKS = {
+    "global inducing": lambda: models.mlp(3, (150,), 1, inducing_points=X[:300]),
+    "sparse": lambda: models.sparse_gp(3, 1, inducing_points=X[:M]),
+    "deep": lambda: models.deep_gp(3, 1, 2, inducing_points=X[:M], generator=seeded(1)),
+    "doubly stochastic": lambda: models.deep_gp(3, 1, 2, inducing_points=X[:M], posterior=FREE),
+    "structured": lambda: models.structured_gp(3, 1, 2, inducing_points=X[:M], width=2),
+}
+
+
+class Bound(nn.Module):
+    def __init__(self, net, estimate):
+        super().__init__()
+        self.net, self.noise = net, (net.estimate_noise(2, N) if estimate else net.base_noise(2))
+        self.functions = net.estimate if estimate else net.draw
+
+    def forward(self):
+        drawn = self.functions(noise=self.noise)
+        return gilib.elbo(drawn, gilib.Gaussian(0.1), X, Y, num_data=N, per_point=True).mean()
+
+
+@pytest.mark.parametrize("estimate", [False, True])
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_by_each_parameter_alone(kind, estimate):
+    net = NETWORKS[kind]()
+    bound = Bound(net, estimate)
+    value = bound()
+    for name, parameter in net.named_parameters():
+        (expected,) = torch.autograd.grad(value, [parameter], retain_graph=True, allow_unused=True)
+        expected = torch.zeros_like(parameter) if expected is None else expected
+        start = parameter.detach()
+
+        def function(given, name=name):
+            return functional_call(bound, {f"net.{name}": given}, ())
+
+        twice = torch.stack([start, start])
+        allowed = 2e-3 * float(expected.abs().max()) + 1e-5
+        for found in (grad(function)(start), *vmap(grad(function))(twice)):
+            assert float((found - expected).detach().abs().max()) <= allowed, name
+        assert_equal(vmap(function)(twice), value.detach().expand(2), 1e-3)
