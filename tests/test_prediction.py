@@ -112,7 +112,7 @@ def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas)
 def test_inputs_of_other_replicas_or_with_a_sample_axis_are_refused():
     net = small_net(gilib.GlobalInducing(), replicas=(2,))
     for x in (normals(3, 7, 2), normals(5, 2, 7, 2)):
-        with pytest.raises(ValueError, match=r"x must have shape \[2, 'N', 2\] \(or without replicas\), got"):
+        with pytest.raises(ValueError, match=r"x must have shape \[N, 2\] or \[2, N, 2\], got"):
             gilib.predict(net, gilib.Gaussian(0.3), x, 5)
     assert gilib.predict(net, gilib.Gaussian(0.3), normals(2, 7, 2), 5).mean.shape == (2, 7, 2)
 

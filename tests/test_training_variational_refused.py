@@ -60,3 +60,11 @@ def test_divergence_is_an_error():
         next(broken.parameters())[0] = torch.nan  # no sign of another order of layers
     with pytest.raises(gilib.training.DivergenceError, match="not finite at step 0"):
         fit(broken, IVON(), steps=4)
+
+
+@pytest.mark.parametrize("rule", [VOGN(), Vadam(), NoisyAdam(), IVON()])
+def test_processes_are_refused_for_what_they_are(rule):
+    """Not for the estimator that they prefer."""
+    net = gilib.models.sparse_gp(2, 1, inducing_points=normals(5, 2))
+    with pytest.raises(ValueError, match="trains layers with Factorised weights, and the network has none"):
+        gilib.fit(net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=rule, progress=False)

@@ -31,6 +31,12 @@ from gilib.regression.primal import prior_log_prob, sample_from_precision
 from gilib.training import check_data
 from gilib.validation import check_count, check_instance
 
+NAME = "the precision of a Laplace approximation"
+CONVEX = (
+    "the likelihood is not log-concave in the outputs everywhere, as one whose noise is an output is not; or "
+    "the prior is too wide for so few data"
+)
+
 
 @torch.no_grad()
 def laplace(
@@ -57,7 +63,7 @@ def laplace(
 
     Raises:
         ValueError: for a network that is random, or ends otherwise.
-        FactorisationError: when drawn, if H is not positive definite: the likelihood is not log-concave.
+        FactorisationError: if H is not positive definite: the likelihood is not log-concave in the outputs.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 20)[:, None]
@@ -83,6 +89,7 @@ def laplace(
         precision = precision + torch.einsum("...ni,...nj,...nop->...iojp", features, features, curvature)
         log_joint = log_joint + log_prob
     precision = precision.flatten(-4, -3).flatten(-2)
+    cholesky(precision, NAME, CONVEX)  # before it is drawn from
     return Laplace(net, last.weights, precision, log_joint.expand(1, *net.replicas)[0], last.bias)
 
 
@@ -114,7 +121,7 @@ class Laplace(OfNetwork):
     @property
     def log_evidence(self) -> Tensor:
         """Log P(y | the layers below) as Laplace approximates it, log_joint + ½ log det(2π H⁻¹), `[R]`."""
-        factor = cholesky(self.precision, "the precision of a Laplace approximation")
+        factor = cholesky(self.precision, NAME, CONVEX)
         half_log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.log_joint + 0.5 * self.precision.shape[-1] * LOG_2PI - half_log_det
 
@@ -170,12 +177,12 @@ def _last_layer(net: Network, x: Tensor) -> _Last:
         output, steps = record(net.draw().function, point)
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     function, own = steps[-1].function, layers[-1].weights if layers else None
-    if not (
-        isinstance(function, LinearFunction) and isinstance(own, PointWeights) and steps[-1].output is output
-    ):
+    alone = steps[-1].output is output
+    if not (isinstance(function, LinearFunction) and isinstance(own, PointWeights) and alone):
+        end = type(function).__name__ if alone else "a residual block or a sum, to which others add"
         raise ValueError(
             "laplace is for networks that end with a Linear layer with PointEstimate, this one ends with "
-            f"{type(function).__name__}"
+            f"{end}"
         )
     prior, _ = layers[-1].modules_built()
     operator, _ = prior.draw(x.new_zeros((1, *net.replicas, 0)))

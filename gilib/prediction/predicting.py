@@ -89,8 +89,9 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
     if tuple(x.shape[-len(shape) :]) != shape:
         raise ValueError(f"x must hold points of shape {list(shape)}, got {list(x.shape)}")
     if tuple(x.shape[: -1 - len(shape)]) not in ((), replicas):
-        wanted = [*replicas, "N", *shape]
-        raise ValueError(f"x must have shape {wanted} (or without replicas), got {list(x.shape)}")
+        sizes = [", ".join(map(str, [*lead, "N", *shape])) for lead in dict.fromkeys([(), tuple(replicas)])]
+        wanted = " or ".join(f"[{each}]" for each in sizes)
+        raise ValueError(f"x must have shape {wanted}, got {list(x.shape)}")
     _warn_if_far(getattr(drawable, "trained_range", None), x, normalisation)  # one of your own needs no range
     return x
 

@@ -8,6 +8,7 @@ from torch import nn
 
 import gilib
 from gilib.baselines import Laplace, laplace
+from gilib.linalg import FactorisationError
 from tests.support import (
     D,
     assert_equal,
@@ -144,9 +145,17 @@ def test_networks_that_do_not_fit():
         laplace(small_net(gilib.PointEstimate(), gilib.ScalePrior()), noise, X, Y)
     tanh = [gilib.Linear(2, 2, gilib.PointEstimate()), nn.Tanh()]
     residual = [gilib.Residual([gilib.Linear(2, 2, gilib.PointEstimate())])]
-    for layers in (tanh, residual):
-        with pytest.raises(ValueError, match="end with a Linear layer"):
+    for layers, end in ((tanh, "PointwiseFunction"), (residual, "a residual block or a sum")):
+        with pytest.raises(ValueError, match=f"end with a Linear layer with PointEstimate, this one.*{end}"):
             laplace(gilib.Network(None, layers, input_shape=(2,), dtype=D), noise, X, Y)
+
+
+def test_a_likelihood_that_is_not_concave():
+    """Where noise is an output, data too close to the mean curve the wrong way: no Gaussian does."""
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.PointEstimate(), prior=gilib.NealPrior(1e4), dtype=D)
+    likelihood = gilib.likelihoods.HeteroscedasticGaussian([0.1])
+    with pytest.raises(FactorisationError, match="Laplace.*is not log-concave in the outputs everywhere"):
+        laplace(net, likelihood, X, 1e-3 * Y[:, :1])
 
 
 def test_arguments_that_do_not_fit():

@@ -178,6 +178,14 @@ def test_a_nearly_singular_float32_matrix_is_reported_with_its_condition(factori
     assert f"eigenvalues {eigenvalues[0]:.2e}" in str(caught.value)
 
 
+@BOTH
+def test_a_variance_that_underflowed_is_not_taken_for_points_that_coincide(factorise):
+    matrix = torch.full((3, 3), 1e-46, dtype=torch.float32)
+    with pytest.raises(FactorisationError, match="is zero in torch.float32: a variance or a scale") as caught:
+        factorise(matrix, "the covariance", "points that coincide")
+    assert "coincide" not in str(caught.value)
+
+
 def test_layers_are_named_from_the_outside_in():
     error = FactorisationError("the posterior precision", "a cause").within("Linear(2 → 3)").within("layer 4")
     assert error.where == ("layer 4", "Linear(2 → 3)")

@@ -87,12 +87,6 @@ class SampledWeights:
         """
         self.problem, self.statistic = problem, statistic
         objective = problem.objective
-        if objective.estimator != "draw" or objective.arithmetic != "full":
-            raise ValueError(
-                f"{rule} reads gradients at weights that are drawn, in full arithmetic: it needs "
-                f"estimator='draw' and arithmetic='full', got {objective.estimator!r} and "
-                f"{objective.arithmetic!r}"
-            )
         layers = _weight_layers(problem.net)
         self.trained = [
             TrainedLayer(position, layer, layer.weights)
@@ -103,6 +97,12 @@ class SampledWeights:
             raise ValueError(
                 f"{rule} trains layers with {posterior.__name__} weights, and the network has none that are "
                 f"learned: build it with posterior=gilib.{posterior.__name__}(), or train it by gilib.Adam"
+            )
+        if objective.estimator != "draw" or objective.arithmetic != "full":
+            raise ValueError(
+                f"{rule} reads gradients at weights that are drawn, in full arithmetic: it needs "
+                f"estimator='draw' and arithmetic='full', got {objective.estimator!r} and "
+                f"{objective.arithmetic!r}"
             )
         for own in self.trained:
             _check(own.layer, rule, statistic is not None)
