@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,11 @@ from gilib.posteriors import BuildContext
 from gilib.sites import Shape
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
+ELEMENTWISE = (  # of torch's own, which take axes as they are
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus),
+    *(nn.Tanh, nn.Sigmoid, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Softsign, nn.Tanhshrink),
+    *(nn.LogSigmoid, nn.Hardshrink, nn.Softshrink, nn.Threshold, nn.Identity),
+)
 OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 
 
@@ -38,6 +44,8 @@ class PointwiseFunction(FixedFunction):
                 f"{type(self.module).__name__} takes points [..., N, ...] with {self.point_axes} axes each, "
                 f"got one of shape {list(x.shape)}: give x[None]"
             )
+        if type(self.module) in ELEMENTWISE:
+            return cast(Tensor, self.module(x))
         output: Tensor = self.module(x.reshape(-1, *x.shape[len(lead) :]))
         return output.reshape(*lead, *output.shape[1:])
 

@@ -22,7 +22,6 @@ from gilib.training.rules.layerwise import (
     LayerRegression,
     check_parameters,
     check_passes,
-    inverse_root,
     layers_of,
     rate_at,
     regression_of,
@@ -177,7 +176,7 @@ class RunningBali(RunningRule):
                 gap = batch.y - step.output
             else:
                 scales[k] = layer.scale(squares[k], rates[k])
-                gap = passed.gradients[k] * layer.by_output(self.lr * inverse_root(scales[k]))
+                gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.lr))
             moments.append(layer.residuals(step, place, gap, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
@@ -194,8 +193,8 @@ class RunningBali(RunningRule):
 
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
         """Keep the new states where all of them are numbers; where not, factorisations may have raised."""
-        for scale in scales:
-            bound = bound + scale.sum(-1)
+        for layer, scale in zip(self.layers, scales, strict=True):
+            bound = bound if layer.true_targets else bound + scale.sum(-1)
         if self.problem.objective.freeze or not readable(bound):
             for state in moved:  # C is made of all else in a state
                 bound = bound + state.scale_tril.sum((-2, -1))

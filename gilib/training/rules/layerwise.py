@@ -62,6 +62,10 @@ class LayerRegression:
             known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
         )
 
+    def lengths(self, mean_square: Tensor, lr: float) -> Tensor:
+        """α / √v, `[R, O]`, finite where v is zero, as the gradient is there."""
+        return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
+
     def squares(self, gradient: Tensor) -> Tensor:
         """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
         return self.rows(gradient).square().sum(-2)
