@@ -18,6 +18,14 @@ def nested():
     return gilib.Network(normals(5, 2), layers, generator=seeded())
 
 
+def conjugate():
+    """With the moments of its inputs kept, and an inverse that draws multiply with."""
+    net, rule = small_net(gilib.posteriors.Conjugate()), gilib.training.Bali(keep_moments=True)
+    x, noise = normals(120, 2), gilib.Gaussian(1.0, learn=True)
+    gilib.fit(net, noise, x, x.sin(), steps=3, num_samples=1, rule=rule, progress=False)
+    return net
+
+
 NETWORKS = {
     "factorised": lambda: small_net(gilib.Factorised()),
     "global": lambda: small_net(gilib.GlobalInducing()),
@@ -27,6 +35,8 @@ NETWORKS = {
     "below": lambda: small_net((gilib.Factorised(), gilib.GlobalInducing())),
     "replicas": lambda: small_net(gilib.GlobalInducing(), replicas=(2,)),
     "point": lambda: small_net(gilib.PointEstimate()),
+    "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
+    "conjugate, trained": conjugate,
     "dropout": lambda: small_net(gilib.posteriors.Dropout(0.3)),
     "nested": nested,
     "processes": processes.NETWORKS["global"],

@@ -9,7 +9,7 @@ from torch import nn
 import gilib
 from gilib.draws import Composition, record
 from gilib.linalg.strips import Strips
-from gilib.posteriors.conjugate import noted_places
+from gilib.posteriors.notes import noted_places
 from gilib.training import Bali
 from gilib.training.rules.layerwise import layers_of, random_steps, regression_of
 from gilib.training.rules.scores import Scores
@@ -38,7 +38,7 @@ def test_layers_are_scored_together_as_one_by_one(make):
     own = [regression_of(layer, net.replicas, False) for layer in layers]
     base = net.base_noise(3, seeded(5))
     expected = net.draw(noise=base)
-    with noted_places() as places:
+    with noted_places(scored=False) as places:
         found = net.draw(noise=base)
     assert found.log_pq is None and net.draw(noise=base).log_pq is not None
     steps = random_steps(record(found.function, x).steps)

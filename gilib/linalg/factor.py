@@ -62,7 +62,7 @@ def _diagnose(matrix: Tensor, advice: str) -> str:
     eigenvalues = torch.linalg.eigvalsh((lower + lower.tril(-1).mT).double())
     worst = eigenvalues[eigenvalues[:, 0].argmin()]
     smallest, largest = float(worst[0]), float(worst[-1])
-    if largest < torch.finfo(matrix.dtype).tiny:
+    if max(abs(smallest), abs(largest)) < torch.finfo(matrix.dtype).tiny:
         return f"all that it holds is zero in {matrix.dtype}: a variance or a scale is too small for that"
     ratio = f"{largest / smallest:.1e}" if smallest > 0 else "infinite"
     return f"eigenvalues {smallest:.2e} to {largest:.2e}, condition {ratio}, in {matrix.dtype}: {advice}"

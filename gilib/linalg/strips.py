@@ -12,7 +12,7 @@ ROWS = 200  # of a strip; measured at I = 785: 0.7 of the time of the square's p
 
 
 class Strips:
-    """A triangle as strips of rows without their zeros, each dense in memory; not differentiable.
+    """A triangle as strips of rows without their zeros, each dense in memory; a product is differentiable.
 
     Args:
         matrix: `[..., I, I]`, of which one triangle is read.

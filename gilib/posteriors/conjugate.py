@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,26 +19,11 @@ from gilib.linalg.products import matmul
 from gilib.linalg.strips import Strips
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.correlated import CorrelatedOutputs
+from gilib.posteriors.notes import notes_asked
 from gilib.randomness import Noise, NoiseSize
 from gilib.regression.joint import JointState, Place
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 from gilib.validation import check_positive
-
-_places = ContextVar[dict[PosteriorModule, Place] | None]("places", default=None)
-
-
-@contextmanager
-def noted_places() -> Iterator[dict[PosteriorModule, Place]]:
-    """Within it every draw notes where it stands, W̃ and S, `[S, R, I, O]`, and leaves its score out.
-
-    For `gilib.training.Bali`, which takes residuals there, and scores the draws of all layers at once.
-    """
-    places: dict[PosteriorModule, Place] = {}
-    token = _places.set(places)
-    try:
-        yield places
-    finally:
-        _places.reset(token)
 
 
 @dataclass(frozen=True)
@@ -110,9 +93,10 @@ class ConjugateWeights(PosteriorModule):
         precision: V⁻¹, `[R, I, I]`; only its lower triangle.
         precision_tril: T, its Cholesky factor.
         scale_tril: that of Ψ, `[R, O, O]`.
-        noise_tril: that of the mode of Σ, which is C / √(ν + O + 1), `[R, O, O]`.
+        noise_tril: that of the mode of Σ, C / √(ν + O + 1), `[R, O, O]`: who writes one writes the other.
         df: ν, `[R]`.
-        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`; 0 under true targets.
+        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`; as it was under
+            true targets.
         steps: how many have been averaged, `[R]`.
     """
 
@@ -187,27 +171,32 @@ class ConjugateWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """W = W̃ / √I, and log P - log Q of it; that is None within `noted_places`.
+        """W = W̃ / √I, and log P - log Q of it, unless `noted_places` leaves that out.
 
         With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
         """
         noise, columns = noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril
-        white, places = matmul(noise, columns.mT), _places.get()
+        white, notes = matmul(noise, columns.mT), notes_asked()
         scaled = self.centre + self._coloured(white - self.white)
         weights = scaled / self.root_fan_in
-        if places is not None:
-            places[self] = Place(scaled, white)
-            return weights, None
+        if notes is not None:
+            notes.places[self] = Place(scaled, white)
+            if not notes.scored:
+                return weights, None
         squares = noise.square().sum((-2, -1)) - prior_precision.quadratic(weights)
         return weights, torch.add(self._log_scales(columns, prior_precision), squares, alpha=0.5)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies count the versions of their factor anew, and do not take the inverse along."""
+        return self.__dict__ | {"_inverse": None}
+
     def remember_inverse(self, inverse: Strips) -> None:
-        """T⁻ᵀ of the present factor: draws multiply with it in place of solving, until the factor changes."""
+        """T⁻ᵀ of the factor as it is: draws multiply with it, and do not solve, until that is written."""
         self._inverse = inverse, self.precision_tril, self.precision_tril._version
 
     def _coloured(self, white: Tensor) -> Tensor:
         """T⁻ᵀ times `[..., R, I, O]`."""
-        if self._inverse is not None:
+        if self._inverse is not None and not torch.compiler.is_compiling():
             inverse, factor, version = self._inverse
             if factor is self.precision_tril and version == factor._version:
                 return inverse @ white

@@ -73,7 +73,8 @@ def moments(
         weight: c.
         scale: of the features.
         bias: as above.
-        out: where to write the Gram matrix, `[R, I, I]`, with zeros above its diagonal; None: new memory.
+        out: where to write the Gram matrix of many features, `[R, I, I]`, with zeros above its diagonal;
+            None, and for few features and outputs: new memory.
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)

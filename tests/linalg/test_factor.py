@@ -184,6 +184,8 @@ def test_a_variance_that_underflowed_is_not_taken_for_points_that_coincide(facto
     with pytest.raises(FactorisationError, match="is zero in torch.float32: a variance or a scale") as caught:
         factorise(matrix, "the covariance", "points that coincide")
     assert "coincide" not in str(caught.value)
+    with pytest.raises(FactorisationError, match="eigenvalues -1.00e"):
+        factorise(-torch.eye(3), "the covariance", "points that coincide")
 
 
 def test_layers_are_named_from_the_outside_in():

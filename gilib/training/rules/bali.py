@@ -136,6 +136,7 @@ class RunningBali(RunningRule):
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
         self.counts: list[int | Tensor] = []
+        self.versions: list[int] = []
         self.kept = None
         if rule.keep_moments:
             check_first(net, layers)
@@ -148,6 +149,10 @@ class RunningBali(RunningRule):
     def prepare(self, step: int) -> None:
         """Set α."""
         self.lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
+        if self.versions and self.versions != self._versions():  # a callback has loaded another state
+            self.counts.clear()
+            if self.kept is not None:
+                self.kept.forget()
         if self.kept is not None:
             self.kept.prepare()
 
@@ -166,6 +171,9 @@ class RunningBali(RunningRule):
         bound, *squares = self.problem.sum_over_processes([passed.bound, *squares])
         with torch.inference_mode():
             self._average(batch, passed, squares, share * self.problem.objective.num_data)
+        if self.regression:
+            with torch.no_grad():
+                self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
         return bound
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
@@ -187,10 +195,16 @@ class RunningBali(RunningRule):
         self._take(moved, scales, passed.bound)
 
     def _rates(self) -> list[float | Tensor]:
-        """γ of every layer; how many steps there have been is read once, where they begin."""
-        self.counts = self.counts or [steps_of(layer.posterior.steps) for layer in self.layers]
+        """γ of every layer; how many steps there have been is read where they begin, or were written."""
+        if not self.counts:
+            self.counts = [steps_of(layer.posterior.steps, self.active) for layer in self.layers]
         self.counts = [count + 1 for count in self.counts]
-        return [rate_at(self.rule.update_rate, count) for count in self.counts]
+        rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
+        return [rate if isinstance(rate, float) else rate.to(self.layers[0].prior) for rate in rates]
+
+    def _versions(self) -> list[int]:
+        """How often the counts of steps have been written."""
+        return [layer.posterior.steps._version for layer in self.layers]
 
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
         """Keep the new states where all of them are numbers; where not, factorisations may have raised."""
@@ -206,8 +220,7 @@ class RunningBali(RunningRule):
             own.move(state, scale, own.prior_df + observed, active)
         if self.kept is not None:
             self.kept.moved(active is not None)
-        if self.regression:
-            self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
+        self.versions = self._versions()
 
     def _moved(
         self,

@@ -84,6 +84,11 @@ class KeptRegression(LayerRegression):
         if self.inverse is None and bool(self.strengths.any()):
             self.moved(True)
 
+    def forget(self) -> None:
+        """The posterior's state is another one: factor anew."""
+        self.inverse = None
+        self.strengths = torch.zeros_like(self.strengths)
+
     def moved(self, other: bool) -> None:
         """Draws take the inverse of what the posterior holds now, which may be other than was proposed."""
         if not readable(self.strengths):

@@ -16,7 +16,7 @@ from gilib.layers.weights import WeightLayer
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.regression.joint import JointState, Place, averaged, over_axes
-from gilib.regression.moments import Residuals, moments, unexplained
+from gilib.regression.moments import STRIP, Residuals, moments, unexplained
 from gilib.training.rules.base import Problem
 
 
@@ -105,7 +105,7 @@ class LayerRegression:
             weight: N over the rows of all processes.
         """
         spread, left = self.unexplained(step, place, gap)
-        if place.white is not None and self.gram is None:
+        if place.white is not None and self.gram is None and sum(self.posterior.centre.shape[-2:]) > STRIP:
             self.gram = torch.zeros_like(self.posterior.precision)
         memory = None if place.white is None else self.gram
         return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
@@ -192,7 +192,7 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
 
 
 def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
-    """γ = β / (1 - (1-β)^t), in float64; 1 at the first step.
+    """γ = β / (1 - (1-β)^t), a number or in float64; 1 at the first step.
 
     >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
     (1.0, 0.667)
@@ -203,10 +203,10 @@ def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
     return -update_rate / torch.expm1(step.double() * kept)
 
 
-def steps_of(count: Tensor) -> int | Tensor:
-    """How many steps there have been, one number where all replicas have had as many."""
-    first = int(count.reshape(-1)[0])
-    return first if bool((count == first).all()) else count.clone()
+def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
+    """How many steps there have been, one number where all replicas that train have had as many."""
+    known = count[active] if bool(active.any()) else count.reshape(-1)
+    return int(known[0]) if bool((known == known[0]).all()) else count.clone()
 
 
 def weights_of(step: Evaluated) -> Tensor:

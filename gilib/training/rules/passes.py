@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from gilib.draws import Drawn, Evaluated, record
+from gilib.layers import Layer
 from gilib.posteriors import PosteriorModule
-from gilib.posteriors.conjugate import noted_places
+from gilib.posteriors.notes import noted_places
 from gilib.randomness import Noise
 from gilib.regression.joint import Place, first_of
 from gilib.training.gradients.objective import Batch
@@ -49,6 +50,8 @@ class Passes:
         """Hold them."""
         self.problem, self.layers, self.deterministic = problem, layers, deterministic
         self.scores = Scores(layers)
+        own = [type(part).__module__ for part in problem.net.modules() if isinstance(part, Layer)]
+        self.together = all(name.startswith("gilib.") for name in own)  # others may need each layer's score
 
     def __call__(self, batch: Batch) -> PassResult:
         """One step."""
@@ -62,7 +65,8 @@ class Passes:
             outputs = [step.output for step, layer in pairs if not layer.true_targets]
             gradients = torch.autograd.grad(log_likelihood.sum(), outputs) if outputs else ()
         with torch.no_grad():
-            score = self.scores(self._noise(batch).draw, random) if noted else drawn.density
+            alone = drawn.log_pq is not None
+            score = drawn.density if alone else self.scores(self._noise(batch).draw, random)
             bound = (log_likelihood.mean(-1) + score / objective.num_data).mean(0)
             places = self._places(batch, noted, random)
         return PassResult(random, places, gradients, batch.fraction * bound)
@@ -79,7 +83,7 @@ class Passes:
         """
         objective = self.problem.objective
         if objective.estimator == "draw":
-            with noted_places() as noted:
+            with noted_places(scored=not self.together) as noted:
                 return objective.drawn(self._noise(batch)), noted
         if self._is_first(batch):
             return self.problem.net.draw(objective.num_samples, generator=self.problem.generator), {}
