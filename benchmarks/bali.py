@@ -179,8 +179,8 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
     triangular solves of I² O and T S; S, the noise of the draw, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and
     C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a product of X
-    with the step of the mean, and two products with T⁻¹ and a solve in place of two solves and T S.
-    Renewals are left out.
+    with the step of the mean, and three products with triangles in place of two solves and T S. Renewals are
+    left out.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
@@ -189,7 +189,7 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
         total["adam"] += 4 * b * i * o + back
         own = b * i**2 + i**3 / 3 + 3 * i**2 * o
         if kept and k == 0:
-            own = 2 * b * i * o + 5 * i**2 * o
+            own = 2 * b * i * o + 3 * i**2 * o
         total["bali"] += 4 * b * i * o + back + b * o**2 + 8 * i * o**2 + own
     return {name: value / 1e9 for name, value in total.items()}
 
