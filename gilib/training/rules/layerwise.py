@@ -32,7 +32,7 @@ class LayerRegression:
         prior: the diagonal of the prior precision of W̃, `[R, I]`.
         windows: observations that a point gives.
         feature_scale: 1 / √I, of the features.
-        gram: memory for the moments of a minibatch, `[R, I, I]`, once they are taken at drawn weights.
+        gram: memory for a wide layer's moments, `[R, I, I]`, once they are taken at drawn weights.
     """
 
     windows = 1

@@ -65,8 +65,8 @@ class Passes:
             outputs = [step.output for step, layer in pairs if not layer.true_targets]
             gradients = torch.autograd.grad(log_likelihood.sum(), outputs) if outputs else ()
         with torch.no_grad():
-            alone = drawn.log_pq is not None
-            score = drawn.density if alone else self.scores(self._noise(batch).draw, random)
+            scored = drawn.log_pq is not None
+            score = drawn.density if scored else self.scores(self._noise(batch).draw, random)
             bound = (log_likelihood.mean(-1) + score / objective.num_data).mean(0)
             places = self._places(batch, noted, random)
         return PassResult(random, places, gradients, batch.fraction * bound)
