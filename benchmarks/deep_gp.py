@@ -9,6 +9,7 @@ ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alon
 interleaved, medians, in one process.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
+    python benchmarks/deep_gp.py --device cuda [--record]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import gpytorch
 import torch
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
-from measures import spent, traffic
+from measures import CPU, spent, traffic
 from recording import Row, parser, running
 from torch import Tensor
 
@@ -30,12 +31,12 @@ JITTER = 1e-4
 WARM_UP = 2  # steps
 
 
-def data() -> tuple[Tensor, Tensor, Tensor]:
+def data(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs, targets and inducing inputs."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(POINTS, INPUTS, generator=generator)
     y = torch.sin(x.sum(-1, keepdim=True)) + 0.1 * torch.randn(POINTS, 1, generator=generator)
-    return x, y, x[:INDUCING].clone()
+    return x.to(device), y.to(device), x[:INDUCING].clone()
 
 
 class PeerLayer(DeepGPLayer):
@@ -77,10 +78,10 @@ class Peer(DeepGP):
 Bound = Callable[[], Tensor]
 
 
-def peer(depth: int) -> tuple[Bound, torch.nn.Module]:
+def peer(depth: int, device: torch.device = CPU) -> tuple[Bound, torch.nn.Module]:
     """The peer's bound per data point, and its parameters."""
-    x, y, inducing = data()
-    model = Peer(depth, inducing)
+    x, y, inducing = data(device)
+    model = Peer(depth, inducing).to(device)
     objective = gpytorch.mlls.DeepApproximateMLL(
         gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=POINTS)
     )
@@ -92,9 +93,9 @@ def peer(depth: int) -> tuple[Bound, torch.nn.Module]:
     return bound, model
 
 
-def ours(depth: int, method: str) -> tuple[Bound, torch.nn.Module]:
+def ours(depth: int, method: str, device: torch.device = CPU) -> tuple[Bound, torch.nn.Module]:
     """Our bound per data point, and its parameters."""
-    x, y, inducing = data()
+    x, y, inducing = data(device)
     posterior = gilib.FreeGaussian(initial_scale=1.0) if method == "dsvi" else gilib.GlobalInducing("full")
     kernel = gilib.kernels.RBF(lengthscale=0.6931, variance=0.6931)
     widths = [INPUTS] * depth + [1]
@@ -108,9 +109,9 @@ def ours(depth: int, method: str) -> tuple[Bound, torch.nn.Module]:
         )
         for k in range(depth)
     ]
-    net = gilib.Network(inducing, layers, input_shape=(INPUTS,))
-    likelihood = gilib.Gaussian(0.6932, learn=True)
-    generator = torch.Generator().manual_seed(1)
+    net = gilib.Network(inducing, layers, input_shape=(INPUTS,)).to(device)
+    likelihood = gilib.Gaussian(0.6932, learn=True).to(device)
+    generator = torch.Generator(device).manual_seed(1)
 
     def bound() -> Tensor:
         estimate = net.estimate(SAMPLES, POINTS, generator=generator)
@@ -161,12 +162,12 @@ def floor(depth: int, method: str) -> float:
     return total / 1e9
 
 
-def row(depth: int, repeats: int) -> Row:
+def row(depth: int, repeats: int, device: torch.device) -> Row:
     """Time one depth."""
-    steps = {"peer": stepper(*peer(depth))}
-    models = {method: ours(depth, method) for method in ("dsvi", "global")}
+    steps = {"peer": stepper(*peer(depth, device))}
+    models = {method: ours(depth, method, device) for method in ("dsvi", "global")}
     steps |= {method: stepper(*model) for method, model in models.items()}
-    found = spent(steps, repeats, WARM_UP)
+    found = spent(steps, repeats, WARM_UP, device)
     case = {"depth": depth, "points": POINTS, "inputs": INPUTS, "inducing": INDUCING, "samples": SAMPLES}
     return Row(
         case,
@@ -182,10 +183,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Check, time, print, record."""
     known = parser(__doc__, 7)
     known.add_argument("--depths", type=int, nargs="+", default=[2, 5])
+    known.add_argument("--device", default="cpu")
     options = known.parse_args(arguments)
     with running("deep_gp", options) as run:
         check()
-        rows = [row(depth, options.repeats) for depth in options.depths]
+        rows = [row(depth, options.repeats, run.device) for depth in options.depths]
         rows[0].more["gpytorch"] = gpytorch.__version__
         run.finish(rows)
 

@@ -53,15 +53,18 @@ def clock(device: torch.device = CPU) -> Clock:
     return time.process_time if alone else time.perf_counter
 
 
-def spent(steps: Mapping[str, Step], repeats: int, warm_up: int = 2) -> dict[str, Spent]:
+def spent(
+    steps: Mapping[str, Step], repeats: int, warm_up: int = 2, device: torch.device = CPU
+) -> dict[str, Spent]:
     """What steps take that take turns, after some that are not counted."""
-    now = clock()
+    now = clock(device)
     times: dict[str, list[float]] = {name: [] for name in steps}
     faults: dict[str, list[int]] = {name: [] for name in steps}
     for repeat in range(repeats + warm_up):
         for name, step in steps.items():
             before, started = minor_faults(), now()
             step()
+            wait(device)
             if repeat >= warm_up:
                 times[name].append(1e3 * (now() - started))
                 faults[name].append(minor_faults() - before)

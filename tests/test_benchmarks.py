@@ -61,6 +61,7 @@ SMALL = {
     "autocorrelation": ["--images", "3", "--channels", "3", "--sizes", "4"],
     "bali": ["--only", "yacht"],
     "deep_gp": ["--depths", "2"],
+    "devices": ["--only", "bali", "1 replica"],
     "growth": ["--largest", "1", "--curves", "points", "depth"],
     "operations": ["--only", "factors"],
     "replicas": ["--methods", "fac", "--replicas", "2", "--samples", "1"],

@@ -36,6 +36,8 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 def source_revision(*also: str) -> str:
     """The commit of the source when first asked for, marked + if files of the package differ from it.
 
+    A copy without its repository has the commit that the variable GILIB_REVISION names, else "unknown".
+
     Args:
         also: further folders of the repository whose files may differ.
     """
@@ -48,7 +50,7 @@ def revision_of(checkout: Path, *also: str) -> str:
         commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(checkout, "status", "--porcelain", "-uno", "--", "gilib", *also) else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("GILIB_REVISION", "unknown")
 
 
 def _git(directory: Path, *arguments: str) -> str:

@@ -1,0 +1,179 @@
+"""A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
+
+Every way is `gilib.fit`, everything included, from the same start: on the processor; on the GPU; there as
+a CUDA graph (`Speed(cuda_graph=True)`; rules of closed form cannot be recorded); and both of these with the
+data's pass in TF32. Times are the wall's, means of steps in a row. Beside them the operations that no
+arrangement avoids. Without a GPU there is the processor alone.
+
+    python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import bali
+import floors
+import growth
+import resnet_step
+import torch
+from measures import CPU, traffic, wait
+from recording import Row, parser, running
+from torch import Tensor
+
+import gilib
+from gilib.training import Adam, Bali, Speed
+
+WARM_UP = 6  # steps on a GPU that are not timed: a recording is made at the fourth
+LIMIT = 2.0  # seconds after which a processor has shown enough
+WAYS: dict[str, tuple[str, Speed]] = {
+    "processor": ("cpu", Speed()),
+    "called": ("cuda", Speed()),
+    "replayed": ("cuda", Speed(cuda_graph=True)),
+    "called, TF32": ("cuda", Speed("tf32")),
+    "replayed, TF32": ("cuda", Speed("tf32", cuda_graph=True)),
+}
+Model = tuple[gilib.Network, gilib.likelihoods.Likelihood, Tensor, Tensor]
+WIDE = {
+    "networks": growth.Size(5, 10_000, 500, 500, 2),
+    "processes": growth.Size(5, 5000, 300, 8, 2),
+}
+
+
+class Case(NamedTuple):
+    """What is trained, and how.
+
+    Attributes:
+        build: makes network, likelihood, inputs and targets, on the processor.
+        gflop: of a step, see `floors`.
+        settings: of `gilib.fit`.
+    """
+
+    build: Callable[[], Model]
+    gflop: float
+    settings: Mapping[str, Any]
+
+
+def sized(method: str, size: growth.Size) -> Case:
+    """One of the models whose growth is measured."""
+
+    def build() -> Model:
+        x, y, _ = growth.data(size)
+        return growth.network(method, size), gilib.Gaussian(0.1, learn=True), x, y
+
+    rule, samples = (Bali(), 1) if method == "bali" else (Adam(1e-3), size.samples)
+    return Case(build, growth.floor(method, size), {"rule": rule, "num_samples": samples})
+
+
+def replicated(replicas: int) -> Case:
+    """The networks of the UCI tables, a precision for each output, on 277 points, in one program."""
+    widths, points, inducing, samples = (6, 50, 50, 1), 277, 100, 10
+
+    def build() -> Model:
+        x = torch.randn(points, widths[0], generator=torch.Generator().manual_seed(0))
+        posterior = gilib.GlobalInducing(precision="per_output")
+        settings = {"posterior": posterior, "inducing_points": x[:inducing], "replicas": (replicas,)}
+        net = gilib.models.mlp(widths[0], widths[1:-1], 1, **settings)
+        return net, gilib.Gaussian(0.1, learn=True, replicas=(replicas,)), x, x.sum(-1, keepdim=True).sin()
+
+    one = floors.inducing(widths, points, inducing, samples, per_output=True)
+    seeds = {"seed": list(range(replicas)), "on_divergence": "freeze"}
+    return Case(build, replicas * one, {"rule": Adam(1e-3), "num_samples": samples, **seeds})
+
+
+def of_images(count: int) -> Case:
+    """ResNet-8 with so many inducing and data images."""
+    problem = resnet_step.Problem.of("ScalePrior", count, resnet_step.SIZE, torch.float32, CPU)
+    work = sum(resnet_step.operations(problem).values())
+    model = problem.net, gilib.Categorical(), problem.x, problem.y
+    return Case(lambda: copy.deepcopy(model), work, {"rule": Adam(1e-4), "num_samples": 1})
+
+
+def of_labels() -> Case:
+    """BALI on ten classes: 784 inputs, two layers of 200 units, 1000 points a step."""
+    shape = bali.MNIST
+
+    def build() -> Model:
+        return bali.network(shape), bali.likelihood_of(shape), *bali.data(shape)
+
+    settings = {"rule": Bali(), "num_samples": 1, "batch_size": shape.batch}
+    return Case(build, bali.operations(shape)["bali"], settings)
+
+
+def _sized(family: str, sizes: Mapping[str, growth.Size], suffix: str) -> dict[str, Callable[[], Case]]:
+    methods = growth.METHODS[family]
+    return {f"{name}{suffix}": functools.partial(sized, name, sizes[family]) for name in methods}
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    **_sized("networks", growth.BASE, ""),
+    **_sized("processes", growth.BASE, ""),
+    **_sized("networks", WIDE, ", large"),
+    **_sized("processes", WIDE, ", large"),
+    "1 replica": functools.partial(replicated, 1),
+    "20 replicas": functools.partial(replicated, 20),
+    "bali, images": of_labels,
+    "resnet8": functools.partial(of_images, 500),
+}
+del CASES["gi_outputs, large"]  # one step takes minutes on a processor
+
+
+class Watch:
+    """A callback that times steps in a row and then ends the training."""
+
+    def __init__(self, device: torch.device, repeats: int):
+        """On a processor the first step is not timed, on a GPU all those before it replays."""
+        self.device, self.repeats, self.ms = device, repeats, 0.0
+        self.warm_up, self.started = 1 if device.type == "cpu" else WARM_UP, 0.0
+
+    def __call__(self, steps: int, bound: Tensor, net: gilib.Network) -> bool:
+        """After every step; true when there were enough."""
+        timed = steps - self.warm_up
+        if timed == 0:
+            wait(self.device)
+            self.started = time.perf_counter()
+        late = self.device.type == "cpu" and timed > 0 and time.perf_counter() - self.started > LIMIT
+        if late or timed == self.repeats:
+            wait(self.device)
+            self.ms = 1e3 * (time.perf_counter() - self.started) / timed
+        return self.ms > 0.0
+
+
+def milliseconds(case: Case, device: torch.device, speed: Speed, repeats: int) -> float:
+    """Of a step."""
+    model = [part.to(device) for part in case.build()]
+    watch = Watch(device, repeats)
+    steps = {"steps": 10 * (WARM_UP + repeats), "speed": speed, "callbacks": (watch,)}
+    gilib.fit(*model, progress=False, **steps, **case.settings)
+    return watch.ms
+
+
+def row(name: str, device: torch.device, repeats: int) -> Row:
+    """Time one case in all ways that it can go."""
+    case, times = CASES[name](), {}
+    for way, (where, speed) in WAYS.items():
+        if where in ("cpu", device.type) and not (
+            speed.cuda_graph and isinstance(case.settings["rule"], Bali)
+        ):
+            times[way] = milliseconds(case, torch.device(where), speed, repeats)
+    net, _, x, _ = case.build()
+    least = dict.fromkeys(times, case.gflop), dict.fromkeys(times, traffic(net, x.numel()))
+    return Row({"model": name}, "processor", times, *least)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Time, print, record."""
+    known = parser(__doc__, 40)
+    known.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    known.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
+    options = known.parse_args(arguments)
+    with running("devices", options) as run:
+        run.finish([row(name, run.device, options.repeats) for name in options.only])
+
+
+if __name__ == "__main__":
+    main()

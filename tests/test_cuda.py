@@ -1,0 +1,186 @@
+"""What runs on a CPU runs on a GPU, and computes the same: bounds, gradients, trainings, predictions.
+
+Everything is in float64, from the same noise; where there is no GPU, nothing here runs.
+"""
+
+import copy
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import (
+    IVON,
+    SGHMC,
+    VOGN,
+    Bali,
+    Checkpoint,
+    NaturalGradient,
+    NoisyAdam,
+    NoisyKFAC,
+    Paused,
+    Speed,
+    Vadam,
+)
+from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+N, S = 12, 3
+X, Y, LABELS = normals(N, 2, seed=1), normals(N, 2, seed=2), torch.arange(N) % 3
+IMAGES = normals(N, 3, 16, 16, seed=3)
+REGRESSION, CLASSES = gilib.Gaussian(0.1, learn=True).to(D), gilib.Categorical()
+STRUCTURED = {
+    "coupled": gilib.structured.FullyCoupled(),
+    "star": gilib.structured.StripesAndArrow(),
+    "mean-field": gilib.structured.MeanField(),
+}
+
+
+def images(model, **settings):
+    shape = tuple(IMAGES.shape[1:])
+    built = model(shape, 3, inducing_points=IMAGES[:4], generator=seeded(), dtype=D, **settings)
+    return shaken(built, 0.1)
+
+
+def processes(posterior):
+    shared = {"inducing_points": X[:5], "generator": seeded(), "dtype": D, "num_features": 32}
+    return shaken(gilib.models.deep_gp(2, 2, 2, posterior=posterior, **shared), 0.1)
+
+
+def structured(family):
+    shared = {"inducing_points": X[:5], "width": 2, "generator": seeded(), "num_features": 32}
+    return shaken(gilib.models.structured_gp(2, 1, 3, family=family, **shared), 0.1)
+
+
+NETS = {
+    **{
+        f"{name}, {prior}": lambda p=p, q=q: small_net(p, q)
+        for name, p in POSTERIORS.items()
+        for prior, q in PRIORS.items()
+    },
+    "replicas": lambda: small_net(gilib.GlobalInducing(precision="per_output"), replicas=(2,)),
+    "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
+    "matrix": lambda: small_net(gilib.posteriors.MatrixGaussian()),
+    "dropout": lambda: small_net(gilib.posteriors.Dropout(0.2)),
+    "lenet": lambda: images(gilib.models.lenet, channels=2),
+    "resnet8": lambda: images(gilib.models.resnet8, channels=4),
+    "resnet8, local": lambda: images(
+        gilib.models.resnet8, channels=4, posterior=gilib.LocalInducing(num_inducing=40)
+    ),
+    "deep GP, global": lambda: processes(gilib.GlobalInducing("full")),
+    "deep GP, local": lambda: processes(gilib.LocalInducing()),
+    "deep GP, free": lambda: processes(gilib.FreeGaussian()),
+    **{f"structured, {name}": lambda f=f: structured(f) for name, f in STRUCTURED.items()},
+}
+
+
+def problem(name, device):
+    """Network, likelihood, inputs and targets on a device."""
+    net = NETS[name]()
+    seen = (
+        (IMAGES, LABELS, CLASSES)
+        if len(net.input_shape) == 3
+        else (X, Y[:, : net.output_shape[0]], REGRESSION)
+    )
+    replicas = (2,) if name == "replicas" else ()
+    likelihood = gilib.Gaussian(0.1, learn=True, replicas=replicas).to(D) if replicas else seen[2]
+    return net.to(device), copy.deepcopy(likelihood).to(device), seen[0].to(device), seen[1].to(device)
+
+
+def close(found, wanted, tolerance=1e-9):
+    for ours, theirs in zip(found, wanted, strict=True):
+        ours, theirs = ours.detach(), theirs.detach()
+        scale = max(1.0, float(theirs.abs().max()) if theirs.numel() else 1.0)
+        torch.testing.assert_close(ours.cpu(), theirs.cpu(), rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_bounds_gradients_and_functions_are_those_of_the_cpu(name):
+    results = {}
+    for device in ("cpu", "cuda"):
+        net, likelihood, x, y = problem(name, device)
+        draw = net.draw(noise=problem(name, "cpu")[0].base_noise(S, seeded(1)).to(device))
+        bound = gilib.elbo(draw, likelihood, x, y, num_data=N)
+        parameters = [p for p in [*net.parameters(), *likelihood.parameters()] if p.requires_grad]
+        gradients = torch.autograd.grad(bound.sum(), parameters, materialize_grads=True) if parameters else []
+        results[device] = [bound.detach(), draw(x).detach(), *gradients]
+        assert all(value.device.type == device for value in results[device])
+    close(results["cuda"], results["cpu"])
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_trainings_run_and_predict(name, tmp_path):
+    net, likelihood, x, y = problem(name, "cuda")
+    rule = Bali() if name == "conjugate" else NoisyKFAC(0.01) if name == "matrix" else gilib.Adam(0.01)
+    settings = {"rule": rule, "steps": 4, "batch_size": 10, "progress": False, "num_samples": 1}
+    history = gilib.fit(net, likelihood, x, y, checkpoint=tmp_path / "training", **settings)
+    prediction = gilib.predict(net, likelihood, x, num_samples=S)
+    assert bool(history.elbo.isfinite().all()) and bool(prediction.mean.isfinite().all())
+    assert prediction.mean.device.type == "cuda"
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_recorded_step_is_the_step(name):
+    if name in ("conjugate", "matrix"):
+        pytest.skip("their rules cannot be recorded")
+    results = []
+    for graphed in (False, True):
+        net, likelihood, x, y = problem(name, "cuda")
+        settings = {"rule": gilib.Adam(0.01), "batch_size": 10, "num_samples": 2, "progress": False}
+        speed = Speed(cuda_graph=graphed)
+        history = gilib.fit(net, likelihood, x, y, steps=12, speed=speed, **settings)
+        results.append([history.elbo, *(p.detach() for p in net.parameters())])
+    close(results[1], results[0])
+
+
+RULES = {
+    "bali": (gilib.posteriors.Conjugate(), Bali()),
+    "bali, kept": (gilib.posteriors.Conjugate(), Bali(keep_moments=True)),
+    "vadam": (gilib.Factorised(), Vadam(0.01)),
+    "vogn": (gilib.Factorised(), VOGN(0.01)),
+    "ivon": (gilib.Factorised(), IVON(0.01)),
+    "noisy adam": (gilib.Factorised(), NoisyAdam(0.01)),
+    "noisy k-fac": (gilib.posteriors.MatrixGaussian(), NoisyKFAC(0.01)),
+    "sghmc": (gilib.PointEstimate(), SGHMC(2, window=2)),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_goes_on_where_it_was(name, tmp_path):
+    posterior, rule = RULES[name]
+
+    def start():
+        net = gilib.models.mlp(2, (4,), 2, posterior=posterior, generator=seeded(), dtype=D)
+        return net.cuda(), copy.deepcopy(REGRESSION).cuda()
+
+    def train(models, **settings):
+        settings |= {"rule": rule, "steps": 5, "batch_size": 10, "progress": False}
+        return gilib.fit(*models, X.cuda(), Y.cuda(), **settings)
+
+    whole, parts, pauses = start(), start(), 0
+    train(whole)
+    while True:
+        try:
+            train(parts, checkpoint=Checkpoint(tmp_path / "training", deadline=0.0))
+            break
+        except Paused:
+            pauses, parts = pauses + 1, start()
+    assert pauses == 4
+    close(parts[0].state_dict().values(), whole[0].state_dict().values(), 1e-12)
+
+
+def test_natural_gradients():
+    net, likelihood = structured(STRUCTURED["coupled"]).cuda(), copy.deepcopy(REGRESSION).cuda()
+    rule = NaturalGradient(0.1)
+    history = gilib.fit(net, likelihood, X.cuda(), Y[:, :1].cuda(), rule=rule, steps=4, progress=False)
+    assert bool(history.elbo.isfinite().all())
+
+
+@pytest.mark.parametrize("name", ["gi-shared, neal", "resnet8", "deep GP, global", "structured, star"])
+def test_a_model_saved_there_predicts_here(name, tmp_path):
+    net, likelihood, x, _ = problem(name, "cuda")
+    gilib.save(tmp_path / "model", net, likelihood)
+    again = gilib.load(tmp_path / "model")
+    noise = net.base_noise(S, torch.Generator("cuda").manual_seed(1))
+    close([again.network.draw(noise=noise.cpu())(x.cpu())], [net.draw(noise=noise)(x)])
