@@ -6,7 +6,8 @@ beside it, with global inducing points. The bound of a single layer is compared 
 is not random, parameters are copied. Denormal numbers are flushed on both sides, which at this shape changes
 nothing. Libraries are not made equal: where large products of
 ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alone on both sides. Times are
-interleaved, medians, in one process.
+interleaved, medians, in one process. On a GPU there is a third way, our steps as `gilib.fit` replays them
+(`Speed(cuda_graph=True)`), means of steps in a row.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
     python benchmarks/deep_gp.py --device cuda [--record]
@@ -20,11 +21,12 @@ import gpytorch
 import torch
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
-from measures import CPU, spent, traffic
+from measures import CPU, Watch, spent, traffic
 from recording import Row, parser, running
 from torch import Tensor
 
 import gilib
+from gilib.training import Speed
 
 POINTS, INPUTS, INDUCING, SAMPLES = 927, 8, 100, 10
 JITTER = 1e-4
@@ -81,21 +83,21 @@ Bound = Callable[[], Tensor]
 def peer(depth: int, device: torch.device = CPU) -> tuple[Bound, torch.nn.Module]:
     """The peer's bound per data point, and its parameters."""
     x, y, inducing = data(device)
-    model = Peer(depth, inducing).to(device)
+    deep = Peer(depth, inducing).to(device)
     objective = gpytorch.mlls.DeepApproximateMLL(
-        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=POINTS)
+        gpytorch.mlls.VariationalELBO(deep.likelihood, deep, num_data=POINTS)
     )
 
     def bound() -> Tensor:
         with gpytorch.settings.num_likelihood_samples(SAMPLES):
-            return objective(model(x), y[:, 0])
+            return objective(deep(x), y[:, 0])
 
-    return bound, model
+    return bound, deep
 
 
-def ours(depth: int, method: str, device: torch.device = CPU) -> tuple[Bound, torch.nn.Module]:
-    """Our bound per data point, and its parameters."""
-    x, y, inducing = data(device)
+def model(depth: int, method: str, device: torch.device) -> tuple[gilib.Network, gilib.Gaussian]:
+    """Our network and likelihood."""
+    _, _, inducing = data(device)
     posterior = gilib.FreeGaussian(initial_scale=1.0) if method == "dsvi" else gilib.GlobalInducing("full")
     kernel = gilib.kernels.RBF(lengthscale=0.6931, variance=0.6931)
     widths = [INPUTS] * depth + [1]
@@ -110,7 +112,13 @@ def ours(depth: int, method: str, device: torch.device = CPU) -> tuple[Bound, to
         for k in range(depth)
     ]
     net = gilib.Network(inducing, layers, input_shape=(INPUTS,)).to(device)
-    likelihood = gilib.Gaussian(0.6932, learn=True).to(device)
+    return net, gilib.Gaussian(0.6932, learn=True).to(device)
+
+
+def ours(depth: int, method: str, device: torch.device = CPU) -> tuple[Bound, torch.nn.Module]:
+    """Our bound per data point, and its parameters."""
+    x, y, _ = data(device)
+    net, likelihood = model(depth, method, device)
     generator = torch.Generator(device).manual_seed(1)
 
     def bound() -> Tensor:
@@ -132,11 +140,20 @@ def stepper(bound: Bound, model: torch.nn.Module) -> Callable[[], None]:
     return step
 
 
+def replayed(depth: int, method: str, device: torch.device, repeats: int) -> float:
+    """Milliseconds of a step of ours that is recorded and replayed."""
+    x, y, _ = data(device)
+    watch = Watch(device, repeats)
+    settings = {"rule": gilib.Adam(1e-2), "num_samples": SAMPLES, "estimator": "pointwise"}
+    gilib.fit(*model(depth, method, device), x, y, speed=Speed(cuda_graph=True), **settings, **watch.settings)
+    return watch.ms
+
+
 def check() -> None:
     """The bound of one layer, from the peer's parameters, equals the peer's: to 1e-4 in float32."""
-    theirs, model = peer(1)
+    theirs, other = peer(1)
     mine, modules = ours(1, "dsvi")
-    strategy = model.layers[0].variational_strategy
+    strategy = other.layers[0].variational_strategy
     theirs()  # sets the variational distribution up
     distribution = strategy._variational_distribution
     process = modules[0].layers.layers[0]
@@ -147,7 +164,7 @@ def check() -> None:
         distribution.chol_variational_covar.copy_(root + torch.eye(INDUCING))
         process.weights.mean.copy_(distribution.variational_mean[:, None])
         process.weights.root.copy_(distribution.chol_variational_covar[None])
-        modules[1].scaled_log_variance.copy_(model.likelihood.noise.log()[0])
+        modules[1].scaled_log_variance.copy_(other.likelihood.noise.log()[0])
         bound, theirs_bound = float(mine()), float(theirs().mean())
     assert abs(bound - theirs_bound) < 1e-4 * abs(bound), f"bounds differ: {bound}, {theirs_bound}"
 
@@ -166,15 +183,18 @@ def row(depth: int, repeats: int, device: torch.device) -> Row:
     """Time one depth."""
     steps = {"peer": stepper(*peer(depth, device))}
     models = {method: ours(depth, method, device) for method in ("dsvi", "global")}
-    steps |= {method: stepper(*model) for method, model in models.items()}
+    steps |= {method: stepper(*bound) for method, bound in models.items()}
     found = spent(steps, repeats, WARM_UP, device)
+    again = {f"{method}, replayed": method for method in models} if device.type == "cuda" else {}
+    ways = {method: method for method in models} | again
     case = {"depth": depth, "points": POINTS, "inputs": INPUTS, "inducing": INDUCING, "samples": SAMPLES}
     return Row(
         case,
         "peer",
-        {name: each.ms for name, each in found.items()},
-        {method: floor(depth, method) for method in models},
-        {method: traffic(model, POINTS * (INPUTS + 1)) for method, (_, model) in models.items()},
+        {name: each.ms for name, each in found.items()}
+        | {way: replayed(depth, method, device, 10 * repeats) for way, method in again.items()},
+        {way: floor(depth, method) for way, method in ways.items()},
+        {way: traffic(models[method][1], POINTS * (INPUTS + 1)) for way, method in ways.items()},
         {name: each.faults for name, each in found.items()},
     )
 

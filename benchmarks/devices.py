@@ -1,9 +1,9 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
-Every way is `gilib.fit`, everything included, from the same start: on the processor; on the GPU; there as
-a CUDA graph (`Speed(cuda_graph=True)`; rules of closed form cannot be recorded); and both of these with the
-data's pass in TF32. Times are the wall's, means of steps in a row. Beside them the operations that no
-arrangement avoids. Without a GPU there is the processor alone.
+Every way is `gilib.fit`, everything included, from the same start: on the processor; on the GPU; there as a
+CUDA graph (`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32. BALI cannot be recorded
+or rounded. Times are the wall's, means of steps in a row. Beside them the operations that no arrangement
+avoids. Without a GPU there is the processor alone.
 
     python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,15 +20,13 @@ import floors
 import growth
 import resnet_step
 import torch
-from measures import CPU, traffic, wait
+from measures import CPU, Watch, traffic
 from recording import Row, parser, running
 from torch import Tensor
 
 import gilib
 from gilib.training import Adam, Bali, Speed
 
-WARM_UP = 6  # steps on a GPU that are not timed: a recording is made at the fourth
-LIMIT = 2.0  # seconds after which a processor has shown enough
 WAYS: dict[str, tuple[str, Speed]] = {
     "processor": ("cpu", Speed()),
     "called": ("cuda", Speed()),
@@ -122,33 +119,11 @@ CASES: dict[str, Callable[[], Case]] = {
 del CASES["gi_outputs, large"]  # one step takes minutes on a processor
 
 
-class Watch:
-    """A callback that times steps in a row and then ends the training."""
-
-    def __init__(self, device: torch.device, repeats: int):
-        """On a processor the first step is not timed, on a GPU all those before it replays."""
-        self.device, self.repeats, self.ms = device, repeats, 0.0
-        self.warm_up, self.started = 1 if device.type == "cpu" else WARM_UP, 0.0
-
-    def __call__(self, steps: int, bound: Tensor, net: gilib.Network) -> bool:
-        """After every step; true when there were enough."""
-        timed = steps - self.warm_up
-        if timed == 0:
-            wait(self.device)
-            self.started = time.perf_counter()
-        late = self.device.type == "cpu" and timed > 0 and time.perf_counter() - self.started > LIMIT
-        if late or timed == self.repeats:
-            wait(self.device)
-            self.ms = 1e3 * (time.perf_counter() - self.started) / timed
-        return self.ms > 0.0
-
-
 def milliseconds(case: Case, device: torch.device, speed: Speed, repeats: int) -> float:
     """Of a step."""
     model = [part.to(device) for part in case.build()]
     watch = Watch(device, repeats)
-    steps = {"steps": 10 * (WARM_UP + repeats), "speed": speed, "callbacks": (watch,)}
-    gilib.fit(*model, progress=False, **steps, **case.settings)
+    gilib.fit(*model, speed=speed, **watch.settings, **case.settings)
     return watch.ms
 
 

@@ -19,6 +19,8 @@ PASSES = 10  # of a parameter through memory, see `traffic`
 CPU = torch.device("cpu")
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows of the square matrices that are multiplied
 COPIED = 2**24  # numbers of four bytes that are copied
+RECORDED = 6  # steps after which a training on a GPU replays its step, if it does
+LIMIT = 2.0  # seconds after which a processor has shown enough
 Clock = Callable[[], float]
 Step = Callable[[], Any]
 
@@ -72,6 +74,33 @@ def spent(
         name: Spent(statistics.median(times[name]), min(times[name]), statistics.mean(faults[name]))
         for name in steps
     }
+
+
+class Watch:
+    """A callback that times the steps of `gilib.fit` in a row, on the wall, and then ends the training.
+
+    Attributes:
+        ms: milliseconds of a step, once it has ended.
+        settings: of `gilib.fit`.
+    """
+
+    def __init__(self, device: torch.device, repeats: int):
+        """On a processor the first step is not timed, on a GPU all those before a recording is replayed."""
+        self.device, self.repeats, self.ms = device, repeats, 0.0
+        self.warm_up, self.started = 1 if device.type == "cpu" else RECORDED, 0.0
+        self.settings = {"steps": self.warm_up + repeats, "callbacks": (self,), "progress": False}
+
+    def __call__(self, steps: int, bound: torch.Tensor, net: torch.nn.Module) -> bool:
+        """After every step; true when there were enough."""
+        timed = steps - self.warm_up
+        if timed == 0:
+            wait(self.device)
+            self.started = time.perf_counter()
+        late = self.device.type == "cpu" and timed > 0 and time.perf_counter() - self.started > LIMIT
+        if late or timed == self.repeats:
+            wait(self.device)
+            self.ms = 1e3 * (time.perf_counter() - self.started) / timed
+        return self.ms > 0.0
 
 
 def rate(device: torch.device = CPU, dtype: torch.dtype = torch.float32) -> float:

@@ -143,16 +143,16 @@ def test_layers_are_drawn_exactly_without_a_network():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_bound_measured_on_a_gpu_is_the_one_that_is_trained():
-    """TF32 would be off by 1e-3; the same noise on the CPU says what is right."""
+    """The same noise in float64 says what is right: rounding leaves 5e-5 of it, TF32 would leave 1e-3."""
     x, labels = torch.randn(8, 3, 16, 16, generator=seeded()), torch.arange(8) % 3
     net = gilib.models.lenet((3, 16, 16), 3, inducing_points=x[:4], generator=seeded())
     noise, bounds = net.base_noise(4, seeded(1)), {}
+    for device, dtype in (("cpu", torch.float32), ("cuda", torch.float32), ("cpu", torch.float64)):
+        draw = net.to(device, dtype).draw(noise=noise.to(device, dtype))
+        bound = gilib.elbo(draw, gilib.Categorical(), x.to(device, dtype), labels.to(device), num_data=len(x))
+        bounds[device, dtype] = bound.item()
     for device in ("cpu", "cuda"):
-        draw = net.to(device).draw(noise=noise.to(device))
-        bounds[device] = gilib.elbo(
-            draw, gilib.Categorical(), x.to(device), labels.to(device), num_data=8
-        ).item()
-    assert bounds["cuda"] == pytest.approx(bounds["cpu"], rel=1e-5)
+        assert bounds[device, torch.float32] == pytest.approx(bounds["cpu", torch.float64], rel=2e-4)
 
 
 @pytest.mark.parametrize("arithmetic", ["full", "tf32"])
