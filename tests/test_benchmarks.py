@@ -57,6 +57,14 @@ def test_operations_and_plain_ones_agree():
     assert len(names) > 10
 
 
+def test_a_step_goes_every_way_that_it_can(monkeypatch):
+    benchmark = load("devices")
+    monkeypatch.setattr(benchmark, "milliseconds", lambda *_: 1.0)
+    ways = {name: list(benchmark.row(name, torch.device("cuda"), 2).ms) for name in ("gi", "bali")}
+    assert ways == {"gi": list(benchmark.WAYS), "bali": ["processor", "called"]}
+    assert list(benchmark.row("gi", torch.device("cpu"), 2).ms) == ["processor"]
+
+
 SMALL = {
     "autocorrelation": ["--images", "3", "--channels", "3", "--sizes", "4"],
     "bali": ["--only", "yacht"],
