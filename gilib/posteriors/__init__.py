@@ -3,7 +3,7 @@
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
 from gilib.posteriors.conjugate import Conjugate, ConjugateWeights
 from gilib.posteriors.dropout import Dropout
-from gilib.posteriors.factorised import Factorised, FactorisedWeights
+from gilib.posteriors.factorised import Factorised, FactorisedKernels, FactorisedWeights
 from gilib.posteriors.free import FreeGaussian, FreeInducing, PropagatedGaussian, PropagatedInducing
 from gilib.posteriors.inducing import GlobalInducing, InducingWeights, LocalInducing
 from gilib.posteriors.matrix_gaussian import MatrixGaussian, MatrixGaussianWeights
@@ -17,6 +17,7 @@ __all__ = [
     "ConjugateWeights",
     "Dropout",
     "Factorised",
+    "FactorisedKernels",
     "FactorisedWeights",
     "FreeGaussian",
     "FreeInducing",

@@ -15,7 +15,7 @@ from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import LOG_2PI, prior_log_prob
-from gilib.sites import Site
+from gilib.sites import ConvolutionWeights, Site
 from gilib.validation import check_choice, check_positive
 
 
@@ -46,7 +46,8 @@ class Factorised(Posterior):
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Means and log-variances `[R, I, O]`."""
-        return FactorisedWeights(self, site, context)
+        module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights
+        return module(self, site, context)
 
 
 class FactorisedWeights(PosteriorModule):
@@ -66,7 +67,7 @@ class FactorisedWeights(PosteriorModule):
         """Create the parameters."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
-        self.noise_size, self.output_shape = fan_in * outputs, site.pseudo_outputs(1)[1:]
+        self.noise_size, self.channels, self.outputs = fan_in * outputs, site.channels, outputs
         self.root_fan_in = math.sqrt(fan_in)
         power = 0.5 if spec.variance_start == "paper" else 1.0
         self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
@@ -77,6 +78,11 @@ class FactorisedWeights(PosteriorModule):
     def mean(self) -> Tensor:
         """μ, `[R, I, O]`."""
         return self.scaled_mean / self.root_fan_in
+
+    @property
+    def deviation(self) -> Tensor:
+        """σ, `[R, I, O]`."""
+        return (0.5 * self.log_variance).exp()
 
     @property
     def propagated_variance(self) -> Tensor:
@@ -94,14 +100,14 @@ class FactorisedWeights(PosteriorModule):
     ) -> tuple[Tensor, Tensor]:
         """W = μ + σ z."""
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
-        weights = self.mean + (0.5 * self.log_variance).exp() * noise
+        weights = self.mean + self.deviation * noise
         log_q = -0.5 * (noise.square().sum((-2, -1)) + (self.log_variance + LOG_2PI).sum((-2, -1)))
         return weights, prior_log_prob(weights, prior_precision, noise.shape[-1]) - log_q
 
     @property
     def estimate_size(self) -> NoiseSize:
         """One for every output of a point."""
-        return NoiseSize(0, math.prod(self.output_shape))
+        return NoiseSize(0, self.outputs)
 
     def estimate(
         self,
@@ -111,13 +117,8 @@ class FactorisedWeights(PosteriorModule):
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor]:
         """Sampled outputs; log_pq is minus the closed-form KL(Q‖P) (Kingma, Salimans & Welling, 2015)."""
-        outputs = noise.points.unflatten(-1, self.output_shape)
-        return (
-            GaussianOutputs(
-                function(self.mean), function(self.propagated_variance), outputs, len(self.output_shape)
-            ),
-            -self.kl(prior_precision).expand(noise.draw.shape[:-1]),
-        )
+        outputs = GaussianOutputs(function(self.mean), function(self.propagated_variance), noise.points)
+        return outputs, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
 
     def kl(self, prior_precision: SymmetricOperator) -> Tensor:
         """KL(Q(W)‖N(0, P⁻¹)) in closed form, `[S, R]` nats, given the prior precision.
@@ -132,6 +133,58 @@ class FactorisedWeights(PosteriorModule):
         return 0.5 * (trace + prior_precision.quadratic(self.mean) - count - log_dets)
 
 
+class FactorisedKernels(FactorisedWeights):
+    """The same over the kernels of a convolution, whose pixels share the weights.
+
+    Outputs at two pixels of an image are correlated: sampled one by one they would be those of no kernel, and
+    the bound that of no posterior. So the estimate samples weights, W = μ + s σz rᵀ at every image: z is
+    drawn once, the signs s of the input channels and r of the outputs for each image (flipout; Wen, Vicol,
+    Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the law Q; a function of one draw for
+    all images would cost as much.
+    """
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """A z for every weight; at every point one normal for the sign of each channel, in and out."""
+        return NoiseSize(self.noise_size, self.channels + self.outputs)
+
+    def estimate(
+        self,
+        features: Tensor | None,
+        prior_precision: SymmetricOperator,
+        noise: Noise,
+        function: Callable[[Tensor], Function],
+    ) -> tuple[Function, Tensor]:
+        """A kernel for every image; log_pq is minus the closed-form KL(Q‖P)."""
+        white = noise.draw.unflatten(-1, self.scaled_mean.shape[-2:])
+        signs = torch.ones_like(noise.points).copysign(noise.points).split([self.channels, self.outputs], -1)
+        flipped = FlippedKernels(function(self.mean), function(self.deviation * white), *signs)
+        return flipped, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
+
+
+@dataclass(frozen=True)
+class FlippedKernels:
+    """x ↦ mean(x) + r ∘ deviation(s ∘ x), with signs of their own for each of N images.
+
+    Attributes:
+        mean: the convolution with mean weights.
+        deviation: that with a draw of their deviations.
+        inputs: s, `[S, R, N, C]`.
+        outputs: r, `[S, R, N, O]`.
+    """
+
+    mean: Function
+    deviation: Function
+    inputs: Tensor
+    outputs: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Sample the outputs at images `[..., N, C, H, W]`."""
+        inputs = noise_at(self.inputs[..., None, None], x, -4).to(x.dtype)
+        centre = self.mean(x)  # [R, N, O, H', W'], or with S
+        return centre + self.outputs[..., None, None].to(centre.dtype) * self.deviation(inputs * x)
+
+
 @dataclass(frozen=True)
 class GaussianOutputs:
     """x ↦ mean(x) + √variance(x²) z, independently at N points.
@@ -139,17 +192,15 @@ class GaussianOutputs:
     Attributes:
         mean: the function of mean weights.
         variance: the function of weights' variances, of squared inputs.
-        noise: z, `[S, R, N, O, ...]`.
-        point_axes: axes of one output point.
+        noise: z, `[S, R, N, O]`.
     """
 
     mean: Function
     variance: Function
     noise: Tensor
-    point_axes: int
 
     def __call__(self, x: Tensor) -> Tensor:
         """Sample the outputs at `x`, `[..., N, D]`."""
-        centre = self.mean(x)  # [R, N, O, ...], or with S
+        centre = self.mean(x)  # [R, N, O], or with S
         spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()  # √ has no slope at 0
-        return centre + spread * noise_at(self.noise, centre, -1 - self.point_axes).to(centre.dtype)
+        return centre + spread * noise_at(self.noise, centre, -2).to(centre.dtype)

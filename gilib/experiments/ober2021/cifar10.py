@@ -92,10 +92,12 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
     settings["outside"] = strangers.get(scale) or _out_of_distribution_sets()
     for prior in PRIORS if scale != "smoke" else PRIORS[:1]:
         for method in METHODS if scale != "smoke" else ("fac", "gi"):
-            yield CifarConfig(method, prior, 0, **settings, scale=scale)
+            estimator = images.estimator_of(method)
+            yield CifarConfig(method, prior, 0, **settings, estimator=estimator, scale=scale)
     cold = {"network": "resnet18", "channels": WIDE[scale], "kl_weight": 1 / 20, "augment": True}
     for method in ("fac", "fac_gi", "gi"):
-        yield CifarConfig(method, PRIORS[0], 0, **(settings | cold), scale=scale)
+        estimator = images.estimator_of(method)
+        yield CifarConfig(method, PRIORS[0], 0, **(settings | cold), estimator=estimator, scale=scale)
 
 
 def _out_of_distribution_sets() -> str:

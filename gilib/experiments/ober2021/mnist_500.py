@@ -44,7 +44,8 @@ def figure_a7(scale: str) -> Iterator[MnistConfig]:
     for seed in range(seeds):
         for prior in PRIORS:
             for method in methods:
-                yield MnistConfig(method, prior, seed, **settings, scale=scale)
+                estimator = images.estimator_of(method)
+                yield MnistConfig(method, prior, seed, **settings, estimator=estimator, scale=scale)
         yield MnistConfig("gi", "SpatialIWPrior", seed, **settings, scale=scale)
 
 

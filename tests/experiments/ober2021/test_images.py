@@ -36,6 +36,7 @@ DATA = load_images("mnist-500").subset(20, 10).tensors()
 
 
 def small(method="gi", prior="NealPrior", **settings):
+    settings = {"estimator": images.estimator_of(method)} | settings
     return dataclasses.replace(SMALL, method=method, prior=prior, **settings)
 
 
@@ -230,6 +231,11 @@ def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
     assert kinds.count(gilib.Conv2d) == 20
     assert kinds.count(gilib.layers.InducingBatchNorm) == (20 if method == "gi" else 0)
     assert [layer.outputs for layer in net.modules() if isinstance(layer, gilib.Conv2d)][-1] == 8
+
+
+def test_noise_for_every_pixel_is_of_the_past(tmp_path):
+    with pytest.raises(ValueError, match="fac has estimator='flipout', got ''"):
+        mnist_500.run(small("fac", estimator=""), job(tmp_path / "job"))
 
 
 def test_damaged_notes_of_a_training_start_it_afresh(tmp_path):
