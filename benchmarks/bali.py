@@ -177,20 +177,20 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
-    triangular solves of I² O and T S; S, the noise of the draw, twice, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ and
-    C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a product of X
-    with the step of the mean, and three products with triangles in place of two solves and T S. Renewals are
-    left out.
+    triangular solves of I² O and T S; S, which is the noise of the draw, too, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ
+    and C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a product
+    of X with the step of the mean, and three products with triangles in place of two solves and T S. Renewals
+    are left out.
     """
     total = dict.fromkeys(("adam", "bali"), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
         i, o, b = inputs + 1, outputs, shape.batch
-        back = 2 * b * i * o if k else 0
+        back = 2 * b * inputs * o if k else 0
         total["adam"] += 4 * b * i * o + back
         own = b * i**2 + i**3 / 3 + 3 * i**2 * o
         if kept and k == 0:
             own = 2 * b * i * o + 3 * i**2 * o
-        total["bali"] += 4 * b * i * o + back + b * o**2 + 8 * i * o**2 + own
+        total["bali"] += 4 * b * i * o + back + b * o**2 + 5 * i * o**2 + o**3 + own
     return {name: value / 1e9 for name, value in total.items()}
 
 

@@ -1,6 +1,7 @@
 """What the benchmarks time computes the same thing on both sides, and what they record is complete."""
 
 import importlib.util
+import itertools
 import json
 import math
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gilib.experiments.runner.records import read_records
@@ -203,6 +205,37 @@ def test_floors_are_the_products_that_torch_counts(method, change):
         assert ratio == pytest.approx(1.0, rel=1e-12)
     else:
         assert 1.0 < ratio < 1.75
+
+
+class Products(TorchDispatchMode):
+    """Counts the operations of products where `FlopCounterMode` cannot: in a gradient of leaves."""
+
+    total = 0.0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        matrices = args[-2:] if any(kind in function.__name__ for kind in ("mm", "matmul")) else ()
+        if matrices:
+            self.total += 2 * math.prod(matrices[0].shape) * matrices[1].shape[-1] / 1e9
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("shape", [(3, 7, 2), (5, 4, 6, 1)])
+def test_layerwise_operations_are_the_products_that_torch_counts(shape):
+    """Which computes all second moments in one product, and symmetric ones whole; solves are no products."""
+    bali, points = load("bali"), 30
+    sizes, found = bali.Shape(shape, points, points), []
+    for steps in (4, 5):
+        settings = {"num_samples": 1, "rule": bali.Bali(), "steps": steps, "progress": False}
+        with Products() as counter:
+            bali.gilib.fit(bali.network(sizes), bali.likelihood_of(sizes), *bali.data(sizes), **settings)
+        found.append(counter.total)
+    wanted = bali.operations(sizes)["bali"]
+    for inputs, o in itertools.pairwise(shape):
+        i = inputs + 1
+        whole = points * (i + o) ** 2 + 3 * i * o**2 + o**3 + i**2 * o
+        biases = 2 * points * o  # which are added
+        wanted += (whole - i**3 / 3 - 2 * i**2 * o - biases) / 1e9
+    assert found[1] - found[0] == pytest.approx(wanted, rel=1e-9)
 
 
 def test_growth_varies_one_number_of_a_curve(run):
