@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import conv2d, pad, unfold
 
 import gilib
@@ -12,7 +11,7 @@ from gilib.posteriors import BuildContext
 from gilib.regression import regress
 from gilib.regression.primal import prior_log_prob
 from gilib.statistics import shared_statistics
-from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support import PRIORS, D, assert_equal, normals, seeded, shaken
 
 SHAPE, OUTPUTS, POINTS = (2, 5, 4), 3, 4
 POSTERIORS = {
@@ -156,57 +155,6 @@ def test_images_broadcast_against_weights(weights, points):
     kernels = function.weights.mT.unflatten(-1, (2, 3, 3)).expand(*lead, 3, 2, 3, 3).reshape(-1, 3, 2, 3, 3)
     each = zip(x.expand(*lead, *x.shape[-4:]).reshape(-1, 6, *SHAPE), kernels, strict=True)
     assert_equal(outputs.reshape(-1, 6, 3, 5, 4), torch.stack([conv2d(a, b, padding=1) for a, b in each]))
-
-
-def factorised(size=0.5):
-    """A convolution whose weights are far from certain."""
-    layer = built(gilib.Factorised(initial_variance=size))
-    layer.weights.log_variance.data += normals(*layer.weights.log_variance.shape, seed=5)
-    return layer
-
-
-def test_an_estimate_has_a_kernel_for_every_image():
-    layer, x = factorised(), images(4)
-    noise = layer.estimate_noise(3, 4, seeded(1))
-    estimate = layer.estimate(noise=noise)
-    white = noise.draw.unflatten(-1, (18, 3))[:, None]  # [S, 1, I, O]
-    inputs, outputs = noise.points.sign().split([2, 3], -1)
-    flips = inputs.repeat_interleave(9, -1)[..., None] * outputs[..., None, :]  # [S, N, I, O]
-    weights = layer.weights.mean + (0.5 * layer.weights.log_variance).exp() * flips * white
-    kernels = weights.mT.unflatten(-1, (2, 3, 3))
-    wanted = [[conv2d(x[n : n + 1], kernels[s, n], padding=1)[0] for n in range(4)] for s in range(3)]
-    assert_equal(estimate(x), torch.stack([torch.stack(row) for row in wanted]))
-    laws = Normal(layer.weights.mean, layer.weights.deviation), Normal(torch.zeros((), dtype=D), 18**-0.5)
-    assert_equal(estimate.log_pq, -kl_divergence(*laws).sum().expand(3))
-    with pytest.raises(ValueError, match="made for 4 points, not for 3"):
-        estimate(x[:3])
-
-
-def test_an_estimate_has_the_law_of_the_draws_at_an_image():
-    """Pixels and channels together: means and covariances, and none between images."""
-    layer, x, count = factorised(), images(2), 20_000
-    mean, variance = layer.weights.mean.detach(), layer.weights.log_variance.exp().detach()
-    patches = unfold(x, 3, padding=1).mT  # [N, pixels, I]
-    outputs = layer.estimate(None, count, 2, generator=seeded(1))(x).flatten(-2).mT.detach()
-    deviations = (outputs - patches @ mean)[:, :, ::4].flatten(2)  # [S, N, pixels O], every fourth pixel
-    assert_mean(deviations, torch.zeros(()))
-    each = torch.einsum("npi,io,nqi,ou->npoqu", patches, variance, patches, torch.eye(3, dtype=D))
-    wanted = each[:, ::4, :, ::4].flatten(3, 4).flatten(1, 2)
-    assert_mean(deviations[..., :, None] * deviations[..., None, :], wanted)
-    assert_mean(deviations[:, 0, :, None] * deviations[:, 1, None, :], torch.zeros(()))
-
-
-def test_the_bound_of_an_estimate_is_that_of_the_draws():
-    """Where pixels are averaged: noise for each of them would average out, and the bound be another."""
-    x, labels, count = images(6), torch.arange(6) % 3, 10_000
-    layers = [Conv2d(2, 3, 3, gilib.Factorised(1.0)), nn.Tanh(), Conv2d(3, 3, 3, gilib.Factorised(1.0))]
-    head = [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    net = gilib.Network(None, layers + head, input_shape=SHAPE, generator=seeded(), dtype=D)
-    drawn = (net.draw(count, generator=seeded(1)), net.estimate(count, 6, generator=seeded(2)))
-    fits = [gilib.Categorical().log_prob(each(x), labels).sum(-1).detach() for each in drawn]
-    gap = float(fits[0].mean() - fits[1].mean())
-    error = float(sum(fit.var() / len(fit) for fit in fits)) ** 0.5
-    assert abs(gap) < 5 * error
 
 
 @pytest.mark.parametrize("prior", PRIORS)
