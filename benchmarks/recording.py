@@ -3,6 +3,8 @@
 A record is a line of `results/benchmarks.jsonl`, written like every other of `results/`: under a lock, in one
 step. Its configuration holds all that a time depends on: benchmark, options, threads, hardware, versions and
 revision. The same configuration is recorded once.
+
+    python benchmarks/recording.py FILE...     # add what other machines recorded
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import measures
@@ -23,7 +26,7 @@ from gilib.denormals import denormals_flushed
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.provenance import provenance, source_revision
-from gilib.experiments.runner.records import results_file
+from gilib.experiments.runner.records import read_records, results_file
 from gilib.experiments.runner.writing import append
 
 NAME = "benchmarks"  # of the file in results/
@@ -219,3 +222,20 @@ def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
         torch.set_num_threads(before[0])
         torch.set_flush_denormal(before[1])
         torch.backends.mkldnn.enabled = onednn
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Add the records of files that are not there yet."""
+    known = argparse.ArgumentParser(description="Join what benchmarks recorded on several machines.")
+    known.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    bodies = [record for path in known.parse_args(arguments).files for record in read_records(path)]
+    if others := {record["experiment"] for record in bodies} - {NAME}:
+        raise SystemExit(
+            f"error: these are records of {', '.join(sorted(others))}: join them by "
+            "`python -m gilib.experiments merge`"
+        )
+    print(f"{len(append(NAME, bodies, BenchmarkConfig))} records added to {results_file(NAME)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -141,6 +141,21 @@ def test_one_configuration_is_recorded_once_and_another_beside_it(run, capsys):
     assert len(run("weight_samples", "--record", "--images", "3")) == 2
 
 
+def test_records_of_another_machine_join_once(run, tmp_path, monkeypatch, capsys):
+    (record,) = run("weight_samples", "--record")
+    there = tmp_path / "there.jsonl"
+    there.write_bytes((tmp_path / "benchmarks.jsonl").read_bytes())
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "here"))
+    recording = sys.modules["recording"]
+    for added in (1, 0):
+        recording.main([str(there)])
+        assert f"{added} records added" in capsys.readouterr().out
+    assert read_records(tmp_path / "here" / "benchmarks.jsonl") == [record]
+    there.write_text(there.read_text().replace('"experiment": "benchmarks"', '"experiment": "uci"'))
+    with pytest.raises(SystemExit, match="records of uci: join them by"):
+        recording.main([str(there)])
+
+
 def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     path = tmp_path / "benchmarks.jsonl"
     path.write_text(json.dumps({"schema": 1})[:-1])
