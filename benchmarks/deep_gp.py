@@ -7,7 +7,7 @@ is not random, parameters are copied. Denormal numbers are flushed on both sides
 nothing. Libraries are not made equal: where large products of
 ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alone on both sides. Times are
 interleaved, medians, in one process. On a GPU there is a third way, our steps as `gilib.fit` replays them
-(`Speed(cuda_graph=True)`), means of steps in a row.
+(`Speed(cuda_graph=True)`), means of steps in a row, which nothing waits for in between.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
     python benchmarks/deep_gp.py --device cuda [--record]

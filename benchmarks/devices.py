@@ -1,9 +1,10 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
-Every way is `gilib.fit`, everything included, from the same start: on the processor; on the GPU; there as a
-CUDA graph (`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32. BALI cannot be recorded
-or rounded. Times are the wall's, means of steps in a row. Beside them the operations that no arrangement
-avoids. Without a GPU there is the processor alone.
+Every way is `gilib.fit`, everything included: on the processor; on the GPU; there as a CUDA graph
+(`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32. BALI cannot be recorded or
+rounded. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
+stops after two seconds. Of the device that was asked for there are the operations that no arrangement
+avoids, too. Without a GPU there is the processor alone.
 
     python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
 """
@@ -20,7 +21,7 @@ import floors
 import growth
 import resnet_step
 import torch
-from measures import CPU, Watch, traffic
+from measures import CPU, Watch
 from recording import Row, parser, running
 from torch import Tensor
 
@@ -119,24 +120,26 @@ CASES: dict[str, Callable[[], Case]] = {
 del CASES["gi_outputs, large"]  # one step takes minutes on a processor
 
 
-def milliseconds(case: Case, device: torch.device, speed: Speed, repeats: int) -> float:
-    """Of a step."""
+def watched(case: Case, device: torch.device, speed: Speed, repeats: int) -> Watch:
+    """What its steps take."""
     model = [part.to(device) for part in case.build()]
     watch = Watch(device, repeats)
     gilib.fit(*model, speed=speed, **watch.settings, **case.settings)
-    return watch.ms
+    return watch
 
 
 def row(name: str, device: torch.device, repeats: int) -> Row:
     """Time one case in all ways that it can go."""
-    case, times = CASES[name](), {}
+    case, seen, least = CASES[name](), {}, {}
     for way, (where, speed) in WAYS.items():
         able = speed == Speed() or not isinstance(case.settings["rule"], Bali)
         if able and where in ("cpu", device.type):
-            times[way] = milliseconds(case, torch.device(where), speed, repeats)
-    net, _, x, _ = case.build()
-    least = dict.fromkeys(times, case.gflop), dict.fromkeys(times, traffic(net, x.numel()))
-    return Row({"model": name}, "processor", times, *least)
+            seen[way] = watched(case, torch.device(where), speed, repeats)
+            if where == device.type and speed.arithmetic == "full":  # whose rate is known
+                least[way] = case.gflop
+    times = {way: watch.ms for way, watch in seen.items()}
+    counts = {way: watch.timed for way, watch in seen.items()}
+    return Row({"model": name}, "processor", times, least, more={"steps timed": counts})
 
 
 def main(arguments: list[str] | None = None) -> None:

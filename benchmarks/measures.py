@@ -77,29 +77,31 @@ def spent(
 
 
 class Watch:
-    """A callback that times the steps of `gilib.fit` in a row, on the wall, and then ends the training.
+    """A callback that times the steps of `gilib.fit` in a row, and then ends the training.
 
     Attributes:
-        ms: milliseconds of a step, once it has ended.
+        ms: milliseconds of a step, once it has ended, by `clock`.
+        timed: of how many.
         settings: of `gilib.fit`.
     """
 
     def __init__(self, device: torch.device, repeats: int):
         """On a processor the first step is not timed, on a GPU all those before a recording is replayed."""
-        self.device, self.repeats, self.ms = device, repeats, 0.0
+        self.device, self.repeats, self.ms, self.timed = device, repeats, 0.0, 0
+        self.now = clock(device)
         self.warm_up, self.started = 1 if device.type == "cpu" else RECORDED, 0.0
         self.settings = {"steps": self.warm_up + repeats, "callbacks": (self,), "progress": False}
 
     def __call__(self, steps: int, bound: torch.Tensor, net: torch.nn.Module) -> bool:
         """After every step; true when there were enough."""
-        timed = steps - self.warm_up
-        if timed == 0:
+        self.timed = steps - self.warm_up
+        if self.timed == 0:
             wait(self.device)
-            self.started = time.perf_counter()
-        late = self.device.type == "cpu" and timed > 0 and time.perf_counter() - self.started > LIMIT
-        if late or timed == self.repeats:
+            self.started = self.now()
+        late = self.device.type == "cpu" and self.timed > 0 and self.now() - self.started > LIMIT
+        if late or self.timed == self.repeats:
             wait(self.device)
-            self.ms = 1e3 * (time.perf_counter() - self.started) / timed
+            self.ms = 1e3 * (self.now() - self.started) / self.timed
         return self.ms > 0.0
 
 

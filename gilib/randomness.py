@@ -128,7 +128,7 @@ def check_generator(source: object) -> None:
     """Raise unless random numbers can come from `source`; None stands for torch's default generator."""
     if source is not None and not isinstance(source, GeneratorLike):
         raise TypeError(
-            "generator must be a torch.Generator or a gilib.ReplicaGenerators, such as "
+            "generator must be a torch.Generator or a gilib.randomness.ReplicaGenerators, such as "
             f"torch.Generator().manual_seed(0), got {source!r}"
         )
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import gilib
+from gilib.randomness import Noise
 from gilib.training import (
     IVON,
     SGHMC,
@@ -63,11 +64,17 @@ NETS = {
     "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
     "matrix": lambda: small_net(gilib.posteriors.MatrixGaussian()),
     "dropout": lambda: small_net(gilib.posteriors.Dropout(0.2)),
+    "weights": lambda: small_net(gilib.PointEstimate()),
     "lenet": lambda: images(gilib.models.lenet, channels=2),
+    "lenet, factorised": lambda: images(gilib.models.lenet, channels=2, posterior=gilib.Factorised()),
+    "lenet, conjugate": lambda: images(
+        gilib.models.lenet, channels=2, posterior=gilib.posteriors.Conjugate()
+    ),
     "resnet8": lambda: images(gilib.models.resnet8, channels=4),
     "resnet8, local": lambda: images(
         gilib.models.resnet8, channels=4, posterior=gilib.LocalInducing(num_inducing=40)
     ),
+    "resnet18": lambda: images(gilib.models.resnet18, widths=(1, 2, 2, 2), batch_norm=True),
     "deep GP, global": lambda: processes(gilib.GlobalInducing("full")),
     "deep GP, local": lambda: processes(gilib.LocalInducing()),
     "deep GP, free": lambda: processes(gilib.FreeGaussian()),
@@ -110,9 +117,19 @@ def test_bounds_gradients_and_functions_are_those_of_the_cpu(name):
 
 
 @pytest.mark.parametrize("name", NETS)
+def test_estimates_are_those_of_the_cpu(name):
+    results, noise = {}, problem(name, "cpu")[0].estimate_noise(S, N, seeded(1))
+    for device in ("cpu", "cuda"):
+        net, likelihood, x, y = problem(name, device)
+        estimate = net.estimate(noise=Noise(noise.draw.to(device), noise.points.to(device)))
+        results[device] = [gilib.elbo(estimate, likelihood, x, y, num_data=N).detach()]
+    close(results["cuda"], results["cpu"])
+
+
+@pytest.mark.parametrize("name", NETS)
 def test_trainings_run_and_predict(name, tmp_path):
     net, likelihood, x, y = problem(name, "cuda")
-    rule = Bali() if name == "conjugate" else NoisyKFAC(0.01) if name == "matrix" else gilib.Adam(0.01)
+    rule = Bali() if "conjugate" in name else NoisyKFAC(0.01) if name == "matrix" else gilib.Adam(0.01)
     settings = {"rule": rule, "steps": 4, "batch_size": 10, "progress": False, "num_samples": 1}
     history = gilib.fit(net, likelihood, x, y, checkpoint=tmp_path / "training", **settings)
     prediction = gilib.predict(net, likelihood, x, num_samples=S)
@@ -120,14 +137,16 @@ def test_trainings_run_and_predict(name, tmp_path):
     assert prediction.mean.device.type == "cuda"
 
 
+@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
 @pytest.mark.parametrize("name", NETS)
-def test_a_recorded_step_is_the_step(name):
-    if name in ("conjugate", "matrix"):
+def test_a_recorded_step_is_the_step(name, estimator):
+    if name in ("conjugate", "lenet, conjugate", "matrix"):
         pytest.skip("their rules cannot be recorded")
     results = []
     for graphed in (False, True):
         net, likelihood, x, y = problem(name, "cuda")
         settings = {"rule": gilib.Adam(0.01), "batch_size": 10, "num_samples": 2, "progress": False}
+        settings["estimator"] = estimator
         speed = Speed(cuda_graph=graphed)
         history = gilib.fit(net, likelihood, x, y, steps=12, speed=speed, **settings)
         results.append([history.elbo, *(p.detach() for p in net.parameters())])
@@ -143,6 +162,7 @@ RULES = {
     "noisy adam": (gilib.Factorised(), NoisyAdam(0.01)),
     "noisy k-fac": (gilib.posteriors.MatrixGaussian(), NoisyKFAC(0.01)),
     "sghmc": (gilib.PointEstimate(), SGHMC(2, window=2)),
+    "adam": (gilib.Factorised(), gilib.Adam(0.01)),
 }
 
 

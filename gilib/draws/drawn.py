@@ -105,9 +105,10 @@ class Estimate(Drawn):
 
     For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
     weights lowers the variance of the gradient (local reparameterisation; Kingma, Salimans & Welling, 2015).
-    Points are independent given what was drawn once, as the sum over points in the ELBO allows. They do not
-    share a function, so `predict` and `iwbo` refuse an estimate. The noise of the points is part of the
-    value: it was made for N points, and evaluating it twice there gives the same outputs.
+    In a convolution every image gets a kernel of its own (flipout; Wen et al., 2018). Points are independent
+    given what was drawn once, as the sum over points in the ELBO allows. They do not share a function, so
+    `predict` and `iwbo` refuse an estimate. The noise of the points is part of the value: it was made for N
+    points, and evaluating it twice there gives the same outputs.
     """
 
 

@@ -66,6 +66,10 @@ class FactorisedWeights(PosteriorModule):
     def __init__(self, spec: Factorised, site: Site, context: BuildContext):
         """Create the parameters."""
         super().__init__()
+        if isinstance(site, ConvolutionWeights) and not isinstance(self, FactorisedKernels):
+            raise TypeError(
+                "FactorisedWeights are of dense layers: over a convolution take FactorisedKernels"
+            )
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.channels, self.outputs = fan_in * outputs, site.channels, outputs
         self.root_fan_in = math.sqrt(fan_in)
@@ -137,10 +141,10 @@ class FactorisedKernels(FactorisedWeights):
     """The same over the kernels of a convolution, whose pixels share the weights.
 
     Outputs at two pixels of an image are correlated: sampled one by one they would be those of no kernel, and
-    the bound that of no posterior. So the estimate samples weights, W = μ + s σz rᵀ at every image: z is
-    drawn once, the signs s of the input channels and r of the outputs for each image (flipout; Wen, Vicol,
-    Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the law Q; a function of one draw for
-    all images would cost as much.
+    the bound that of no posterior. So the estimate samples weights, W = μ + σ ∘ z ∘ (s rᵀ) at every image:
+    z is drawn once, the signs s of the input channels, each for its K rows, and r of the outputs for each
+    image (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the law Q,
+    and deviations of two images are uncorrelated. It takes two convolutions, where a draw takes one.
     """
 
     @property
@@ -180,8 +184,8 @@ class FlippedKernels:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Sample the outputs at images `[..., N, C, H, W]`."""
-        inputs = noise_at(self.inputs[..., None, None], x, -4).to(x.dtype)
         centre = self.mean(x)  # [R, N, O, H', W'], or with S
+        inputs = noise_at(self.inputs[..., None, None], x, -4).to(x.dtype)
         return centre + self.outputs[..., None, None].to(centre.dtype) * self.deviation(inputs * x)
 
 

@@ -54,7 +54,7 @@ class ImageConfig:
         look_images: how many of them.
         estimator: of a step's bound, see `estimator_of`. Once "fac" had "", too: noise for every pixel of a
             hidden image, and so another bound than that of the posterior; nothing trains like that any more.
-        scale: "smoke", "reduced" or "paper".
+        scale: "smoke", "reduced", "long" or "paper".
     """
 
     method: str

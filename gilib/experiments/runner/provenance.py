@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+UNKNOWN = "unknown"
+
 
 def provenance(device: str = "cpu") -> dict[str, Any]:
     """Versions, hardware and revision of the code that is running.
@@ -41,7 +43,8 @@ def source_revision(*also: str) -> str:
     Args:
         also: further folders of the repository whose files may differ.
     """
-    return revision_of(Path(__file__).parents[3], *also)
+    found = revision_of(Path(__file__).parents[3], *also)
+    return os.environ.get("GILIB_REVISION", found) if found == UNKNOWN else found
 
 
 def revision_of(checkout: Path, *also: str) -> str:
@@ -50,7 +53,7 @@ def revision_of(checkout: Path, *also: str) -> str:
         commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(checkout, "status", "--porcelain", "-uno", "--", "gilib", *also) else "")
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("GILIB_REVISION", "unknown")
+        return UNKNOWN
 
 
 def _git(directory: Path, *arguments: str) -> str:

@@ -83,8 +83,8 @@ def fit(
             its gradient noisier; one is enough where a step is expensive (images), more help where the bound
             jumps from step to step.
         estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
-            anew (`Network.estimate`; of factorised weights: local reparameterisation). None: what the layers
-            prefer, which is to be drawn unless they say otherwise.
+            anew (`Network.estimate`; of factorised weights: local reparameterisation, of kernels: flipout).
+            None: what the layers prefer, which is to be drawn unless they say otherwise.
         kl_weight: tempering as a function of the step, such as `gilib.objectives.SteppedTempering`, which is
             asked once for every step, before the first; None: 1.
         batch_size: points a step, drawn without replacement in each epoch; None: all, which is best up to a
