@@ -89,14 +89,14 @@ def test_a_new_field_and_a_new_name_find_every_record_again(monkeypatch):
 def test_a_new_field_and_a_new_name_find_all_that_is_committed(name, monkeypatch):
     monkeypatch.delenv("GILIB_RESULTS")
     kind, records = EXPERIMENTS[name].config, read_records(results_file(name))
-    new = [("estimator", str, "draw"), ("optimiser", Optimiser, dataclasses.field(default=Optimiser()))]
+    new = [("sampler", str, "draw"), ("optimiser", Optimiser, dataclasses.field(default=Optimiser()))]
     other = dataclasses.make_dataclass("Renamed", new, bases=(kind,), frozen=True)
     for record in records:
         config = {key: tuple(v) if isinstance(v, list) else v for key, v in record["config"].items()}
         settings = config | {"scale": record["scale"]}
         found = {identity(name, kind(**settings)), identity(name, other(**settings))}
         assert found == {record_identity(record, kind)} == {record_identity(record, other)}
-        assert identity(name, other(**settings, estimator="pointwise")) not in found
+        assert identity(name, other(**settings, sampler="pointwise")) not in found
 
 
 @pytest.mark.parametrize(
