@@ -118,6 +118,18 @@ class _LogRatio(Operation):
         return grad * in_a, grad * in_z
 
 
+def _rule(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes `[nodes]` of the quadrature, and its weights of integral and first moment, `[nodes, 2]`."""
+    step = (_LAST_NODE - _FIRST_NODE) / (_NODES - 1)
+    x = _FIRST_NODE + step * torch.arange(_NODES, dtype=torch.float64, device=device)
+    node = torch.exp(x - torch.exp(-x))
+    weight = step * (1.0 + torch.exp(-x)) * node
+    return node, torch.stack([weight, weight * node], dim=-1)
+
+
+_RULE = _rule(torch.device("cpu"))
+
+
 class _Tail(NamedTuple):
     """One tail of the Gamma distribution function, elementwise.
 
@@ -145,13 +157,10 @@ def _tail(a: Tensor, log_ratio: Tensor) -> _Tail:
     sign = 1.0 - 2.0 * lift
     exponent = a + lift
     width = ((s - exponent) ** 2 + s).rsqrt()  # the scale of the integrand
-    step = (_LAST_NODE - _FIRST_NODE) / (_NODES - 1)
-    x = _FIRST_NODE + step * torch.arange(_NODES, dtype=a.dtype, device=a.device)  # [nodes]
-    node = torch.exp(x - torch.exp(-x))
-    weight = step * (1.0 + torch.exp(-x)) * node
+    node, weights = _RULE if a.device.type == "cpu" else _rule(a.device)
     w = (sign * width).unsqueeze(-1) * node  # [..., nodes], negative for the lower tail
     mass = torch.exp(exponent.unsqueeze(-1) * w - s.unsqueeze(-1) * torch.expm1(w))
-    sums = mass @ torch.stack([weight, weight * node], dim=-1)  # [..., 2]
+    sums = mass @ weights  # [..., 2]
     integral, moment = width * sums[..., 0], width**2 * sums[..., 1]
     ratio = s / a
     return _Tail(
