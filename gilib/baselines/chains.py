@@ -47,7 +47,7 @@ class HMCSettings:
         samples: states of each chain after that.
         thin: every how many of them one is kept.
         leapfrog_steps: per proposal. On a nearly Gaussian target a length near its half period swings back
-            and forth: where effective sizes are small at high acceptance, take another.
+            and forth: where effective sizes are small at high acceptance, take another, or a jitter.
         step_size_burn_in: of the leapfrog integrator in burn-in.
         step_size: after it.
         chains: run side by side.
@@ -55,6 +55,8 @@ class HMCSettings:
         coordinates: "weights", or "scaled": every weight over its prior standard deviation.
         start: "prior", a draw from the prior; or "normal", standard normals in the coordinates, which are the
             same if these are scaled.
+        jitter: every proposal has a step size of its own, uniform within this share of the given one (Neal,
+            2011, Sec. 4.2), so that no length of trajectory is a period for long; 0, as in the paper: none.
 
     >>> HMCSettings(chains=2).kept
     1000
@@ -70,6 +72,7 @@ class HMCSettings:
     seed: int = 0
     coordinates: str = "weights"
     start: str = "prior"
+    jitter: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot run."""
@@ -83,6 +86,8 @@ class HMCSettings:
         check_count(self.seed, "seed", 0)
         check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
         check_choice(self.start, ("prior", "normal"), "start")
+        if not 0.0 <= self.jitter < 1.0:
+            raise ValueError(f"jitter is a share of the step size, at least 0 and below 1, got {self.jitter}")
 
     @property
     def kept(self) -> int:

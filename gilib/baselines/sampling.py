@@ -22,6 +22,7 @@ Array = Any  # jax.Array: JAX is optional
 LogJoint = Callable[[Sequence[Array]], Array]
 PHASES = ("burn-in", "sampling")
 PIECES = 20  # of a phase: after each of them chains are saved and progress is shown
+OF_JITTER = 2**20  # a key of step sizes; small numbers may give those that NumPyro splits off for momenta
 FORMAT = "gilib sampling 1"
 
 
@@ -202,8 +203,18 @@ class Sampler:
         if standing.state:
             state = _with_leaves(state, standing.state)
 
+        step_size, jitter = self._step_size(standing.phase), self.settings.jitter
+
+        def proposed(_: int, now: Any) -> Any:
+            if jitter:
+                keys = jax.vmap(jax.random.fold_in, (0, None))(now.rng_key, OF_JITTER)
+                shares = jax.vmap(lambda key: jax.random.uniform(key, minval=-jitter, maxval=jitter))(keys)
+                sizes = now.adapt_state._replace(step_size=step_size * (1.0 + shares))
+                now = now._replace(adapt_state=sizes)
+            return kernel.sample(now, (), {})
+
         def skip(state: Any, steps: int) -> Any:
-            return jax.lax.fori_loop(0, steps, lambda _, now: kernel.sample(now, (), {}), state)
+            return jax.lax.fori_loop(0, steps, proposed, state)
 
         def keep(state: Any, count: int, thin: int) -> Any:
             def next_kept(state: Any, _: None) -> Any:

@@ -66,13 +66,12 @@ def test_jax_and_torch_have_the_same_joint_density(prior, deviations):
     assert float(found) == pytest.approx(float(expected), rel=1e-13, abs=1e-10)
 
 
-@pytest.fixture(scope="module")
-def regression():
+@pytest.fixture(scope="module", params=[0.0, 0.4])
+def regression(request):
     """A Bayesian linear regression: 4 chains, each state nearly independent of the one before."""
     x, y = data((2, 1), points=12)
-    settings = HMCSettings(
-        burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, step_size_burn_in=0.1, step_size=0.15
-    )
+    sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": request.param}
+    settings = HMCSettings(burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, **sizes)
     return x, y, hmc((2, 1), x, y, 0.5, NealPrior(scale=1.3), settings, progress=False)
 
 
@@ -89,6 +88,20 @@ def test_linear_regression_matches_the_closed_form(regression):
         error = moments.flatten(0, 1).std(0) / effective.sqrt()
         assert (effective > 1000).all()
         assert (moments.mean((0, 1)).abs() < 6.0 * error).all()
+
+
+def test_a_jitter_breaks_a_resonance():
+    """Over a standard normal a trajectory of length 2π ends where it began."""
+    x, y = data((2, 1), points=0)
+    length = {"leapfrog_steps": 21, "step_size": math.tau / 21, "step_size_burn_in": math.tau / 21}
+    settings = HMCSettings(burn_in=20, samples=2000, thin=1, coordinates="scaled", **length)
+    plain, varied = (
+        hmc((2, 1), x, y, 1.0, settings=dataclasses.replace(settings, jitter=jitter), progress=False)
+        for jitter in (0.0, 0.3)
+    )
+    sizes = [effective_sample_size(chains.weights[0].flatten(2)) for chains in (plain, varied)]
+    assert (sizes[0] < 50).all() and (sizes[1] > 1000).all()
+    assert plain.acceptance.min() > 0.9  # which does not tell
 
 
 def test_every_phase_reports_its_acceptance(regression):
@@ -225,7 +238,9 @@ class TestCheckpoints:
         x, y = data(self.WIDTHS)
         return hmc(self.WIDTHS, x, y, noise_variance, settings=settings, progress=False, **options)
 
-    @pytest.mark.parametrize("change", [{}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}])
+    @pytest.mark.parametrize(
+        "change", [{}, {"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
+    )
     def test_chains_in_pieces_are_the_same_chains(self, tmp_path, change):
         settings = dataclasses.replace(self.SETTINGS, **change)
         whole, pieces = self.sample(settings), self.sample(settings, checkpoint=tmp_path / "chains")
