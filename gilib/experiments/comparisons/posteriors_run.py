@@ -191,6 +191,7 @@ def _sampled(config: PosteriorConfig, on: Task, job: Job) -> Record:
         step_size=step_size(config),
         coordinates="scaled",
         seed=config.split,
+        jitter=config.jitter,
     )
     widths = (on.x.shape[1], WIDTHS.get(config.dataset, 50), 1)
     prior = gilib.NealPrior(math.sqrt(PRIOR_VARIANCE))
