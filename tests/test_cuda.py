@@ -4,6 +4,7 @@ Everything is in float64, from the same noise; where there is no GPU, nothing he
 """
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from gilib.training import (
     Speed,
     Vadam,
 )
+from gilib.training.gradients.graph import WARM_UP
 from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -151,6 +153,25 @@ def test_a_recorded_step_is_the_step(name, estimator):
         history = gilib.fit(net, likelihood, x, y, steps=12, speed=speed, **settings)
         results.append([history.elbo, *(p.detach() for p in net.parameters())])
     close(results[1], results[0])
+
+
+def test_a_recording_survives_the_graphs_of_earlier_trainings():
+    """They are found by the collector, which may not destroy them while another graph is recorded."""
+    thresholds = gc.get_threshold()
+    try:
+        for _ in range(3):
+            net, likelihood, x, y = problem("gi-shared, neal", "cuda")
+            gc.set_threshold(10**6)  # the graph that this makes stays until the next recording
+            speed = Speed(cuda_graph=True)
+            gilib.fit(net, likelihood, x, y, steps=5, speed=speed, progress=False, callbacks=(hurry,))
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def hurry(steps, bound, net):
+    """From the step before the recording on, collect after every allocation."""
+    if steps == WARM_UP:
+        gc.set_threshold(1, 1, 1)
 
 
 RULES = {

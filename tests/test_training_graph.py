@@ -3,7 +3,8 @@
 Replaying the tape repeats the operations on the same memory, and nothing of what the host did between them.
 """
 
-from contextlib import nullcontext
+import gc
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -159,6 +160,53 @@ def test_arguments_are_copied_before_the_replay(record):
     given = [(torch.tensor(float(k)), torch.tensor(2.0)) for k in range(WARM_UP + 3)]
     assert [float(replay(*pair)) for pair in given] == [2.0 * k for k in range(WARM_UP + 3)]
     assert [float(x) for x, _ in given] == [float(k) for k in range(WARM_UP + 3)]
+
+
+class Cycle:
+    """Garbage that only a collection finds; it says when."""
+
+    def __init__(self, found, when):
+        self.itself, self.found, self.when = self, found, when
+
+    def __del__(self):
+        self.found.append(self.when())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_collected_while_a_step_is_recorded(enabled, fails, monkeypatch):
+    """A graph of an earlier training that was destroyed then would spoil the recording."""
+    found, recording = [], []
+
+    @contextmanager
+    def recorder(graph):
+        recording.append(True)
+        try:
+            yield
+        finally:
+            recording.clear()
+
+    def run():
+        Cycle(found, lambda: "within" if recording else "after")
+        kept = [[k] for k in range(2000)]  # a collection would begin after some of these
+        if fails:
+            raise RuntimeError(str(len(kept)))
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Tape)
+    monkeypatch.setattr(torch.cuda, "graph", recorder)
+    before, thresholds = gc.isenabled(), gc.get_threshold()
+    Cycle(found, lambda: "within" if recording else "before")
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(100, 2, 2)
+    try:
+        with pytest.raises(RuntimeError, match="2000") if fails else nullcontext():
+            graph.capture(run)
+        assert gc.isenabled() == enabled
+        gc.collect()
+    finally:
+        gc.set_threshold(*thresholds)
+        (gc.enable if before else gc.disable)()
+    assert found == ["before", "after"]
 
 
 def fit(**settings):

@@ -6,6 +6,7 @@ that it can be recorded with buffers in their place; batches, noise and the trac
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -66,9 +67,26 @@ def side_stream() -> Iterator[None]:
 def capture(run: Callable[[], None]) -> Callable[[], None]:
     """Record what `run` would do, without doing it; the result does it."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with nothing_collected(), torch.cuda.graph(graph):
         run()
     return graph.replay
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Without garbage collection, after one that frees the memory of earlier recordings.
+
+    A graph that is destroyed while another is recorded spoils the recording, and those of trainings that are
+    over lie in cycles of references until they are collected.
+    """
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def check_graph(device: torch.device, processes: int, recordable: bool) -> None:
