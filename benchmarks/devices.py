@@ -1,10 +1,10 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
 Every way is `gilib.fit`, everything included: on the processor; on the GPU; there as a CUDA graph
-(`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32. BALI cannot be recorded or
-rounded. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
-stops after two seconds. Of the device that was asked for there are the operations that no arrangement
-avoids, too. Without a GPU there is the processor alone.
+(`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32, which BALI refuses. Times are
+means of steps in a row, one way after the other; how many is recorded, since a processor stops after two
+seconds. Of the device that was asked for there are the operations that no arrangement avoids, too. Without a
+GPU there is the processor alone.
 
     python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
 """
@@ -132,7 +132,7 @@ def row(name: str, device: torch.device, repeats: int) -> Row:
     """Time one case in all ways that it can go."""
     case, seen, least = CASES[name](), {}, {}
     for way, (where, speed) in WAYS.items():
-        able = speed == Speed() or not isinstance(case.settings["rule"], Bali)
+        able = speed.arithmetic == "full" or not isinstance(case.settings["rule"], Bali)
         if able and where in ("cpu", device.type):
             seen[way] = watched(case, torch.device(where), speed, repeats)
             if where == device.type and speed.arithmetic == "full":  # whose rate is known

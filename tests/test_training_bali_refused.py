@@ -150,7 +150,7 @@ def test_problems_that_it_does_not_serve():
     for frozen in (noise(), gilib.likelihoods.CorrelatedGaussian(2, learn=True)):
         with pytest.raises(ValueError, match=r"fixed: use (Correlated)?Gaussian\(.*leave its requires_grad"):
             fit(model(), frozen.requires_grad_(False))
-    with pytest.raises(ValueError, match="leave kl_weight out"):
+    with pytest.raises(ValueError, match="Bali has no divergence to temper at each step: leave kl_weight"):
         fit(model(), noise(), kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="use arithmetic='full', got 'bfloat16'"):
         fit(model(dtype=torch.float32), noise(), X.float(), Y.float(), speed=Speed(arithmetic="bfloat16"))

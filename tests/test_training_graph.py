@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import gilib
-from gilib.training import LinearDecay, Speed
+from gilib.training import Bali, LinearDecay, Speed
 from gilib.training.engine.run import Run
 from gilib.training.engine.settings import Settings
 from gilib.training.gradients import graph
 from gilib.training.gradients.graph import WARM_UP, Replay
 from gilib.training.gradients.parallel import OneProcess
-from gilib.training.rules import optimiser
+from gilib.training.rules import bali, optimiser
 from tests.support import PRIORS, normals, seeded, small_net
 
 STEPS, R, SEEDS = 8, 3, [7, 1, 4]
@@ -39,7 +39,7 @@ class Tape(TorchDispatchMode):
         return result
 
     def replay(self):
-        with torch.no_grad():
+        with torch.inference_mode():
             for function, args, kwargs, result in self.operations:
                 for new, old in zip(tree_leaves(function(*args, **kwargs)), tree_leaves(result), strict=True):
                     if isinstance(old, torch.Tensor) and new.data_ptr() != old.data_ptr():
@@ -74,6 +74,7 @@ def record(monkeypatch):
     monkeypatch.setattr(graph, "side_stream", nullcontext)
     fused = {"foreach": False, "fused": True, "capturable": False}
     monkeypatch.setattr(optimiser, "adam_options", lambda device: fused)
+    monkeypatch.setattr(bali, "steady", lambda device: True)
     return recorder
 
 
@@ -85,7 +86,7 @@ def train(net, likelihood, x, y, cuda_graph, **options):
     run = Run(net, likelihood, x, y, STEPS, settings, OneProcess(), cuda_graph)
     for step in range(STEPS):
         run.step(step)
-    return [run.trace, run.diverged_at, *(p.detach() for p in run.modules.parameters())]
+    return [run.trace, run.diverged_at, *(value.detach() for value in run.modules.state_dict().values())]
 
 
 def mlp(**options):
@@ -123,6 +124,16 @@ def in_tf32():
     return lambda graphed: train(net, gilib.Gaussian(0.1), X.float(), Y.float(), graphed, arithmetic="tf32")
 
 
+def layerwise(likelihood=None, **options):
+    """BALI's numbers change from step to step: α by a schedule, γ by the bias correction."""
+    shape = (R,) if "seed" in options else ()
+    net = small_net(gilib.posteriors.Conjugate(), PRIORS["neal"], replicas=shape)
+    noise = gilib.Gaussian(1.0, learn=True, replicas=shape) if likelihood is None else likelihood
+    y = Y if likelihood is None else torch.arange(len(X)) % 2
+    options = {"rule": Bali(schedule=LinearDecay(0.2)), "num_samples": 1} | options
+    return lambda graphed: train(net, noise, X, y, graphed, **options)
+
+
 CASES = {
     "tempered": lambda: mlp(kl_weight=lambda step: 0.1 * step),
     "scheduled": lambda: mlp(rule=gilib.Adam(0.03, schedule=LinearDecay(0.2))),
@@ -130,6 +141,12 @@ CASES = {
     "replicas": replicas,
     "pointwise": pointwise,
     "tf32": in_tf32,
+    "bali": layerwise,
+    "bali, labels": lambda: layerwise(gilib.Categorical()),
+    "bali, two draws": lambda: layerwise(num_samples=2, rule=Bali(prior="relative")),
+    "bali, outputs": lambda: layerwise(estimator="pointwise"),
+    "bali, means": lambda: layerwise(rule=Bali(deterministic=True)),
+    "bali, replicas": lambda: layerwise(seed=SEEDS, on_divergence="freeze"),
 }
 
 

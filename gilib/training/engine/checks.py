@@ -47,6 +47,10 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
             "kl_weight must be a function of the step, such as gilib.objectives.SteppedTempering, "
             f"got {settings.kl_weight!r}: write lambda step: {settings.kl_weight!r}"
         )
+    if settings.kl_weight is not None and not settings.rule.tempers:
+        raise ValueError(
+            f"{type(settings.rule).__name__} has no divergence to temper at each step: leave kl_weight out"
+        )
     _check_seeds(settings.seed, net.replicas)
     _check_noise(likelihood, net.replicas)
 

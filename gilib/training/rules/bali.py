@@ -23,10 +23,9 @@ from gilib.training.rules.layerwise import (
     check_parameters,
     check_passes,
     layers_of,
-    rate_at,
     regression_of,
-    steps_of,
 )
+from gilib.training.rules.numbers import Numbers, rate_at, steady, steps_of
 from gilib.training.rules.passes import Passes, PassResult
 from gilib.training.schedules import CosineDecay, Schedule
 from gilib.validation import check_choice, check_instance, check_positive
@@ -89,6 +88,7 @@ class Bali(Rule):
     """
 
     samples: ClassVar[int] = 1
+    tempers: ClassVar[bool] = False
     lr: float = 0.3
     update_rate: float = 0.2
     prior: str = "absolute"
@@ -123,7 +123,7 @@ class RunningBali(RunningRule):
     def __init__(self, rule: Bali, problem: Problem):
         """Refuse what the rule does not serve."""
         super().__init__(problem)
-        self.rule, self.lr, self.warned = rule, rule.lr, False
+        self.rule, self.warned = rule, False
         net, objective = problem.net, problem.objective
         self.regression = problem.likelihood.infers_noise(net.replicas)
         check_parameters(problem, self.regression)
@@ -137,6 +137,7 @@ class RunningBali(RunningRule):
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
         self.counts: list[int | Tensor] = []
         self.versions: list[int] = []
+        self.numbers = Numbers(self.layers[0].prior, len(layers), steady(problem.device))
         self.kept = None
         if rule.keep_moments:
             check_first(net, layers)
@@ -146,20 +147,28 @@ class RunningBali(RunningRule):
     def check_freeze(self) -> None:
         """Every state has the replica axis."""
 
+    @property
+    def recordable(self) -> bool:  # type: ignore[override]
+        """Moments that are kept are renewed when the host sees fit."""
+        return self.kept is None
+
     def prepare(self, step: int) -> None:
-        """Set α."""
-        self.lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
+        """Set α and γ; how many steps there have been is read where they begin, or were written."""
         if self.versions and self.versions != self._versions():  # a callback has loaded another state
             self.counts.clear()
+            self.versions = self._versions()
             if self.kept is not None:
                 self.kept.forget()
+        if not self.counts:
+            self.counts = [steps_of(layer.posterior.steps, self.active) for layer in self.layers]
+        self.counts = [count + 1 for count in self.counts]
+        rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
+        self.numbers.set(self.rule.lr * self.rule.factor(step, self.problem.steps), rates)
         if self.kept is not None:
             self.kept.prepare()
 
     def step(self, batch: Batch) -> Tensor:
         """Average the statistics of one minibatch, at all layers."""
-        if batch.kl_weight != 1.0:
-            raise ValueError("BALI has no divergence to temper: leave kl_weight out")
         passed = self.passes(batch)
         samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
@@ -178,14 +187,14 @@ class RunningBali(RunningRule):
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        rates = self._rates()
+        rates = self.numbers.rates
         scales, moments = [layer.posterior.mean_square for layer in self.layers], []
         for k, (layer, step, place) in enumerate(zip(self.layers, passed.steps, passed.places, strict=True)):
             if layer.true_targets:
                 gap = batch.y - step.output
             else:
                 scales[k] = layer.scale(squares[k], rates[k])
-                gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.lr))
+                gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.numbers.lr))
             moments.append(layer.residuals(step, place, gap, weight))
         flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
         moved = [
@@ -193,14 +202,6 @@ class RunningBali(RunningRule):
             for layer, scale, rate, place in zip(self.layers, scales, rates, passed.places, strict=True)
         ]
         self._take(moved, scales, passed.bound)
-
-    def _rates(self) -> list[float | Tensor]:
-        """γ of every layer; how many steps there have been is read where they begin, or were written."""
-        if not self.counts:
-            self.counts = [steps_of(layer.posterior.steps, self.active) for layer in self.layers]
-        self.counts = [count + 1 for count in self.counts]
-        rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
-        return [rate if isinstance(rate, float) else rate.to(self.layers[0].prior) for rate in rates]
 
     def _versions(self) -> list[int]:
         """How often the counts of steps have been written."""
@@ -231,7 +232,7 @@ class RunningBali(RunningRule):
         place: Place,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
-        strength = layer.strength(self.rule.prior, self.lr, scale)
+        strength = layer.strength(self.rule.prior, self.numbers.lr, scale)
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
             return layer.layer.located("", layer.averaged, batch, strength, rate, place)
 

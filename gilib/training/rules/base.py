@@ -141,9 +141,11 @@ class Rule(ABC):
 
     Attributes:
         samples: draws a step, where `gilib.fit` is not told how many.
+        tempers: whether what it climbs has a Kullback-Leibler term, which `kl_weight` could temper.
     """
 
     samples: ClassVar[int] = 5
+    tempers: ClassVar[bool] = True
 
     def factor(self, step: int, steps: int) -> float:
         """What the learning rate is multiplied with at a step (from 0) of so many; 1 without a `schedule`."""

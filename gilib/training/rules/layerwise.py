@@ -62,7 +62,7 @@ class LayerRegression:
             known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
         )
 
-    def lengths(self, mean_square: Tensor, lr: float) -> Tensor:
+    def lengths(self, mean_square: Tensor, lr: float | Tensor) -> Tensor:
         """α / √v, `[R, O]`, finite where v is zero, as the gradient is there."""
         return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
 
@@ -122,7 +122,7 @@ class LayerRegression:
         own, prior = self.posterior, strength[..., None] * self.prior
         return averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
-    def strength(self, kind: str, lr: float, mean_square: Tensor) -> Tensor:
+    def strength(self, kind: str, lr: float | Tensor, mean_square: Tensor) -> Tensor:
         """κ, `[R]`."""
         if kind == "relative":
             return torch.ones_like(mean_square[..., 0])
@@ -189,24 +189,6 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
         found = type(layer).__name__
         raise ValueError(f"{layer.describe()}: BALI has statistics for {known}, not for {found}")
     return kind(layer, replicas, true_targets)
-
-
-def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
-    """γ = β / (1 - (1-β)^t), a number or in float64; 1 at the first step.
-
-    >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
-    (1.0, 0.667)
-    """
-    kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
-    if isinstance(step, int):
-        return -update_rate / math.expm1(step * kept)
-    return -update_rate / torch.expm1(step.double() * kept)
-
-
-def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
-    """How many steps there have been, one number where all replicas that train have had as many."""
-    known = count[active] if bool(active.any()) else count.reshape(-1)
-    return int(known[0]) if bool((known == known[0]).all()) else count.clone()
 
 
 def weights_of(step: Evaluated) -> Tensor:

@@ -56,6 +56,7 @@ class Collapsed(Rule):
     """
 
     samples: ClassVar[int] = 1
+    tempers: ClassVar[bool] = False
     memory: int = 20
     evaluations: int = 20
     tolerance: float = 1e-5
