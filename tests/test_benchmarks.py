@@ -65,7 +65,7 @@ def test_a_step_goes_every_way_that_it_can(monkeypatch):
     watch = SimpleNamespace(ms=1.0, timed=2)
     monkeypatch.setattr(benchmark, "watched", lambda *_: watch)
     ways = {name: list(benchmark.row(name, torch.device("cuda"), 2).ms) for name in ("gi", "bali")}
-    assert ways == {"gi": list(benchmark.WAYS), "bali": ["processor", "called"]}
+    assert ways == {"gi": list(benchmark.WAYS), "bali": ["processor", "called", "replayed"]}
     assert list(benchmark.row("gi", torch.device("cpu"), 2).ms) == ["processor"]
 
 
