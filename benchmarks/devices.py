@@ -1,10 +1,10 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
-Every way is `gilib.fit`, everything included: on the processor; on the GPU; there as a CUDA graph
-(`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32, which BALI refuses. Times are
-means of steps in a row, one way after the other; how many is recorded, since a processor stops after two
-seconds. Of the device that was asked for there are the operations that no arrangement avoids, too. Without a
-GPU there is the processor alone.
+Every way is `gilib.fit`, everything included: on one thread; on all threads of the processor; on the GPU;
+there as a CUDA graph (`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32, which BALI
+refuses. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
+stops after two seconds. Of the device that was asked for there are the operations that no arrangement avoids,
+too. Without a GPU there is the processor alone.
 
     python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
 """
@@ -29,6 +29,7 @@ import gilib
 from gilib.training import Adam, Bali, Speed
 
 WAYS: dict[str, tuple[str, Speed]] = {
+    "one thread": ("cpu", Speed()),
     "processor": ("cpu", Speed()),
     "called": ("cuda", Speed()),
     "replayed": ("cuda", Speed(cuda_graph=True)),
@@ -120,22 +121,30 @@ CASES: dict[str, Callable[[], Case]] = {
 del CASES["gi_outputs, large"]  # one step takes minutes on a processor
 
 
-def watched(case: Case, device: torch.device, speed: Speed, repeats: int) -> Watch:
+def watched(case: Case, device: torch.device, speed: Speed, repeats: int, threads: int) -> Watch:
     """What its steps take."""
-    model = [part.to(device) for part in case.build()]
-    watch = Watch(device, repeats)
-    gilib.fit(*model, speed=speed, **watch.settings, **case.settings)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        model = [part.to(device) for part in case.build()]
+        watch = Watch(device, repeats)
+        gilib.fit(*model, speed=speed, **watch.settings, **case.settings)
+    finally:
+        torch.set_num_threads(before)
     return watch
 
 
 def row(name: str, device: torch.device, repeats: int) -> Row:
     """Time one case in all ways that it can go."""
-    case, seen, least = CASES[name](), {}, {}
+    case, seen, least, all_threads = CASES[name](), {}, {}, torch.get_num_threads()
     for way, (where, speed) in WAYS.items():
+        threads = 1 if way == "one thread" else all_threads
         able = speed.arithmetic == "full" or not isinstance(case.settings["rule"], Bali)
-        if able and where in ("cpu", device.type):
-            seen[way] = watched(case, torch.device(where), speed, repeats)
-            if where == device.type and speed.arithmetic == "full":  # whose rate is known
+        if able and where in ("cpu", device.type) and (way, all_threads) != ("one thread", 1):
+            seen[way] = watched(case, torch.device(where), speed, repeats, threads)
+            if (
+                where == device.type and speed.arithmetic == "full" and threads == all_threads
+            ):  # rate is known
                 least[way] = case.gflop
     times = {way: watch.ms for way, watch in seen.items()}
     counts = {way: watch.timed for way, watch in seen.items()}
