@@ -1,6 +1,7 @@
 """Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
 
 from gilib.training.callbacks import Callback, FallingStrips, Plateau, StoredStates
+from gilib.training.early_stopping import EarlyStopping
 from gilib.training.engine.checks import check_data
 from gilib.training.engine.loop import fit
 from gilib.training.engine.run import DivergenceError, Paused
@@ -33,6 +34,7 @@ __all__ = [
     "CosineDecay",
     "DataParallel",
     "DivergenceError",
+    "EarlyStopping",
     "ExponentialDecay",
     "FallingStrips",
     "History",

@@ -1,4 +1,7 @@
-"""Callbacks: called after every step of a training; two end it early, one stores the states of a chain."""
+"""Callbacks: called after every step of a training; two end it early, one stores the states of a chain.
+
+`gilib.training.early_stopping` has one more, which returns to the best state.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,9 @@ class Callback(ABC):
 
     def begin(self) -> None:  # noqa: B027 (optional)
         """Forget other trainings; called before the first step."""
+
+    def end(self, net: Network) -> None:  # noqa: B027 (optional)
+        """Called when the training is over, for whatever reason but an error or a deadline."""
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain data on which later calls depend."""

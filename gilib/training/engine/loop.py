@@ -147,6 +147,8 @@ def fit(
         start = _restored(run, kept, speed, identity)
         with flushed_by_workers():
             _train(run, kept, identity, start, progress)
+            for callback in run.callbacks:
+                callback.end(net)
     finally:
         run.release()
     net.trained_range = input_range(x, len(net.input_shape))

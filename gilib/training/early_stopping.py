@@ -1,0 +1,148 @@
+"""Early stopping: end where held-out points are predicted best, and return there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gilib.likelihoods import Likelihood
+from gilib.linalg import failures_as_nan
+from gilib.network import Network
+from gilib.prediction import predict
+from gilib.training.callbacks import Callback
+from gilib.training.engine.checks import as_data, check_data
+from gilib.validation import check_count, check_instance
+
+
+class EarlyStopping(Callback):
+    """Ends a training that no longer predicts held-out points better, and returns it to its best state.
+
+    Every so many steps it computes the mean log-likelihood of points that are not trained on, under the
+    mixture over draws, which have the same noise at every look. After so many looks in a row without a gain
+    over the best one the training ends. Then, or when its steps are over, network and likelihood get the
+    state of the best look back; of replicas each its own, and they end together. Looks that give no number
+    are no gain.
+
+    Args:
+        likelihood: that of the training.
+        x: held-out inputs, as `gilib.fit` takes them.
+        y: their targets.
+        every: steps from one look to the next.
+        patience: how many looks without a gain end the training.
+        num_samples: draws of a look; one is enough for a point estimate.
+        seed: of their noise.
+
+    Attributes:
+        scores: of all looks, nats per held-out point, each `[R]`.
+        best: the highest of them, `[R]`.
+
+    >>> import gilib
+    >>> x = torch.linspace(-1, 1, 60)[:, None]
+    >>> y = (3 * x).sin() + 0.3 * torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
+    >>> net, noise = gilib.models.mlp(1, (50,), 1, posterior=gilib.PointEstimate()), gilib.Gaussian(1, learn=True)
+    >>> stop = EarlyStopping(noise, x[::4], y[::4], every=50, patience=3)
+    >>> train = [k for k in range(60) if k % 4]
+    >>> history = gilib.fit(net, noise, x[train], y[train], steps=5000, callbacks=[stop], progress=False)
+    >>> len(history.elbo) < 5000 and float(stop.best) == float(max(stop.scores))
+    True
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        x: Tensor,
+        y: Tensor,
+        *,
+        every: int = 100,
+        patience: int = 10,
+        num_samples: int = 20,
+        seed: int = 0,
+    ):
+        """Wait for a training to begin."""
+        self.likelihood: Likelihood = check_instance(likelihood, Likelihood, "likelihood")
+        for value, name in ((every, "every"), (patience, "patience"), (num_samples, "num_samples")):
+            check_count(value, name)
+        self.every, self.patience, self.num_samples, self.seed = every, patience, num_samples, seed
+        self.x, self.y = x, y
+        self.begin()
+
+    def begin(self) -> None:
+        """No look yet."""
+        self.scores: list[Tensor] = []
+        self.best = torch.tensor(-torch.inf)
+        self.waited = torch.tensor(0)
+        self.kept: dict[str, Tensor] = {}
+
+    def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
+        """Look if it is time to."""
+        if step == 1 or not self.scores:
+            self._check(net)
+        if step % self.every:
+            return False
+        score = self._score(net)
+        gained = score > self.best.to(score)
+        self.scores.append(score)
+        self.best = torch.where(gained, score, self.best.to(score))
+        self.waited = torch.where(gained, 0, self.waited.to(score.device) + 1)
+        self._keep(net, gained)
+        return bool((self.waited >= self.patience).all())
+
+    def end(self, net: Network) -> None:
+        """Return to the best look, if there was one."""
+        with torch.no_grad():
+            for name, value in self._state(net).items():
+                if name in self.kept:
+                    value.copy_(self.kept[name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen so far, and the best of it."""
+        return {"scores": self.scores, "best": self.best, "waited": self.waited, "kept": self.kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state_dict`."""
+        self.scores, self.kept = list(state["scores"]), dict(state["kept"])
+        self.best, self.waited = state["best"], state["waited"]
+
+    def _check(self, net: Network) -> None:
+        """Raise unless the points fit the network, and every replica has a state of its own."""
+        self.x, self.y = as_data(net, self.x, self.y)
+        check_data(net, self.likelihood, self.x, self.y)
+        shared = [
+            name
+            for module in (net, self.likelihood)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad and tuple(parameter.shape[: len(net.replicas)]) != net.replicas
+        ]
+        if shared:
+            raise ValueError(
+                f"EarlyStopping keeps a state for every replica, and {', '.join(shared)} is that of all of "
+                f"them: give each its own, as Gaussian(learn=True, replicas={net.replicas}) does"
+            )
+
+    @torch.no_grad()
+    def _score(self, net: Network) -> Tensor:
+        """The mean log-likelihood of the held-out points, `[R]`."""
+        source = torch.Generator(self.x.device).manual_seed(self.seed)
+        with failures_as_nan():
+            prediction = predict(net, self.likelihood, self.x, self.num_samples, generator=source)
+            return prediction.log_prob(self.y).mean(-1)
+
+    def _state(self, net: Network) -> dict[str, Tensor]:
+        """What a training changes: tensors of the network and the likelihood that have the replica axes."""
+        found = {}
+        for prefix, module in (("net", net), ("likelihood", self.likelihood)):
+            for values in (module.named_parameters(), module.named_buffers()):
+                found.update({f"{prefix}.{name}": value for name, value in values})
+        axes = len(net.replicas)
+        return {name: value for name, value in found.items() if tuple(value.shape[:axes]) == net.replicas}
+
+    def _keep(self, net: Network, gained: Tensor) -> None:
+        """Copy the state of the replicas that gained."""
+        for name, value in self._state(net).items():
+            own = gained[(..., *[None] * (value.dim() - gained.dim()))]
+            kept = self.kept.get(name)
+            self.kept[name] = (
+                value.detach().clone() if kept is None else torch.where(own, value, kept).detach()
+            )

@@ -1,0 +1,136 @@
+"""Early stopping: the best look at held-out points, bit for bit, whoever ends the training."""
+
+import copy
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import Bali, Checkpoint, EarlyStopping, Paused
+from tests.support import D, normals, seeded
+
+R, EVERY = 3, 4
+X, HELD_X = normals(14, 2, seed=1), normals(30, 2, seed=3)
+Y, HELD_Y = (
+    x.sum(1, keepdim=True).sin() + 0.3 * normals(len(x), 1, seed=k) for k, x in ((2, X), (4, HELD_X))
+)
+
+
+def start(replicas=(), posterior=gilib.PointEstimate()):  # noqa: B008
+    """Few noisy points and many weights: a point estimate is best long before it has converged."""
+    settings = {"posterior": posterior, "replicas": replicas, "dtype": D, "generator": seeded()}
+    net = gilib.models.mlp(2, (30,), 1, **settings)
+    return net, gilib.Gaussian(1.0, learn=True, replicas=replicas).to(D)
+
+
+def fit(net, likelihood, stop, steps=400, rule=gilib.Adam(0.03), **settings):  # noqa: B008
+    settings = {"num_samples": 1, "rule": rule, "progress": False, "callbacks": [stop]} | settings
+    return gilib.fit(net, likelihood, X, Y, steps=steps, **settings)
+
+
+def stopping(likelihood, patience=10, **settings):
+    return EarlyStopping(
+        likelihood, HELD_X, HELD_Y, every=EVERY, patience=patience, num_samples=2, **settings
+    )
+
+
+def score(net, likelihood):
+    prediction = gilib.predict(net, likelihood, HELD_X, 2, generator=torch.Generator().manual_seed(0))
+    return prediction.log_prob(HELD_Y).mean(-1)
+
+
+class Watch:
+    """Copies of the state at every look, and their scores."""
+
+    def __init__(self, likelihood):
+        self.likelihood, self.states, self.scores = likelihood, [], []
+
+    def __call__(self, step, bound, net):
+        if step % EVERY == 0:
+            modules = torch.nn.ModuleList([net, self.likelihood])
+            self.states.append(copy.deepcopy(modules.state_dict()))
+            self.scores.append(score(net, self.likelihood))
+
+
+@pytest.mark.parametrize("posterior", ["point", "factorised", "bali"])
+@pytest.mark.parametrize("patience", [3, 1000])
+def test_it_ends_at_the_best_look(posterior, patience):
+    """Whether it ends the training or the steps are over; learned noise and buffers included."""
+    kinds = {"point": gilib.PointEstimate(), "factorised": gilib.Factorised()}
+    net, likelihood = start(posterior=kinds.get(posterior) or gilib.posteriors.Conjugate())
+    stop, watch = stopping(likelihood, patience), Watch(likelihood)
+    rule = Bali(1.0) if posterior == "bali" else gilib.Adam(0.03)
+    history = fit(net, likelihood, stop, rule=rule, callbacks=[watch, stop])
+    scores = torch.stack(watch.scores)
+    best = int(scores.argmax())
+    assert torch.equal(torch.stack(stop.scores), scores) and float(stop.best) == float(scores[best])
+    assert len(history.elbo) == (EVERY * (best + 1 + patience) if patience == 3 else 400)
+    assert best < len(scores) - 1 and float(score(net, likelihood)) == float(scores[best])
+    found = torch.nn.ModuleList([net, likelihood]).state_dict()
+    for name, value in watch.states[best].items():
+        assert torch.equal(found[name], value), name
+
+
+def test_a_point_estimate_overfits_without_it():
+    scores = {}
+    for patience in (5, 10_000):
+        net, likelihood = start()
+        stop = stopping(likelihood, patience)
+        fit(net, likelihood, stop, 2000, callbacks=[stop] if patience == 5 else [])
+        scores[patience] = float(score(net, likelihood))
+    assert scores[5] > scores[10_000] + 0.1
+
+
+def test_replicas_return_each_to_its_own_look():
+    net, likelihood = start((R,), gilib.Factorised())
+    stop, watch = stopping(likelihood, 3), Watch(likelihood)
+    fit(net, likelihood, stop, rule=gilib.Adam([0.01, 0.1, 0.03]), callbacks=[watch, stop])
+    best = torch.stack(watch.scores).argmax(0)
+    assert len(set(best.tolist())) > 1
+    found = torch.nn.ModuleList([net, likelihood]).state_dict()
+    for name, value in found.items():
+        own = [watch.states[int(best[r])][name] for r in range(R)]
+        if value.shape[:1] == (R,):
+            assert all(torch.equal(value[r], own[r][r]) for r in range(R)), name
+
+
+@pytest.mark.parametrize("replicas", [(), (R,)])
+def test_it_resumes(replicas, tmp_path):
+    settings = {"seed": [1, 2, 3] if replicas else 3, "steps": 40}
+    whole, parts = start(replicas), start(replicas)
+    stops = [stopping(likelihood, 4) for _, likelihood in (whole, parts)]
+    expected, pauses = fit(*whole, stops[0], **settings), 0
+    while True:
+        try:
+            history = fit(*parts, stops[1], checkpoint=Checkpoint(tmp_path / "run", deadline=0.0), **settings)
+            break
+        except Paused:
+            pauses, parts = pauses + 1, start(replicas)
+            stops[1] = stopping(parts[1], 4)
+    assert pauses > 5 and torch.equal(history.elbo, expected.elbo)
+    again = start(replicas)
+    fit(*again, stopping(again[1], 4), checkpoint=tmp_path / "run", **settings)  # which is over
+    for others in (parts, again):
+        for one, other in zip(whole, others, strict=True):
+            assert all(torch.equal(v, other.state_dict()[name]) for name, v in one.state_dict().items())
+
+
+def test_looks_without_a_number_are_no_gain(monkeypatch):
+    net, likelihood = start()
+    stop, values = stopping(likelihood, 2), iter([float("nan"), -1.0, float("nan"), -2.0])
+    monkeypatch.setattr(stop, "_score", lambda net: torch.tensor(next(values)))
+    assert len(fit(net, likelihood, stop).elbo) == 4 * EVERY and float(stop.best) == -1.0
+
+
+def test_what_is_refused():
+    net, likelihood = start()
+    for name in ("every", "patience", "num_samples"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
+            EarlyStopping(likelihood, HELD_X, HELD_Y, **{name: 0})
+    with pytest.raises(TypeError, match="likelihood must be"):
+        EarlyStopping(net, HELD_X, HELD_Y)
+    with pytest.raises(ValueError, match="x must hold points of shape"):
+        fit(net, likelihood, EarlyStopping(likelihood, HELD_X[:, :1], HELD_Y))
+    with pytest.raises(ValueError, match="EarlyStopping keeps a state for every replica, and .*log_variance"):
+        many, _ = start((R,))
+        fit(many, likelihood, stopping(likelihood), seed=[1, 2, 3])
