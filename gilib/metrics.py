@@ -21,6 +21,7 @@ def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
     >>> log_mean_exp(torch.zeros(4))
     tensor(0.)
     """
+    values = _check_tensor(values, "values")
     return values.logsumexp(dim) - math.log(values.shape[dim])
 
 
@@ -53,8 +54,13 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
     """
-    mean = _check_tensor(mean, "mean")
-    targets = _check_tensor(targets, "targets", mean)
+    mean = _check_numbers(mean, "mean")
+    targets = _check_numbers(targets, "targets", mean)
+    if mean.dim() < 2 or targets.dim() < 2:
+        raise ValueError(
+            f"mean and targets must have an axis for outputs, [N, O], got {list(mean.shape)} and "
+            f"{list(targets.shape)}: write [:, None] for one output"
+        )
     if mean.shape[-2:] != targets.shape[-2:]:
         raise ValueError(
             f"targets must have shape {list(mean.shape[-2:])} (points, outputs), got {list(targets.shape)}"
@@ -65,6 +71,12 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
     """An array as a tensor, like another one or in float64."""
     return as_tensor(value, name, _FLOAT64 if like is None else like)
+
+
+def _check_numbers(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
+    """The same; integers become float64."""
+    value = _check_tensor(value, name, like)
+    return value if value.is_floating_point() else value.double()
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -218,7 +230,7 @@ def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates
     tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
     """
     positive, negative = _scores(positive, negative)
-    rates = false_positive_rates.double()
+    rates = _check_tensor(false_positive_rates, "false positive rates").double()
     if rates.dim() != 1 or not bool(((rates >= 0) & (rates <= 1)).all()):
         raise ValueError(f"false positive rates must be [P], from 0 to 1, got {false_positive_rates}")
     lowest = negative.new_full((1,), -torch.inf)

@@ -18,7 +18,7 @@ from gilib.files import replacing
 from gilib.layers import Layer
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.validation import check_instance
+from gilib.validation import check_instance, check_precision
 
 MODEL_FORMAT = "gilib model 1"
 
@@ -117,6 +117,10 @@ def save(
     check_instance(likelihood, Likelihood, "likelihood")
     check_plain(config, "config")
     like = net.layers.reference_tensor()
+    if like is not None:
+        check_precision(like.dtype, "a network that is saved")
+        if like.device.type == "meta":
+            raise ValueError("a network on the device meta has no numbers to save")
     described = {"network": net.config(), "likelihood": describe(likelihood)}
     for name, description in described.items():
         check_plain(description, f"what config() of the {name} and its parts gives")

@@ -90,6 +90,13 @@ def check_finite(value: Tensor, name: str) -> None:
         raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
 
 
+def check_unmasked(value: object, name: str) -> None:
+    """Raise for an array of numpy some of whose entries are masked: below the mask anything may stand."""
+    if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
+        count = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(f"{name} holds {count} masked entries: fill them in, or leave these points out")
+
+
 def from_numpy(value: object, like: Tensor | None = None) -> object:
     """An array of numpy as a tensor, its floating-point numbers as `like`; anything else as it is.
 
@@ -98,6 +105,7 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
     """
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
         return value
+    check_unmasked(value, "an array")
     converted = torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))  # its own memory
     if like is not None:
         converted = converted.to(like.device)

@@ -280,3 +280,20 @@ def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(tmp_path):
     with pytest.raises(gilib.persistence.CheckpointError, match="at step 12, beyond steps=8"):
         fit(net, likelihood, path, steps=8)
     assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("changed", ["which", "value"])
+def test_what_is_frozen_belongs_to_the_training(changed, tmp_path):
+    def frozen(name, factor=1.0):
+        net, likelihood = pair(gilib.Factorised())
+        parameter = dict(net.named_parameters())[name].requires_grad_(False)
+        parameter.mul_(factor)
+        return net, likelihood
+
+    first, second, *_ = dict(pair(gilib.Factorised())[0].named_parameters())
+    with pytest.raises(KeyboardInterrupt):
+        fit(*frozen(first), tmp_path / "run", callbacks=stop_at(10))
+    other = frozen(second) if changed == "which" else frozen(first, 2.0)
+    with pytest.raises(gilib.persistence.CheckpointError, match="belongs to another model, data set"):
+        fit(*other, tmp_path / "run")
+    assert fit(*frozen(first), tmp_path / "run").resumed_at == 8

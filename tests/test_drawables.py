@@ -270,3 +270,15 @@ def test_more_states_than_there_are_and_generators_for_replicas():
         samples.draw(4)
     with pytest.raises(TypeError, match="chosen for all replicas together: give one torch.Generator"):
         samples.draw(2, generator=gilib.randomness.ReplicaGenerators([0, 1]))
+
+
+@pytest.mark.parametrize("num_samples", [1, 4])
+def test_an_ensemble_of_processes_keeps_their_closed_form(num_samples):
+    """A sparse process is integrated, whatever S: so is an equal mixture of several."""
+    net = shaken(gilib.models.sparse_gp(2, 2, inducing_points=X[:5], replicas=(K,), dtype=D), 0.3)
+    noise = shaken(gilib.Gaussian(0.2, learn=True, replicas=(K,)).to(D), 0.5)
+    each = gilib.predict(net, noise, X, 1)
+    found = gilib.predict(gilib.Ensemble(net), noise, X, num_samples, generator=seeded(1))
+    assert_equal(found.mean, each.mean.mean(0))
+    assert_equal(found.sd.square(), each.sd.square().mean(0) + each.mean.var(0, correction=0))
+    assert_equal(found.log_prob(Y), gilib.metrics.log_mean_exp(each.log_prob(Y), 0))

@@ -1,5 +1,6 @@
 """Callbacks see every step and may end a training; what they remember is kept in the checkpoint."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -200,3 +201,15 @@ def test_what_is_refused(callbacks, message):
 def test_numbers_that_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("said", [5, 0, 0.5, "stop", torch.tensor([True]), torch.tensor(1.0), []])
+def test_other_answers_than_true_and_false_are_refused(said):
+    """As of a write to a file, or of a progress bar: they would end the training where nobody meant to."""
+    with pytest.raises(TypeError, match="a callback must return True, to end the training, or False or None"):
+        fit(model(), callbacks=[lambda *_: said])
+
+
+@pytest.mark.parametrize("said", [True, np.True_, torch.tensor(True)])
+def test_every_kind_of_true_ends_it(said):
+    assert len(fit(model(), callbacks=[lambda *_: said]).elbo) == 1

@@ -239,3 +239,23 @@ def test_on_a_gpu_the_layer_is_named():
     net = bad_precision(model()).cuda()
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
         fit(net, X[0].cuda(), Y[0].cuda(), gilib.Gaussian(0.1).cuda())
+
+
+def test_gradients_are_taken_whatever_the_mode_outside():
+    """Within no_grad a training is the same; tensors of inference mode are refused with advice."""
+    ends = []
+    for mode in (torch.enable_grad, torch.no_grad):
+        net = gilib.models.mlp(
+            1, (3,), 1, posterior=gilib.Factorised(), generator=torch.Generator().manual_seed(0)
+        )
+        x = torch.linspace(-1, 1, 9)[:, None]
+        with mode():
+            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
+        ends.append([p.detach().clone() for p in net.parameters()])
+    assert all(torch.equal(p, q) for p, q in zip(*ends, strict=True))
+    with torch.inference_mode():
+        inside = torch.linspace(-1, 1, 9)[:, None]
+        with pytest.raises(ValueError, match=r"cannot train within torch.inference_mode\(\)"):
+            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
+    with pytest.raises(ValueError, match=r"nor on tensors that were made there: .*x.clone\(\)"):
+        gilib.fit(net, gilib.Gaussian(0.1), inside, inside, steps=3, progress=False)

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import gilib
+from gilib import metrics
+from gilib.validation import from_numpy
 from tests.support import normals, small_net
 
 X, Y = normals(6, 2), normals(6, 2, seed=1)
@@ -120,3 +122,22 @@ def test_a_network_made_half_as_precise_is_not_drawn(posterior):
     with pytest.raises(ValueError, match="got torch.float16"):
         net.draw(noise=normals(3, net.noise_size).half())
     assert net.float().draw()(X.float()).shape == (1, 6, 2)
+
+
+def test_masked_arrays():
+    """Below a mask anything may stand, such as -9999."""
+    hidden = np.ma.masked_array([[1.0], [2.0], [-9999.0]], mask=[[0], [0], [1]])
+    with pytest.raises(ValueError, match="an array holds 1 masked entries: fill them in, or leave"):
+        from_numpy(hidden)
+    shown = np.ma.masked_array([[1.0], [2.0]], mask=False)
+    assert torch.equal(from_numpy(shown), torch.tensor([[1.0], [2.0]]))
+
+
+def test_arrays_are_taken_by_all_measures():
+    scores, rates = np.array([[2.0, 3.0], [1.0, 2.0]]), np.array([0.0, 0.5])
+    found = metrics.true_positive_rates(scores[0], scores[1], rates)
+    assert torch.equal(found, metrics.true_positive_rates(*map(torch.from_numpy, (*scores, rates))))
+    assert float(metrics.test_log_likelihood(np.zeros((3, 5)))) == 0.0
+    assert float(metrics.rmse(np.zeros((4, 1), int), np.full((4, 1), 2))) == 2.0
+    with pytest.raises(ValueError, match=r"an axis for outputs, \[N, O\], got \[4\] .* write \[:, None\]"):
+        metrics.rmse(np.zeros(4), np.zeros(4))

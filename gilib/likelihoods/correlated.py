@@ -126,6 +126,7 @@ class CorrelatedGaussian(Likelihood):
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
         if normalisation is not None:
+            outputs, root = outputs.double(), root.double()
             scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])  # [1, R, 1, O]
             outputs, root = normalisation.invert_y(outputs), scale.mT * root
         sd = root.square().sum(-1).sqrt()[..., None, :]

@@ -69,11 +69,11 @@ def check_inferred(learned: bool, instead: str) -> None:
 
 
 def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | None) -> GaussianPrediction:
-    """An equal mixture of Gaussians, in original units."""
+    """An equal mixture of Gaussians; in original units, which may be far from zero, it is in float64."""
     sd = variance.sqrt()
     if normalisation is None:
         return GaussianPrediction(mean, sd)
-    return GaussianPrediction(normalisation.invert_y(mean), normalisation.scale_y(sd))
+    return GaussianPrediction(normalisation.invert_y(mean.double()), normalisation.scale_y(sd.double()))
 
 
 def check_shape(targets: Tensor, num_points: int, outputs: int, name: str = "outputs of the network") -> None:

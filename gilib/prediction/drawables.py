@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.draws import Draw
-from gilib.draws.functions import Composite, Function
+from gilib.draws.functions import Composite, Function, Gaussians, Moments, moments
 from gilib.network import Network
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.sites import Shape
@@ -154,14 +154,27 @@ class _Pooled(Composite):
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
         """The members at x; the parts inside keep the members' axis."""
+        self._check(x)
+        return self._merged(call(self.function, x))
+
+    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+        """Those of the members, in closed form where a single one has them."""
+        self._check(x)
+        mean, variance = of(self.function, x)
+        return Moments(self._merged(mean), None if variance is None else self._merged(variance))
+
+    def _merged(self, values: Tensor) -> Tensor:
+        """Of members and samples as of samples alone."""
+        return values.expand(*self.lead, *values.shape[-1 - self.output_axes :]).flatten(0, 1)
+
+    def _check(self, x: Tensor) -> None:
+        """Raise unless all members can be asked at these points."""
         replicas, given = self.lead[2:], tuple(x.shape[: -1 - self.input_axes])
         if x.dim() <= self.input_axes or given not in ((), replicas):
             raise ValueError(
                 f"an ensemble takes x [{''.join(f'{size}, ' for size in replicas)}N, ...] with "
                 f"{self.input_axes} axes for a point, the same for all members, got {list(x.shape)}"
             )
-        outputs = call(self.function, x)
-        return outputs.expand(*self.lead, *outputs.shape[-1 - self.output_axes :]).flatten(0, 1)
 
 
 @dataclass(frozen=True, eq=False)

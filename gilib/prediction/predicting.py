@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +13,17 @@ from torch import Tensor
 from gilib.draws import Moments
 from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import Prediction
+from gilib.linalg import failures_as_nan
 from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
-from gilib.validation import as_tensor, check_count, check_instance, check_tensor
+from gilib.validation import (
+    as_tensor,
+    check_count,
+    check_instance,
+    check_is_tensor,
+    check_tensor,
+    from_numpy,
+)
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -41,14 +50,14 @@ def predict(
             column of them does not meet those and no normalisation is given.
         num_samples: S, of an ensemble for each member. A hundred give the mean to a tenth of the standard
             deviation of the functions; tails, and numbers that are to be compared, want a thousand.
-        normalisation: how inputs and targets were scaled for training; predictions are returned in original
-            units.
+        normalisation: how inputs and targets were scaled for training; arrays keep their precision until they
+            are scaled, and predictions are returned in original units and float64.
         batch_size: points evaluated at a time; None: all. Give it where memory is short: S outputs and hidden
             units are held for each of them.
         generator: source of the draws; the same seed gives the same functions.
 
     Returns:
-        What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
+        What the likelihood predicts, NaN for replicas that broke down in training: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
         `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own.
 
     >>> import gilib
@@ -58,18 +67,20 @@ def predict(
     """
     check_instance(likelihood, Likelihood, "likelihood")
     x = checked_inputs(drawable, x, normalisation)
-    draw = drawable.draw(num_samples, generator=generator)
     points = -1 - len(drawable.input_shape)
     if batch_size is not None:
         check_count(batch_size, "batch_size")
-    batches = x.split(int(batch_size or x.shape[points]), dim=points)
-    parts = [draw.moments(batch) if likelihood.integrates else Moments(draw(batch)) for batch in batches]
+    with failures_as_nan() if drawable.replicas else nullcontext():  # others may be as they should be
+        draw = drawable.draw(num_samples, generator=generator)
+        batches = x.split(int(batch_size or x.shape[points]), dim=points)
+        parts = [draw.moments(batch) if likelihood.integrates else Moments(draw(batch)) for batch in batches]
     members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
         for pieces in zip(*parts, strict=True)
         if pieces[0] is not None
     )
+    _warn_if_broken(outputs, len(members), len(drawable.replicas))
     prediction = likelihood.predictive(outputs, normalisation, *variance)
     return prediction.pooled(len(members)) if members else prediction
 
@@ -81,9 +92,13 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
             f"predict needs what draws functions (a Network, an Ensemble, Samples), got {drawable!r:.80}"
         )
     like = drawable.reference_tensor()
-    x = as_tensor(x, "x", like)
-    if normalisation is not None:
-        x = normalisation.x(check_tensor(x, "x")).to(x if like is None else like)
+    if normalisation is None:
+        x = as_tensor(x, "x", like)
+    else:
+        original = from_numpy(x, torch.empty(0, dtype=torch.float64))  # rounded once they are of order one
+        kept = torch.get_default_dtype() if original is not x else None
+        scaled = normalisation.x(check_tensor(check_is_tensor(original, "x"), "x"))
+        x = scaled.to(like) if like is not None else scaled.to(kept or scaled.dtype)
     check_tensor(x, "x", like)
     shape, replicas = drawable.input_shape, drawable.replicas
     if tuple(x.shape[-len(shape) :]) != shape:
@@ -94,6 +109,18 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
         raise ValueError(f"x must have shape {wanted}, got {list(x.shape)}")
     _warn_if_far(getattr(drawable, "trained_range", None), x, normalisation)  # one of your own needs no range
     return x
+
+
+def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
+    """Warn of replicas without functions, as those that broke down in training; their predictions are NaN."""
+    if not replicas or bool(outputs.isfinite().all()):
+        return
+    lead = outputs.flatten(0, members).flatten(1 + replicas).isfinite().all(-1).all(0)  # [R]
+    warnings.warn(
+        f"replicas {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be "
+        "factorised, or a parameter is not finite): their predictions are NaN",
+        stacklevel=3,
+    )
 
 
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:

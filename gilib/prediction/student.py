@@ -14,7 +14,7 @@ from torch import Tensor
 from gilib.arithmetic import exact_products
 from gilib.draws import FixedFunction, record
 from gilib.layers.weights import WeightLayer
-from gilib.likelihoods.mixtures import BISECTIONS, Prediction
+from gilib.likelihoods.mixtures import LOOKS, Prediction
 from gilib.metrics import log_mean_exp
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
@@ -108,7 +108,7 @@ class StudentPrediction(Prediction):
             low = torch.where(below, low - 2.0 * (high - low), low)
         while bool((above := self.cdf(high) < probability).any()):
             high = torch.where(above, high + 2.0 * (high - low), high)
-        for _ in range(BISECTIONS):
+        for _ in range(LOOKS):
             middle = 0.5 * (low + high)
             left = self.cdf(middle) < probability
             low, high = torch.where(left, middle, low), torch.where(left, high, middle)
@@ -209,6 +209,7 @@ def predict_student(
     df = (last.df.double() - last.outputs + 1.0)[None]
     root = last.scale_tril[None] * df.rsqrt().to(last.scale_tril)[..., None, None]
     if normalisation is not None:
+        location, root, spread = location.double(), root.double(), spread.double()
         scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])
         location, root = normalisation.invert_y(location), scale.mT * root
     return StudentPrediction(location, spread, root, df)

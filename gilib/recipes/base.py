@@ -185,7 +185,7 @@ def bound(
     Args:
         net: trained.
         likelihood: trained with it.
-        x: all training inputs, `[N, D]` or `[R, N, D]`.
+        x: all training inputs, `[N, D]` or `[R, N, D]`, or images.
         y: all training targets.
         num_samples: S, draws for every batch.
         batch_size: points at a time.
@@ -201,10 +201,11 @@ def bound(
     x, y = as_tensor(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
-    points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
+    places, axis = -1 - len(net.input_shape), -2 if y.is_floating_point() else -1
+    points = x.shape[places]
     total = torch.zeros((), dtype=x.dtype, device=x.device)
-    for part, targets in zip(x.split(batch_size, -2), y.split(batch_size, axis), strict=True):
-        size = part.shape[-2]
+    for part, targets in zip(x.split(batch_size, places), y.split(batch_size, axis), strict=True):
+        size = part.shape[places]
         if preferred_estimator(net) == "pointwise":
             value = elbo(
                 net.estimate(num_samples, size, generator=generator),
@@ -224,6 +225,10 @@ def _check_points(x: Tensor, y: Tensor) -> None:
     """Raise unless x holds numbers with fractions, and y as many points."""
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
+    if x.dim() > 3:
+        raise ValueError(
+            f"x must be a table [N, D], got {list(x.shape)}: models of images are in gilib.models"
+        )
     targets = y.shape[points_axis(y)]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")

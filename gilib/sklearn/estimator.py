@@ -24,7 +24,7 @@ from gilib.recipes import Recipe, Trained, bound, recommended
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
 from gilib.sklearn.columns import check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
-from gilib.validation import check_choice, check_count, check_instance, check_positive
+from gilib.validation import check_choice, check_count, check_instance, check_positive, check_unmasked
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
@@ -173,8 +173,10 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
     """
+    check_unmasked(X, "X")
     for given in y:
         warn_of_other_order(X, given)
+        check_unmasked(given, "y")
     check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
     return validate_data(estimator, X, *y, dtype=np.float64, **options)
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class Callback(ABC):
             net: after the step.
 
         Returns:
-            True to end the training here; anything false to go on.
+            True to end the training here; False or None to go on.
         """
 
     def begin(self) -> None:  # noqa: B027 (optional)
@@ -228,7 +229,23 @@ class FunctionCallback(Callback):
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
         """What the function says."""
-        return bool(self.function(step, bound, net))
+        return says_stop(self.function(step, bound, net), self.function)
+
+
+def says_stop(said: object, who: object) -> bool:
+    """Whether a callback ends the training; many a function returns something else without a thought.
+
+    Raises:
+        TypeError: if it is neither True or False nor None.
+    """
+    if said is None or isinstance(said, bool | np.bool_):
+        return bool(said)
+    if isinstance(said, Tensor) and said.dtype == torch.bool and said.dim() == 0:
+        return bool(said)
+    raise TypeError(
+        f"a callback must return True, to end the training, or False or None to go on: {who!r:.80} returned "
+        f"{said!r:.80}"
+    )
 
 
 def as_callbacks(given: Any) -> list[Callback]:

@@ -41,7 +41,8 @@ class EarlyStopping(Callback):
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 60)[:, None]
     >>> y = (3 * x).sin() + 0.3 * torch.randn(60, 1, generator=torch.Generator().manual_seed(0))
-    >>> net, noise = gilib.models.mlp(1, (50,), 1, posterior=gilib.PointEstimate()), gilib.Gaussian(1, learn=True)
+    >>> net = gilib.models.mlp(1, (50,), 1, posterior=gilib.PointEstimate())
+    >>> noise = gilib.Gaussian(1.0, learn=True)
     >>> stop = EarlyStopping(noise, x[::4], y[::4], every=50, patience=3)
     >>> train = [k for k in range(60) if k % 4]
     >>> history = gilib.fit(net, noise, x[train], y[train], steps=5000, callbacks=[stop], progress=False)

@@ -11,7 +11,7 @@ from torch import nn
 import gilib
 from gilib.training import LinearDecay
 from tests.helpers import assert_mean_within
-from tests.support import normals, seeded
+from tests.support import D, normals, seeded
 
 X, Y = normals(30, 3, seed=1), normals(30, 2, seed=2)
 LABELS = torch.arange(30) % 3
@@ -170,3 +170,18 @@ def test_what_was_trained_is_told_in_a_line():
     assert repr(found) == (
         "Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, too short to tell))"
     )
+
+
+@pytest.mark.parametrize("batch_size", [4, 1000])
+def test_the_bound_of_images(batch_size):
+    images, labels = normals(10, 1, 12, 12), torch.arange(10) % 3
+    net = gilib.models.lenet(
+        (1, 12, 12), 3, channels=2, inducing_points=images[:4], posterior=gilib.FromPrior(), dtype=D
+    )
+    settings = {"num_samples": 2000, "batch_size": batch_size}
+    found = gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings, generator=seeded(1))
+    draw = net.draw(2000, generator=seeded(1))
+    expected = gilib.elbo(draw, gilib.Categorical(), images, labels, num_data=10, per_point=True).detach()
+    torch.testing.assert_close(found, expected, rtol=0.1 if batch_size == 4 else 1e-9, atol=0.0)
+    with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
+        gilib.recommended().train(images.float(), labels, classes=3)

@@ -116,3 +116,13 @@ def test_rows_in_another_order_are_noticed(order):
     said = [str(warning.message) for warning in caught if "another order" in str(warning.message)]
     assert len(said) == (order == "another order")
     assert all("y.loc[X.index]" in text for text in said)
+
+
+def test_masked_entries_are_no_numbers():
+    """numpy would hand over what stands below the mask."""
+    x, y = X.to_numpy(), Y.to_numpy()
+    hidden = np.ma.masked_array(x, mask=np.arange(x.size).reshape(x.shape) == 7)
+    with pytest.raises(ValueError, match="X holds 1 masked entries"):
+        BayesianRegressor(**QUICK).fit(hidden, y)
+    with pytest.raises(ValueError, match="y holds 2 masked entries"):
+        BayesianRegressor(**QUICK).fit(x, np.ma.masked_array(y, mask=np.arange(len(y)) < 2))

@@ -59,7 +59,10 @@ def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, sett
         "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
         "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],
     }
+    frozen = {name: p for name, p in net.named_parameters() if not p.requires_grad}
+    if frozen:  # named where there are some: checkpoints from before belong to trainings that froze none
+        description["frozen"] = list(frozen)
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for values in (x, y):
+    for values in (x, y, *frozen.values()):
         digest.update(values.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

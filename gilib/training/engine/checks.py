@@ -121,6 +121,15 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
     _check_lead(y, "y", points_axis(y), net.replicas)
 
 
+def check_differentiable(x: Tensor, y: Tensor) -> None:
+    """Raise where torch keeps nothing that a gradient needs."""
+    if torch.is_inference_mode_enabled() or x.is_inference() or y.is_inference():
+        raise ValueError(
+            "fit cannot train within torch.inference_mode(), nor on tensors that were made there: leave it, "
+            "or take x.clone() and y.clone() outside of it"
+        )
+
+
 def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...]) -> None:
     """Raise unless the axes before that of the points are none, or those of the replicas."""
     if tuple(values.shape[:axis]) not in ((), replicas) or values.dim() < -axis:

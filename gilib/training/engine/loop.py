@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -22,6 +23,7 @@ from gilib.training.engine.checks import (
     as_data,
     check_arithmetic,
     check_data,
+    check_differentiable,
     check_settings,
     input_range,
 )
@@ -134,6 +136,7 @@ def fit(
     check_settings(net, likelihood, settings)
     x, y = as_data(net, x, y)
     check_data(net, likelihood, x, y)
+    check_differentiable(x, y)
     check_arithmetic(speed.arithmetic, x)
     check_count(steps, "steps")
     kept = as_checkpoint(checkpoint, settings)
@@ -145,7 +148,7 @@ def fit(
         named = kept is not None or speed.parallel is not None
         identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
         start = _restored(run, kept, speed, identity)
-        with flushed_by_workers():
+        with flushed_by_workers(), torch.enable_grad():
             _train(run, kept, identity, start, progress)
             for callback in run.callbacks:
                 callback.end(net)

@@ -19,7 +19,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError
 from gilib.randomness import GeneratorLike, Noise, ReplicaGenerators
-from gilib.training.callbacks import Callback
+from gilib.training.callbacks import Callback, says_stop
 from gilib.training.engine.checkpoints import check_kl_weights, read_checkpoint, write_checkpoint
 from gilib.training.engine.minibatches import Augmenter, Minibatches
 from gilib.training.engine.settings import Settings, name_of
@@ -117,7 +117,7 @@ class Run:
         self.lasted += self.rule.active
         self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
         for callback in self.callbacks:
-            self.stopped |= bool(callback(self.done, self.trace[step], self.net))
+            self.stopped |= says_stop(callback(self.done, self.trace[step], self.net), callback)
 
     @property
     def diverged_at(self) -> Tensor:
