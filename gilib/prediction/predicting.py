@@ -57,8 +57,9 @@ def predict(
         generator: source of the draws; the same seed gives the same functions.
 
     Returns:
-        What the likelihood predicts, NaN for replicas that broke down in training: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
-        `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own.
+        What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
+        `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own. NaN for replicas that
+        broke down in training, of which a warning tells.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
