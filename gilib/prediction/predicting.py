@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.draws import Moments
+from gilib.draws import Draw, Estimate, Moments
 from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import Prediction
 from gilib.linalg import failures_as_nan
+from gilib.network import Network
 from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
 from gilib.validation import (
@@ -39,6 +40,7 @@ def predict(
     normalisation: Normalisation | None = None,
     batch_size: int | None = None,
     generator: GeneratorLike | None = None,
+    pointwise: bool = False,
 ) -> Prediction:
     """Predict with S functions, drawn once and evaluated everywhere.
 
@@ -55,6 +57,9 @@ def predict(
         batch_size: points evaluated at a time; None: all. Give it where memory is short: S outputs and hidden
             units are held for each of them.
         generator: source of the draws; the same seed gives the same functions.
+        pointwise: whether every point is drawn by itself, as for training: of a network, whose means,
+            deviations and densities at single points are wanted. A component is then no function. Deep
+            Gaussian processes take a fraction of the time, and no random features for what they draw.
 
     Returns:
         What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
@@ -72,9 +77,14 @@ def predict(
     if batch_size is not None:
         check_count(batch_size, "batch_size")
     with failures_as_nan() if drawable.replicas else nullcontext():  # others may be as they should be
-        draw = drawable.draw(num_samples, generator=generator)
         batches = x.split(int(batch_size or x.shape[points]), dim=points)
-        parts = [draw.moments(batch) if likelihood.integrates else Moments(draw(batch)) for batch in batches]
+        draws: list[Draw | Estimate]
+        if pointwise:
+            draws = [_estimate(drawable, num_samples, part.shape[points], generator) for part in batches]
+        else:
+            draws = [drawable.draw(num_samples, generator=generator)] * len(batches)
+        pairs = zip(draws, batches, strict=True)
+        parts = [draw.moments(x) if likelihood.integrates else Moments(draw(x)) for draw, x in pairs]
     members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
@@ -84,6 +94,19 @@ def predict(
     _warn_if_broken(outputs, len(members), len(drawable.replicas))
     prediction = likelihood.predictive(outputs, normalisation, *variance)
     return prediction.pooled(len(members)) if members else prediction
+
+
+def _estimate(drawable: Drawable, samples: int, points: int, generator: GeneratorLike | None) -> Estimate:
+    """Draws of so many points, each by itself.
+
+    Raises:
+        TypeError: if there is no network that could say how.
+    """
+    if not isinstance(drawable, Network):
+        raise TypeError(
+            f"pointwise=True is for a network, {type(drawable).__name__} draws functions: leave it out"
+        )
+    return drawable.estimate(samples, points, generator=generator)
 
 
 def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation | None) -> Tensor:
