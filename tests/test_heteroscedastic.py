@@ -123,3 +123,11 @@ def test_noise_of_other_replicas_is_refused():
     for ask in asked:
         with pytest.raises(ValueError, match=r"has a noise for each of these, .* with replicas=\(\)"):
             ask()
+
+
+def test_predictions_of_a_network_with_too_few_outputs_say_so():
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised())
+    with pytest.raises(
+        ValueError, match="mean and log variance of 1 targets from a network with 2 outputs, got 1"
+    ):
+        gilib.predict(net, gilib.likelihoods.HeteroscedasticGaussian([0.1]), torch.zeros(3, 2))

@@ -70,11 +70,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point, and the network must have twice as many outputs."""
-        if outputs != 2 * len(self.start):
-            raise ValueError(
-                f"this likelihood wants mean and log variance of {len(self.start)} targets from a network "
-                f"with {2 * len(self.start)} outputs, got {outputs}"
-            )
+        self._check_outputs(outputs)
         check_shape(targets, num_points, len(self.start), "half of the network's outputs")
 
     def predictive(
@@ -89,8 +85,17 @@ class HeteroscedasticGaussian(NoisePerTarget):
         noise = (log_variance + doubt.sqrt() * nodes).exp() + spread  # [nodes, S, R, N, O]
         return gaussians(mean.expand_as(noise).flatten(0, 1), noise.flatten(0, 1), normalisation)
 
+    def _check_outputs(self, outputs: int) -> None:
+        """Raise unless there are twice as many as targets."""
+        if outputs != 2 * len(self.start):
+            raise ValueError(
+                f"this likelihood wants mean and log variance of {len(self.start)} targets from a network "
+                f"with {2 * len(self.start)} outputs, got {outputs}"
+            )
+
     def _parts(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """F and log σ² + g, `[S, R, N, O]` both."""
+        self._check_outputs(outputs.shape[-1])
         self.check_replicas(outputs)
         mean, log_ratio = outputs.chunk(2, -1)
         return mean, log_ratio + self.log_variance.to(outputs)[..., None, :]
