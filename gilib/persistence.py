@@ -117,10 +117,8 @@ def save(
     check_instance(likelihood, Likelihood, "likelihood")
     check_plain(config, "config")
     like = net.layers.reference_tensor()
-    if like is not None:
-        check_precision(like.dtype, "a network that is saved")
-        if like.device.type == "meta":
-            raise ValueError("a network on the device meta has no numbers to save")
+    _check_savable("network", net)
+    _check_savable("likelihood", likelihood)
     described = {"network": net.config(), "likelihood": describe(likelihood)}
     for name, description in described.items():
         check_plain(description, f"what config() of the {name} and its parts gives")
@@ -135,6 +133,15 @@ def save(
         "trained_range": net.trained_range,
     }
     write(path, content)
+
+
+def _check_savable(what: str, module: torch.nn.Module) -> None:
+    """Raise for numbers that `load` would refuse, or that are not there."""
+    for name, value in module.state_dict().items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            check_precision(value.dtype, f"{name} of a {what} that is saved")
+            if value.device.type == "meta":
+                raise ValueError(f"{name} of the {what} is on the device meta, without numbers to save")
 
 
 def check_plain(value: ConfigDict | None, name: str) -> None:

@@ -17,6 +17,7 @@ from gilib.training import (
     VOGN,
     Bali,
     Checkpoint,
+    EarlyStopping,
     NaturalGradient,
     NoisyAdam,
     NoisyKFAC,
@@ -213,6 +214,30 @@ def test_every_rule_goes_on_where_it_was(name, tmp_path):
             pauses, parts = pauses + 1, start()
     assert pauses == 4
     close(parts[0].state_dict().values(), whole[0].state_dict().values(), 1e-12)
+
+
+def test_early_stopping_goes_on_where_it_was(tmp_path):
+    """Checkpoints are read on the CPU; what was kept follows the network."""
+
+    def start():
+        net = gilib.models.mlp(2, (4,), 2, posterior=gilib.Factorised(), generator=seeded(), dtype=D).cuda()
+        likelihood = copy.deepcopy(REGRESSION).cuda()
+        return net, likelihood, EarlyStopping(likelihood, X[:4].cuda(), Y[:4].cuda(), every=2, patience=2)
+
+    def train(net, likelihood, stop, **settings):
+        settings |= {"steps": 8, "callbacks": [stop], "progress": False}
+        return gilib.fit(net, likelihood, X[4:].cuda(), Y[4:].cuda(), **settings)
+
+    whole, parts = start(), start()
+    train(*whole)
+    while True:
+        try:
+            train(*parts, checkpoint=Checkpoint(tmp_path / "training", deadline=0.0))
+            break
+        except Paused:
+            parts = start()
+    close(parts[0].state_dict().values(), whole[0].state_dict().values(), 1e-12)
+    close([torch.stack(parts[2].scores)], [torch.stack(whole[2].scores)], 1e-12)
 
 
 def test_natural_gradients():

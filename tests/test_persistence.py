@@ -186,13 +186,15 @@ def test_what_was_loaded_is_named_in_a_line(tmp_path):
     assert shown == "Model(network of [2] to [2], Gaussian, normalisation, config)"
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_what_could_not_be_loaded_is_not_saved(dtype, tmp_path):
-    for target, message in (
-        (dtype, "a network that is saved must be in torch.float32 or torch.float64"),
-        ("meta", "a network on the device meta has no numbers to save"),
-    ):
-        net = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised()).to(target)
-        with pytest.raises(ValueError, match=message):
-            gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1))
-        assert not (tmp_path / "model").exists()
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, "meta"])
+@pytest.mark.parametrize("part", ["network", "likelihood"])
+def test_what_could_not_be_loaded_is_not_saved(part, target, tmp_path):
+    net = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())
+    likelihood = gilib.Gaussian(0.1, learn=True)
+    {"network": net, "likelihood": likelihood}[part].to(target)
+    about = (
+        "is on the device meta, without numbers" if target == "meta" else "must be in torch.float32 or torch"
+    )
+    with pytest.raises(ValueError, match=f" of (a|the) {part} .*{about}"):
+        gilib.save(tmp_path / "model", net, likelihood)
+    assert not (tmp_path / "model").exists()

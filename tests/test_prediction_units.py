@@ -91,3 +91,6 @@ def test_a_replica_that_broke_down_leaves_the_others_alone():
         prediction = gilib.predict(net, likelihood, x, 5)
     assert prediction.mean[[0, 2]].isfinite().all() and prediction.log_prob(y)[[0, 2]].isfinite().all()
     assert prediction.mean[1].isnan().all()
+    member = r"members \[1\] give no numbers .* leave them out of the ensemble, whose predictions are NaN"
+    with pytest.warns(UserWarning, match=member):
+        assert gilib.predict(gilib.Ensemble(net), likelihood, x, 5).mean.isnan().all()

@@ -39,6 +39,19 @@ def test_tails_of_one_component(dtype, probability):
     assert_equal(found, torch.full((2, 1), wanted, dtype=dtype), 1e-12 if dtype == D else 1e-6)
 
 
+@pytest.mark.parametrize("probability", [1e-6, 1e-10, 1e-14, 1e-16, 1e-20, 1e-300])
+def test_far_tails_of_two_components(probability):
+    """Of two components far apart one has each tail, at twice the probability: ndtr has no digits there."""
+    means = torch.tensor([-5.0, 5.0], dtype=D)[:, None, None]
+    pair = GaussianPrediction(means, torch.full((2, 1, 1), 0.5, dtype=D))
+    wanted = -5.0 + 0.5 * norm.ppf(2.0 * probability)
+    assert_equal(pair.quantile(probability), torch.full((1, 1), wanted, dtype=D), 1e-13)
+    if probability > 1e-12:  # whose distance from 1 has digits
+        above = 1.0 - probability
+        wanted = 5.0 + 0.5 * norm.isf(2.0 * (1.0 - above))
+        assert_equal(pair.quantile(above), torch.full((1, 1), wanted, dtype=D), 1e-13)
+
+
 def test_no_number_stays_none():
     means = torch.where(torch.arange(3)[None, :, None] == 1, torch.nan, MEANS[:, :3])
     found = GaussianPrediction(means, SD[:, :3]).quantile(0.2)

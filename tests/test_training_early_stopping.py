@@ -122,8 +122,37 @@ def test_looks_without_a_number_are_no_gain(monkeypatch):
     assert len(fit(net, likelihood, stop).elbo) == 4 * EVERY and float(stop.best) == -1.0
 
 
+def test_without_any_number_the_training_is_what_it_was(monkeypatch):
+    """Replicas by themselves: the second one has no number at any look."""
+    ends = []
+    for broken in (True, False):
+        net, likelihood = start((R,))
+        stop = stopping(likelihood, 1000)
+        score_of = stop._score
+        if broken:
+            nan = torch.tensor([0.0, float("nan"), 0.0])
+            monkeypatch.setattr(stop, "_score", lambda net, of=score_of, nan=nan: of(net) + nan)
+        fit(net, likelihood, stop, 60, seed=[1, 2, 3], callbacks=[stop] if broken else [])
+        ends.append([p.detach().clone() for p in net.parameters()])
+    assert all(torch.equal(p[1], q[1]) for p, q in zip(*ends, strict=True))
+
+
+def test_what_it_keeps_follows_the_network():
+    """A checkpoint is read on the CPU; the device is another where the training goes on."""
+    net, likelihood = start()
+    stop = stopping(likelihood)
+    fit(net, likelihood, stop, 2 * EVERY)
+    stop.kept = {name: value.to(torch.float32) for name, value in stop.kept.items()}  # stands for a device
+    stop._keep(net, torch.tensor(False))
+    assert all(value.dtype == D for value in stop.kept.values())
+
+
 def test_what_is_refused():
     net, likelihood = start()
+    with pytest.raises(ValueError, match="EarlyStopping was given another likelihood than fit"):
+        fit(net, likelihood, stopping(gilib.Gaussian(1.0, learn=True).to(D)))
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0"):
+        stopping(likelihood, seed=1.5)
     for name in ("every", "patience", "num_samples"):
         with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):
             EarlyStopping(likelihood, HELD_X, HELD_Y, **{name: 0})

@@ -10,7 +10,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.special import ndtr
 
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
@@ -18,7 +17,7 @@ from gilib.validation import as_labels, as_tensor, check_own_targets
 LOOKS = 60  # at the distribution function for a quantile, at most: as many halvings exhaust float64
 SMOOTH = 0.1  # standard deviations: a bracket within which Newton's method is fast
 CLOSE = 1e-14  # a step of Newton's, of the largest number around, after which there is no other
-ROOT_2PI = math.sqrt(2.0 * math.pi)
+ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +62,7 @@ def _lower_quantile(means: Tensor, sd: Tensor, probability: float) -> Tensor:
     at = 0.5 * (low + high)
     for _ in range(LOOKS):
         z = (at - means) / sd
-        excess = ndtr(z).mean(0) - probability
+        excess = 0.5 * torch.erfc(-ROOT_HALF * z).mean(0) - probability  # ndtr has no digits in tails
         low, high = torch.where(excess < 0, at, low), torch.where(excess < 0, high, at)
         middle = 0.5 * (low + high)
         if bool((high - low > smooth).any()):

@@ -76,7 +76,8 @@ def predict(
     points = -1 - len(drawable.input_shape)
     if batch_size is not None:
         check_count(batch_size, "batch_size")
-    with failures_as_nan() if drawable.replicas else nullcontext():  # others may be as they should be
+    members = drawable.members
+    with failures_as_nan() if members or drawable.replicas else nullcontext():  # others may be in order
         batches = x.split(int(batch_size or x.shape[points]), dim=points)
         draws: list[Draw | Estimate]
         if pointwise:
@@ -85,7 +86,7 @@ def predict(
             draws = [drawable.draw(num_samples, generator=generator)] * len(batches)
         pairs = zip(draws, batches, strict=True)
         parts = [draw.moments(x) if likelihood.integrates else Moments(draw(x)) for draw, x in pairs]
-    members, axis = drawable.members, -1 - len(drawable.output_shape)
+    axis = -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
         for pieces in zip(*parts, strict=True)
@@ -136,13 +137,20 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of replicas without functions, as those that broke down in training; their predictions are NaN."""
-    if not replicas or bool(outputs.isfinite().all()):
+    """Warn of members and replicas without functions, as of those that broke down in training.
+
+    Args:
+        outputs: `[S, K, R, ...]`.
+        members: how many axes K has.
+        replicas: how many R has.
+    """
+    if not (members or replicas) or bool(outputs.isfinite().all()):
         return
-    lead = outputs.flatten(0, members).flatten(1 + replicas).isfinite().all(-1).all(0)  # [R]
+    lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]
+    who, then = ("members", "leave them out of the ensemble, whose") if members else ("replicas", "their")
     warnings.warn(
-        f"replicas {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be "
-        "factorised, or a parameter is not finite): their predictions are NaN",
+        f"{who} {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be factorised, "
+        f"or a parameter is not finite): {then} predictions are NaN",
         stacklevel=3,
     )
 

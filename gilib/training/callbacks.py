@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.prediction.drawables import Samples
 from gilib.training.rules.sghmc import point_parameters
@@ -38,6 +39,9 @@ class Callback(ABC):
         Returns:
             True to end the training here; False or None to go on.
         """
+
+    def check(self, net: Network, likelihood: Likelihood) -> None:  # noqa: B027 (optional)
+        """Raise if this is not a training that it can look at; called before any work."""
 
     def begin(self) -> None:  # noqa: B027 (optional)
         """Forget other trainings; called before the first step."""

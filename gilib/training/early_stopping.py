@@ -65,6 +65,7 @@ class EarlyStopping(Callback):
         self.likelihood: Likelihood = check_instance(likelihood, Likelihood, "likelihood")
         for value, name in ((every, "every"), (patience, "patience"), (num_samples, "num_samples")):
             check_count(value, name)
+        check_count(seed, "seed", 0)
         self.every, self.patience, self.num_samples, self.seed = every, patience, num_samples, seed
         self.x, self.y = x, y
         self.begin()
@@ -78,24 +79,23 @@ class EarlyStopping(Callback):
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
         """Look if it is time to."""
-        if step == 1 or not self.scores:
-            self._check(net)
         if step % self.every:
             return False
         score = self._score(net)
         gained = score > self.best.to(score)
-        self.scores.append(score)
+        self.scores.append(score.cpu())
         self.best = torch.where(gained, score, self.best.to(score))
         self.waited = torch.where(gained, 0, self.waited.to(score.device) + 1)
         self._keep(net, gained)
         return bool((self.waited >= self.patience).all())
 
     def end(self, net: Network) -> None:
-        """Return to the best look, if there was one."""
+        """Return to the best look, if there was one that gave a number."""
         with torch.no_grad():
             for name, value in self._state(net).items():
                 if name in self.kept:
-                    value.copy_(self.kept[name])
+                    seen = _over(self.best.to(value.device) > -torch.inf, value)
+                    value.copy_(torch.where(seen, self.kept[name].to(value), value))
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen so far, and the best of it."""
@@ -106,8 +106,13 @@ class EarlyStopping(Callback):
         self.scores, self.kept = list(state["scores"]), dict(state["kept"])
         self.best, self.waited = state["best"], state["waited"]
 
-    def _check(self, net: Network) -> None:
-        """Raise unless the points fit the network, and every replica has a state of its own."""
+    def check(self, net: Network, likelihood: Likelihood) -> None:
+        """Raise unless likelihood and points are the training's, and every replica has a state of its own."""
+        if likelihood is not self.likelihood:
+            raise ValueError(
+                "EarlyStopping was given another likelihood than fit: give both the same object, whose noise "
+                "is trained"
+            )
         self.x, self.y = as_data(net, self.x, self.y)
         check_data(net, self.likelihood, self.x, self.y)
         shared = [
@@ -142,8 +147,13 @@ class EarlyStopping(Callback):
     def _keep(self, net: Network, gained: Tensor) -> None:
         """Copy the state of the replicas that gained."""
         for name, value in self._state(net).items():
-            own = gained[(..., *[None] * (value.dim() - gained.dim()))]
             kept = self.kept.get(name)
-            self.kept[name] = (
-                value.detach().clone() if kept is None else torch.where(own, value, kept).detach()
-            )
+            if kept is None:
+                self.kept[name] = value.detach().clone()
+            else:
+                self.kept[name] = torch.where(_over(gained, value), value, kept.to(value)).detach()
+
+
+def _over(chosen: Tensor, value: Tensor) -> Tensor:
+    """A choice of replicas `[R]`, for all that a value of theirs holds."""
+    return chosen[(..., *[None] * (value.dim() - chosen.dim()))]

@@ -121,12 +121,12 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
     _check_lead(y, "y", points_axis(y), net.replicas)
 
 
-def check_differentiable(x: Tensor, y: Tensor) -> None:
+def check_differentiable(*values: Tensor) -> None:
     """Raise where torch keeps nothing that a gradient needs."""
-    if torch.is_inference_mode_enabled() or x.is_inference() or y.is_inference():
+    if torch.is_inference_mode_enabled() or any(value.is_inference() for value in values):
         raise ValueError(
             "fit cannot train within torch.inference_mode(), nor on tensors that were made there: leave it, "
-            "or take x.clone() and y.clone() outside of it"
+            "take x.clone() and y.clone() outside of it, and build the network there"
         )
 
 

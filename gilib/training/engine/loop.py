@@ -136,12 +136,14 @@ def fit(
     check_settings(net, likelihood, settings)
     x, y = as_data(net, x, y)
     check_data(net, likelihood, x, y)
-    check_differentiable(x, y)
+    check_differentiable(x, y, *net.parameters(), *likelihood.parameters())
     check_arithmetic(speed.arithmetic, x)
     check_count(steps, "steps")
     kept = as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
     run = Run(net, likelihood, x, y, steps, settings, processes, speed.cuda_graph, as_callbacks(callbacks))
+    for callback in run.callbacks:
+        callback.check(net, likelihood)
     try:
         if speed.cuda_graph:
             check_graph(x.device, processes.size, run.rule.recordable)
