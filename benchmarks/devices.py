@@ -142,9 +142,8 @@ def row(name: str, device: torch.device, repeats: int) -> Row:
         able = speed.arithmetic == "full" or not isinstance(case.settings["rule"], Bali)
         if able and where in ("cpu", device.type) and (way, all_threads) != ("one thread", 1):
             seen[way] = watched(case, torch.device(where), speed, repeats, threads)
-            if (
-                where == device.type and speed.arithmetic == "full" and threads == all_threads
-            ):  # rate is known
+            rated = speed.arithmetic == "full" and threads == all_threads  # the rate of products is known
+            if where == device.type and rated:
                 least[way] = case.gflop
     times = {way: watch.ms for way, watch in seen.items()}
     counts = {way: watch.timed for way, watch in seen.items()}

@@ -21,8 +21,7 @@ def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
     >>> log_mean_exp(torch.zeros(4))
     tensor(0.)
     """
-    values = _check_tensor(values, "values")
-    return values.logsumexp(dim) - math.log(values.shape[dim])
+    return _check_tensor(values, "values").logsumexp(dim) - math.log(values.shape[dim])
 
 
 def test_log_likelihood(log_prob: Tensor) -> Tensor:
@@ -54,29 +53,22 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
     """
-    mean = _check_numbers(mean, "mean")
-    targets = _check_numbers(targets, "targets", mean)
-    if mean.dim() < 2 or targets.dim() < 2:
-        raise ValueError(
-            f"mean and targets must have an axis for outputs, [N, O], got {list(mean.shape)} and "
-            f"{list(targets.shape)}: write [:, None] for one output"
-        )
+    mean = _check_tensor(mean, "mean")
+    targets = _check_tensor(targets, "targets", mean)
+    if mean.dim() < 2:
+        raise ValueError(f"mean must be [N, O], got {list(mean.shape)}: write [:, None] for one output")
     if mean.shape[-2:] != targets.shape[-2:]:
         raise ValueError(
             f"targets must have shape {list(mean.shape[-2:])} (points, outputs), got {list(targets.shape)}"
         )
-    return (mean - targets).square().mean(-2 if per_output else (-2, -1)).sqrt()
+    gap = mean - targets
+    squares = gap.square() if gap.is_floating_point() else gap.double().square()
+    return squares.mean(-2 if per_output else (-2, -1)).sqrt()
 
 
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
     """An array as a tensor, like another one or in float64."""
     return as_tensor(value, name, _FLOAT64 if like is None else like)
-
-
-def _check_numbers(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
-    """The same; integers become float64."""
-    value = _check_tensor(value, name, like)
-    return value if value.is_floating_point() else value.double()
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -101,8 +93,7 @@ def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> accuracy(torch.eye(2), torch.tensor([0, 0]))
     tensor(0.5000)
     """
-    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
-    _check_labels(probabilities, labels)
+    probabilities, labels = _labelled(probabilities, labels)
     return (probabilities.argmax(-1) == labels).to(probabilities.dtype).mean(-1)
 
 
@@ -150,8 +141,7 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
     tensor([0, 0, 4, 0])
     """
     check_count(bins, "bins")
-    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
-    _check_labels(probabilities, labels)
+    probabilities, labels = _labelled(probabilities, labels)
     if probabilities.dim() != 2:
         raise ValueError(
             f"a calibration curve needs probabilities [N, O], got {list(probabilities.shape)}: average the "
@@ -233,8 +223,7 @@ def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates
     rates = _check_tensor(false_positive_rates, "false positive rates").double()
     if rates.dim() != 1 or not bool(((rates >= 0) & (rates <= 1)).all()):
         raise ValueError(f"false positive rates must be [P], from 0 to 1, got {false_positive_rates}")
-    lowest = negative.new_full((1,), -torch.inf)
-    thresholds = torch.cat([negative.sort(descending=True).values, lowest])
+    thresholds = torch.cat([negative.sort(descending=True).values, negative.new_full((1,), -torch.inf)])
     allowed = (rates * (1.0 + 1e-6) * len(negative)).long().clamp(max=len(negative))  # 0.3 · 10 is 3
     return (positive > thresholds[allowed.to(negative.device)][:, None]).double().mean(-1)
 
@@ -254,8 +243,7 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
     >>> area_under_curve(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), torch.tensor([0, 1, 1]))
     tensor(1., dtype=torch.float64)
     """
-    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
-    _check_labels(probabilities, labels)
+    probabilities, labels = _labelled(probabilities, labels)
     if probabilities.dim() != 2 or probabilities.shape[-1] < 2:
         raise ValueError(
             f"probabilities must be [N, O] of two classes or more, got {list(probabilities.shape)}"
@@ -265,8 +253,8 @@ def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
     if not bool((counts > 0).all()):
         raise ValueError(f"every class must occur to be ranked, got {counts.tolist()} points of each")
     chosen = [1] if classes == 2 else range(classes)
-    areas = [auroc(probabilities[labels == k, k], probabilities[labels != k, k]) for k in chosen]
-    return torch.stack(areas).mean()
+    pairs = ((probabilities[labels == k, k], probabilities[labels != k, k]) for k in chosen)
+    return torch.stack([auroc(*pair) for pair in pairs]).mean()
 
 
 def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
@@ -279,12 +267,14 @@ def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
     return positive, negative
 
 
-def _check_labels(probabilities: Tensor, labels: Tensor) -> None:
+def _labelled(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
     if labels.is_floating_point() or labels.shape != probabilities.shape[-2:-1]:
         raise ValueError(
             f"labels must be integers [{probabilities.shape[-2]}], one for each point of the probabilities, "
             f"got {labels.dtype} {list(labels.shape)}"
         )
+    return probabilities, labels
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:

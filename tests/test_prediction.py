@@ -50,7 +50,7 @@ def test_predictions_in_original_units():
     assert_equal(original.log_prob(original_y), shifted, 1e-9)
 
 
-def test_inputs_in_original_units_take_the_networks_dtype():
+def test_predictions_in_original_units_are_in_float64():
     net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=torch.float32)
     prediction = gilib.predict(net, gilib.Gaussian(0.3), normals(7, 2), 3, normalisation=NORMALISATION)
     assert prediction.mean.dtype == D and prediction.sd.dtype == D  # original units may be far from zero

@@ -160,6 +160,15 @@ def test_a_replayed_training_is_the_training(name, record):
         assert (plain[1] >= 0).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_moments_that_are_kept_are_not_recorded(keep):
+    settings = {"rule": Bali(keep_moments=keep), "num_samples": 1, "batch_size": None, "seed": 3}
+    settings |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
+    net, noise = small_net(gilib.posteriors.Conjugate()), gilib.Gaussian(1.0, learn=True)
+    run = Run(net, noise, X, Y, STEPS, Settings(**settings, arithmetic="full"), OneProcess(), False)
+    assert run.rule.recordable is not keep
+
+
 def test_host_numbers_would_be_frozen(record):
     """The tape is as strict as a graph: a number of the host in a recorded function stays what it was."""
     calls = []

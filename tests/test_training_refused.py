@@ -257,5 +257,7 @@ def test_gradients_are_taken_whatever_the_mode_outside():
         inside = torch.linspace(-1, 1, 9)[:, None]
         with pytest.raises(ValueError, match=r"cannot train within torch.inference_mode\(\)"):
             gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
-    with pytest.raises(ValueError, match=r"nor on tensors that were made there: .*x.clone\(\)"):
-        gilib.fit(net, gilib.Gaussian(0.1), inside, inside, steps=3, progress=False)
+        built = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())
+    for network, points in ((net, inside), (built, x)):
+        with pytest.raises(ValueError, match=r"nor on tensors that were made there: .*x.clone\(\)"):
+            gilib.fit(network, gilib.Gaussian(0.1), points, points, steps=3, progress=False)
