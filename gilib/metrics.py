@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
-from gilib.draws import Draw, FixedFunction, record
+from gilib.draws import Draw, record
 from gilib.validation import as_tensor, check_count, check_distributions
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
@@ -296,6 +296,5 @@ def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
     2
     """
     with exact_products():
-        steps = record(draw.function, inputs).steps
-    random = [step.output for step in steps if not isinstance(step.function, FixedFunction)]
-    return [values.var(0).mean((-2, -1)) for values in random]
+        steps = record(draw.function, inputs).drawn
+    return [step.output.var(0).mean((-2, -1)) for step in steps]

@@ -12,7 +12,7 @@ from gilib.draws import record
 from gilib.regression.joint import Place
 from gilib.regression.moments import residuals
 from gilib.training import Bali
-from gilib.training.rules.layerwise import random_steps, regression_of
+from gilib.training.rules.layerwise import regression_of
 from tests.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions
 from tests.support import D, assert_equal, normals, seeded
 
@@ -39,7 +39,7 @@ def network(**settings):
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_moments_are_those_of_patches(replicas):
     net = network(replicas=replicas)
-    steps = random_steps(record(net.draw(3, generator=seeded()).function, IMAGES[:6]).steps)
+    steps = record(net.draw(3, generator=seeded()).function, IMAGES[:6]).drawn
     for layer, step in zip((list(net.layers)[0], list(net.layers)[2]), steps, strict=False):
         own = regression_of(layer, replicas, False)
         mean, shift = normals(*own.posterior.mean.shape, seed=1), normals(*step.output.shape, seed=2)

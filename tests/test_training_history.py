@@ -106,6 +106,53 @@ def test_a_search_that_stands_still_has_the_steps_that_it_did():
     assert len(short.elbo) == 3 and short.ended == "" and not short.converged
 
 
+class Impatient(gilib.training.Callback):
+    """Ends a training after so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def __call__(self, step, bound, net):
+        return step == self.steps
+
+
+def enough(step, bound, net):
+    """The same as a function."""
+    return step == 3
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "name"),
+    [
+        ([Impatient(3)], "Impatient"),
+        ([enough], "enough"),
+        ([lambda step, bound, net: None, Impatient(3), enough], "Impatient"),
+        ([Impatient(5)], ""),  # the last step: nothing was left to do
+        ([], ""),
+    ],
+)
+def test_a_callback_that_ends_a_training_is_named(callbacks, name, tmp_path):
+    def train(steps, checkpoint=None):
+        net = gilib.models.mlp(1, (3,), 1, posterior=gilib.PointEstimate(), dtype=torch.float64)
+        x = normals(20, 1)
+        own = {"callbacks": callbacks, "progress": False, "checkpoint": checkpoint}
+        return gilib.fit(net, gilib.Gaussian(), x, x, steps=steps, **own)
+
+    found = train(5)
+    assert found.stopped_by == name and len(found.elbo) == (3 if name else 5)
+    assert repr(found).endswith(f"too short to tell, ended by {name})" if name else "too short to tell)")
+    kept = gilib.training.Checkpoint(tmp_path / "training.pt", every=1)
+    assert train(5, kept).stopped_by == train(5, kept).stopped_by == name  # the second finds it done
+
+
+def test_who_ended_a_rise_stands_where_advice_would():
+    found = History(trace(0.3), 0, stopped_by="EarlyStopping")
+    assert found.verdict().startswith("still rising: the last quarter of 1600 steps gained 0.3")
+    assert found.verdict().endswith("nats per point; EarlyStopping ended the training.")
+    assert repr(found) == "History(1600 steps, still rising, ended by EarlyStopping)" and not found.converged
+    assert "lower the learning rate" in History(trace(-0.3), 0, stopped_by="Plateau").verdict()
+
+
 def test_a_search_that_failed_says_so():
     found = History(trace(0.0), 0, ended=FAILED)
     assert not found.converged and repr(found) == "History(1600 steps, broken off)"

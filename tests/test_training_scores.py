@@ -11,7 +11,7 @@ from gilib.draws import Composition, record
 from gilib.linalg.strips import Strips
 from gilib.posteriors.notes import noted_places
 from gilib.training import Bali
-from gilib.training.rules.layerwise import layers_of, random_steps, regression_of
+from gilib.training.rules.layerwise import layers_of, regression_of
 from gilib.training.rules.scores import Scores
 from tests.layerwise import LABELS, B, N, X, fit, model, noise, regressions
 from tests.support import D, assert_equal, normals, seeded
@@ -41,7 +41,7 @@ def test_layers_are_scored_together_as_one_by_one(make):
     with noted_places(scored=False) as places:
         found = net.draw(noise=base)
     assert found.log_pq is None and net.draw(noise=base).log_pq is not None
-    steps = random_steps(record(found.function, x).steps)
+    steps = record(found.function, x).drawn
     assert_equal(Scores(own)(base, steps), expected.log_pq, 1e-10)
     for layer in layers:
         posterior = layer.weights

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws.drawn import Drawn
-from gilib.draws.functions import Composite, Function
+from gilib.draws.functions import Composite, FixedFunction, Function
 
 
 class Evaluated(NamedTuple):
@@ -34,6 +34,11 @@ class Recording(NamedTuple):
     def outputs(self) -> list[Tensor]:
         """Those of all steps."""
         return [step.output for step in self.steps]
+
+    @property
+    def drawn(self) -> list[Evaluated]:
+        """The steps of layers that drew weights or functions, without those that are fixed."""
+        return [step for step in self.steps if not isinstance(step.function, FixedFunction)]
 
 
 def record(function: Function | Drawn, x: Tensor, variables: bool = False) -> Recording:

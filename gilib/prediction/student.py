@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
-from gilib.draws import FixedFunction, record
+from gilib.draws import record
 from gilib.layers.weights import WeightLayer
 from gilib.likelihoods.mixtures import LOOKS, Prediction
 from gilib.metrics import log_mean_exp
@@ -196,8 +196,8 @@ def predict_student(
     locations, spreads = [], []
     for batch in x.split(int(batch_size or x.shape[points]), dim=points):
         with exact_products():
-            output, steps = record(draw.function, batch)
-        end = [step for step in steps if not isinstance(step.function, FixedFunction)][-1]
+            recording = record(draw.function, batch)
+        output, end = recording.output, recording.drawn[-1]
         if output is not end.output:
             raise ValueError("the last layer with weights must give the outputs of the network")
         features = layer.features(end.input) / last.root_fan_in

@@ -49,6 +49,10 @@ class Callback(ABC):
     def end(self, net: Network) -> None:  # noqa: B027 (optional)
         """Called when the training is over, for whatever reason but an error or a deadline."""
 
+    def describe(self) -> str:
+        """The callback in a word, for the history of a training that it ends."""
+        return type(self).__name__
+
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain data on which later calls depend."""
         return {}
@@ -234,6 +238,10 @@ class FunctionCallback(Callback):
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
         """What the function says."""
         return says_stop(self.function(step, bound, net), self.function)
+
+    def describe(self) -> str:
+        """The function's name."""
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 def says_stop(said: object, who: object) -> bool:

@@ -68,6 +68,7 @@ class History:
         ended: why the rule ended the training by itself (`Collapsed` does); empty if it did not.
         slowing: whether the learning rate fell in the last quarter. Steps become smaller then and the noise
             of the parameters less, so that the bound gains in that quarter however many steps there are.
+        stopped_by: the callback that ended the training before its steps were over; empty if none did.
 
     >>> level = History(torch.zeros(1000), 0)
     >>> level.converged, level
@@ -79,6 +80,7 @@ class History:
     diverged_at: Tensor | None = None
     ended: str = ""
     slowing: bool = False
+    stopped_by: str = ""
 
     def trend(self) -> Trend | None:
         """The line through the last quarter: mean bounds of 20 windows, fitted by least squares.
@@ -128,9 +130,13 @@ class History:
         if trend.gain.numel() > 1:
             numbers += f" (the largest change of {trend.gain.numel()} replicas)"
         word = self._word(trend)
-        return (
-            f"{word}: {numbers}{SLOWED if self.slowing and word == 'still rising' else '; ' + ADVICE[word]}."
-        )
+        return f"{word}: {numbers}{self._advice(word)}."
+
+    def _advice(self, word: str) -> str:
+        """What to do, after the numbers."""
+        if word == "still rising" and self.stopped_by:
+            return f"; {self.stopped_by} ended the training"
+        return SLOWED if word == "still rising" and self.slowing else f"; {ADVICE[word]}"
 
     def _word(self, trend: Trend | None) -> str:
         """The worst that is true of any replica."""
@@ -171,7 +177,8 @@ class History:
     def __repr__(self) -> str:
         """The number of steps, and the verdict in a word."""
         replicas = f", replicas={tuple(self.elbo.shape[1:])}" if self.elbo.dim() > 1 else ""
-        return f"History({len(self.elbo)} steps{replicas}, {self._word(self.trend())})"
+        stopped = f", ended by {self.stopped_by}" if self.stopped_by else ""
+        return f"History({len(self.elbo)} steps{replicas}, {self._word(self.trend())}{stopped})"
 
 
 ADVICE = {

@@ -58,7 +58,7 @@ class Run:
         """Set everything up for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
         self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
-        self.callbacks, self.done, self.stopped, self.ended = callbacks, 0, False, False
+        self.callbacks, self.done, self.stopped, self.ended, self.stopped_by = callbacks, 0, False, False, ""
         self.kl_weights = settings.kl_weights(steps)
         rank = 1 + len(net.input_shape)
         self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
@@ -117,7 +117,8 @@ class Run:
         self.lasted += self.rule.active
         self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
         for callback in self.callbacks:
-            self.stopped |= says_stop(callback(self.done, self.trace[step], self.net), callback)
+            if says_stop(callback(self.done, self.trace[step], self.net), callback):
+                self.stopped, self.stopped_by = True, self.stopped_by or callback.describe()
 
     @property
     def diverged_at(self) -> Tensor:
@@ -180,14 +181,16 @@ class Run:
         diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
         last, tail = self.done - 1, self.done - self.done // PART
         first, final = (self.settings.rule.factor(step, self.steps) for step in (tail, last))
-        return History(self.trace[: self.done].cpu(), start, diverged_at, self.rule.ended, final < first)
+        early, elbo = self.done < self.steps and not self.rule.ended, self.trace[: self.done].cpu()
+        stopped_by = (self.stopped_by or "a callback") if early else ""
+        return History(elbo, start, diverged_at, self.rule.ended, final < first, stopped_by)
 
     def save(self, path: Path, fingerprint: str) -> None:
         """Write everything that the next step depends on; one process does, all wait for it."""
         content = {
             "fingerprint": fingerprint,
             "step": self.done,
-            "stopped": [self.stopped, self.ended],
+            "stopped": [self.stopped, self.ended, self.stopped_by],
             "modules": {name: value.clone() for name, value in self.modules.state_dict().items()},
             "rule": self.rule.state_dict(),
             "active": self.rule.active,
@@ -216,7 +219,8 @@ class Run:
         self.batches.restore(content["batches"])
         if self.augmenter is not None:
             self.augmenter.restore(content["augmentation"])
-        self.done, (self.stopped, self.ended) = int(content["step"]), content["stopped"]
+        self.done, (self.stopped, self.ended, *by) = int(content["step"]), content["stopped"]
+        self.stopped_by = "".join(by)  # older checkpoints have no name
         self.trace[: self.done] = content["trace"].to(self.trace)
         self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done

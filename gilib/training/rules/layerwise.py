@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gilib.convolution import window_moments
-from gilib.draws import Evaluated, FixedFunction, record
+from gilib.draws import Evaluated, record
 from gilib.layers.conv import Conv2d, Conv2dFunction
 from gilib.layers.linear import Linear, LinearFunction
 from gilib.layers.weights import WeightLayer
@@ -207,11 +207,6 @@ def rows(values: Tensor) -> Tensor:
     return values[0] if len(values) == 1 else values.movedim(0, -3).flatten(-3, -2)
 
 
-def random_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
-    """Those of layers with weights or functions of their own."""
-    return [step for step in steps if not isinstance(step.function, FixedFunction)]
-
-
 def layers_of(net: Network) -> list[WeightLayer]:
     """The layers with weights, in the order of evaluation.
 
@@ -250,10 +245,9 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
     net = problem.net
     noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
     with torch.no_grad():
-        output, steps = record(
-            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
-        )
-    shapes, random = [layer.input_axes() or 1 for layer in layers], random_steps(steps)
+        function = problem.objective.drawn(noise).function
+        recording = record(function, noise.draw.new_zeros(1, *net.input_shape))
+    shapes, random = [layer.input_axes() or 1 for layer in layers], recording.drawn
     widths = [step.output.shape[-axes] for step, axes in zip(random, shapes, strict=False)]
     if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
         raise ValueError(
@@ -261,7 +255,7 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
             f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
             "be dense or convolutional ones"
         )
-    if regression and output is not random[-1].output:
+    if regression and recording.output is not random[-1].output:
         raise ValueError(
             "the targets are those of the last layer with weights, which must give the outputs of the "
             "network: end with it, outside of residual blocks and sums, without an activation after it"

@@ -16,7 +16,7 @@ from gilib.randomness import Noise
 from gilib.regression.joint import Place, first_of
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem
-from gilib.training.rules.layerwise import LayerRegression, random_steps
+from gilib.training.rules.layerwise import LayerRegression
 from gilib.training.rules.scores import Scores
 
 
@@ -58,9 +58,9 @@ class Passes:
         objective, likelihood = self.problem.objective, self.problem.likelihood
         with self.problem.propagate_failures():
             drawn, noted = self._drawn(batch)
-            output, steps = record(drawn.function, batch.x, variables=True)
-            random = random_steps(steps)
-            log_likelihood = likelihood.log_prob(output, batch.y)  # [S, R, B]
+            recording = record(drawn.function, batch.x, variables=True)
+            random = recording.drawn
+            log_likelihood = likelihood.log_prob(recording.output, batch.y)  # [S, R, B]
             pairs = zip(random, self.layers, strict=True)
             outputs = [step.output for step, layer in pairs if not layer.true_targets]
             gradients = torch.autograd.grad(log_likelihood.sum(), outputs) if outputs else ()
