@@ -54,16 +54,33 @@ def test_single_outputs():
             assert float(PREDICTION.cdf(values)[n, o]) == pytest.approx(below, abs=1e-12)
 
 
-@pytest.mark.parametrize("probability", [1e-4, 0.025, 0.5, 0.9])
+@pytest.mark.parametrize("probability", [1e-9, 1e-4, 0.025, 0.5, 0.9, 1 - 1e-6])
 def test_quantiles(probability):
     found = PREDICTION.quantile(probability)
     for n in range(N):
         for o in range(2):
             own = component(n, o)
-            root = scipy.optimize.brentq(
-                lambda y, own=own: own.cdf(y).mean() - probability, -1e4, 1e4, xtol=1e-13
-            )
-            assert float(found[n, o]) == pytest.approx(root, abs=1e-7)
+            upper = probability > 0.5  # from above, where it has the digits
+
+            def excess(y, own=own, upper=upper):
+                below = own.cdf(y).mean() - probability
+                return (1.0 - probability) - own.sf(y).mean() if upper else below
+
+            root = scipy.optimize.brentq(excess, -1e4, 1e4, xtol=1e-13, rtol=1e-13)
+            assert float(found[n, o]) == pytest.approx(root, rel=1e-9)
+
+
+@pytest.mark.parametrize("df", [1.0, 2.0, 30.0, 1e5])
+def test_quantiles_of_one_component(df):
+    """And of replicas with degrees of freedom of their own, the last of which broke down."""
+    one = torch.ones(1, 3, 2, 1, dtype=D)
+    places = torch.tensor([1.0, 1.0, torch.nan], dtype=D)[:, None, None] * one
+    dfs = torch.tensor([[df, 4.0, 4.0]], dtype=D)
+    found = StudentPrediction(places, 2.0 * one, one[:, :, :1], dfs).quantile(0.01)
+    for replica, own in enumerate((df, 4.0)):
+        wanted = 1.0 + 2.0 * scipy.stats.t.ppf(0.01, own)
+        assert_equal(found[replica] / wanted, torch.ones(2, 1, dtype=D), 1e-11)
+    assert bool(found[2].isnan().all())
 
 
 @pytest.mark.parametrize("df", [1.0, 1.01, 1.2, 1.5, 2.0, 2.5, 7.0, 99.0, 101.0, 300.0, 1e4, 1e6])

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
-
-LOOKS = 60  # at the distribution function for a quantile, at most: as many halvings exhaust float64
-SMOOTH = 0.1  # standard deviations: a bracket within which Newton's method is fast
-CLOSE = 1e-14  # a step of Newton's, of the largest number around, after which there is no other
-ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,28 +46,6 @@ class Prediction(ABC):
                 for name, value in values.items()
             },
         )
-
-
-def _lower_quantile(means: Tensor, sd: Tensor, probability: float) -> Tensor:
-    """The quantile of an equal mixture over the first axis, for a probability of at most one half."""
-    components = means + sd * torch.special.ndtri(means.new_tensor(probability))
-    low, high = components.amin(0), components.amax(0)
-    smooth, least = SMOOTH * sd.amin(0), CLOSE * (components.abs().amax(0) + sd.amax(0))
-    at = 0.5 * (low + high)
-    for _ in range(LOOKS):
-        z = (at - means) / sd
-        excess = 0.5 * torch.erfc(-ROOT_HALF * z).mean(0) - probability  # ndtr has no digits in tails
-        low, high = torch.where(excess < 0, at, low), torch.where(excess < 0, high, at)
-        middle = 0.5 * (low + high)
-        if bool((high - low > smooth).any()):
-            at = middle
-            continue
-        step = excess / ((-0.5 * z.square()).exp() / (ROOT_2PI * sd)).mean(0)
-        newton, small = at - step, step.abs() <= least
-        at = torch.where(small | ((newton > low) & (newton < high)), newton, middle)
-        if bool((small | (high - low <= least)).all()):
-            break
-    return at
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,17 +86,8 @@ class GaussianPrediction(Prediction):
         ).sqrt()
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`, in float64 within.
-
-        Its distribution function is inverted by halving a bracket until the components are smooth in it, and
-        by Newton's method from there.
-        """
-        if not isinstance(probability, Real) or not 0.0 < probability < 1.0:
-            raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
-        means, sd = self.means.double(), self.component_sd.double()
-        if probability > 0.5:  # of two tails the lower one has small probabilities to its last digit
-            return -_lower_quantile(-means, sd, 1.0 - probability).to(self.means.dtype)
-        return _lower_quantile(means, sd, float(probability)).to(self.means.dtype)
+        """The quantile of every output's mixture, `[R, N, O]`."""
+        return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) of every point, `[R, N]` nats, in units of the data.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,8 @@ from torch import Tensor
 from gilib.arithmetic import exact_products
 from gilib.draws import record
 from gilib.layers.weights import WeightLayer
-from gilib.likelihoods.mixtures import LOOKS, Prediction
+from gilib.likelihoods.mixtures import Prediction
+from gilib.likelihoods.quantiles import SymmetricLaw, mixture_quantile
 from gilib.metrics import log_mean_exp
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
@@ -99,20 +99,37 @@ class StudentPrediction(Prediction):
         return student_cdf(standard, self.df[..., None, None]).mean(0).to(self.locations.dtype)
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`, by bisection of its distribution function."""
-        if not isinstance(probability, Real) or not 0.0 < probability < 1.0:
-            raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
-        reach = self.component_scale.amax(0)
-        low, high = self.locations.amin(0) - reach, self.locations.amax(0) + reach
-        while bool((below := self.cdf(low) > probability).any()):
-            low = torch.where(below, low - 2.0 * (high - low), low)
-        while bool((above := self.cdf(high) < probability).any()):
-            high = torch.where(above, high + 2.0 * (high - low), high)
-        for _ in range(LOOKS):
-            middle = 0.5 * (low + high)
-            left = self.cdf(middle) < probability
-            low, high = torch.where(left, middle, low), torch.where(left, high, middle)
-        return 0.5 * (low + high)
+        """The quantile of every output's mixture, `[R, N, O]`."""
+        law = StandardStudent(self.df[..., None, None])
+        return mixture_quantile(self.locations, self.component_scale, probability, law)
+
+
+@dataclass(frozen=True)
+class StandardStudent(SymmetricLaw):
+    """Student's t.
+
+    Attributes:
+        df: ν, broadcastable to the components of a mixture, float64.
+    """
+
+    df: Tensor
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """By quadrature and series."""
+        return student_cdf(values, self.df)
+
+    def density(self, values: Tensor) -> Tensor:
+        """C / √ν · (1 + t² / ν)^(-(ν+1)/2)."""
+        log_constant = _log_constant(self.df) - 0.5 * self.df.log()
+        return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
+
+    def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
+        """Beyond the quantile of a normal law, by doubling; for probabilities of at most one half."""
+        high = torch.special.ndtri(torch.full_like(self.df, probability))
+        low = high - 1.0
+        while bool((self.cdf(low) > probability).any()):
+            low = 2.0 * low
+        return low, high
 
 
 def student_cdf(values: Tensor, df: Tensor) -> Tensor:
@@ -127,8 +144,7 @@ def student_cdf(values: Tensor, df: Tensor) -> Tensor:
         values: t, float64.
         df: ν, broadcastable to them.
     """
-    log_constant = log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)  # of C
-    angle = torch.atan(values.abs() / df.sqrt())
+    log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
     end = angle.clamp_max(FAR / df.sqrt())
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     total = torch.zeros_like(end)
@@ -143,6 +159,11 @@ def student_cdf(values: Tensor, df: Tensor) -> Tensor:
     tail = (0.5 * df * square.log() + log_constant).exp() * series
     beyond = torch.where(values > 0.0, 1.0 - tail, tail)
     return torch.where(values.square() > df, beyond, 0.5 + values.sign() * half)
+
+
+def _log_constant(df: Tensor) -> Tensor:
+    """Log C, of the density of θ."""
+    return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
 
 
 def log_gamma_ratio(x: Tensor) -> Tensor:
