@@ -13,7 +13,7 @@ from gilib.training import Collapsed, NaturalGradient, settle
 from gilib.training.rules.collapsed.bound import evidence
 from gilib.training.rules.collapsed.process import single_process
 from gilib.training.rules.collapsed.rule import _spacing
-from tests.support import D, assert_equal, normals
+from tests.support import D, assert_equal, normals, seeded
 
 X = normals(30, 2, seed=1)
 SIGNAL = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D)
@@ -162,7 +162,29 @@ def test_rounded_targets_keep_their_noise():
     net = gilib.models.sparse_gp(2, 1, inducing_points=x, kernel=Matern(smoothness=0.5), jitter=1e-9)
     likelihood = gilib.Gaussian(0.05, learn=True)
     gilib.fit(net, likelihood, x, rounded, steps=60, rule=Collapsed(), num_samples=1, progress=False)
-    assert likelihood.noise_variance.item() > 0.9 / 12
+    assert likelihood.noise_variance.item() > 0.9 / 48
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3])
+def test_targets_of_two_values_have_the_noise_of_their_variance(share):
+    """Nothing depends on the inputs: the price alone would end at a variance larger by 1 / 12."""
+    y = (torch.arange(200) < 200 * share).to(D)[torch.randperm(200, generator=seeded(3))][:, None]
+    x, variance = normals(200, 2, seed=4), float(y.var(correction=0))
+    net, likelihood = gilib.models.sparse_gp(2, 1, inducing_points=x, dtype=D), gilib.Gaussian(0.5, learn=True)
+    own = {"rule": Collapsed(), "num_samples": 1, "progress": False}
+    history = gilib.fit(net, likelihood, x, y - y.mean(), steps=200, **own)
+    assert history.converged and likelihood.noise_variance.item() == pytest.approx(variance, rel=0.02)
+
+
+def test_what_rounding_adds_is_taken_from_noise_that_is_learned():
+    """δ² / 12 of every output, in the mean where they share a noise; δ² / 48 stay of noise that is less."""
+    spacing = torch.tensor([0.6, 1.8], dtype=D)
+    for noises, wanted in (([0.3, 0.3], [0.27, 0.0675]), ([0.3], [0.15])):
+        likelihood, fixed = likelihood_of(noises, learn=True), likelihood_of(noises)
+        for own in (likelihood, fixed):
+            single_process(sparse(X), own).unround(X, spacing)
+        assert_equal(likelihood.noise_variance.detach().reshape(-1), torch.tensor(wanted, dtype=D), 1e-12)
+        assert_equal(fixed.noise_variance.reshape(-1), torch.tensor(noises, dtype=D), 1e-12)
 
 
 def test_exact_targets_on_a_grid_are_not_taken_for_rounded_ones():
@@ -207,7 +229,9 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     monkeypatch.setattr(gilib.training.rules.collapsed.process, "evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
-    now = single_process(net, likelihood).bound(X, Y, _spacing(Y)).detach() / 30
+    variance, spacing = likelihood.noise_variance.detach(), _spacing(Y)
+    likelihood.scale_noise(1.0 + spacing.square().mean() / 12 / variance)  # what rounding adds, put back
+    now = single_process(net, likelihood).bound(X, Y, spacing).detach() / 30
     assert_equal(now, history.elbo[-1], 1e-9)
     del calls[3:]
     with pytest.raises(FactorisationError, match="for the test"):  # nothing to return to

@@ -136,6 +136,19 @@ def test_noise_that_cannot_vary_is_that_of_one_process():
     assert_equal(model.bound(X, Y, spacing).detach(), other.bound(X, Y, spacing).detach(), 1e-6)
 
 
+def test_what_rounding_adds_is_taken_from_all_points_in_the_mean_of_the_logarithm():
+    """Against the variances themselves, at each point by itself; those near rounding keep δ² / 48."""
+    _, likelihood, model = shaken(X[::4])
+    before = model._at(model._posterior(), X)[0].detach()
+    spacing = torch.tensor([0.1, 1.0], dtype=D)
+    added = spacing.square()[:, None] / 12
+    left = torch.where(before - added > added / 4, before - added, before.minimum(added / 4))
+    assert bool((left == added / 4)[1].any()) and bool((left > added / 4)[1].any())
+    model.unround(X, spacing)
+    wanted = torch.tensor(VARIANCES, dtype=D) * (left / before).log().mean(-1).exp()
+    assert_equal(likelihood.noise_variance.detach(), wanted, 1e-12)
+
+
 def test_it_starts_from_residuals_of_points_left_out():
     """With every point a centre, v is log r² + 1.27, r standardised by exact regression on the others."""
     net = processes(X, noise_points=X)

@@ -179,6 +179,12 @@ class Gaussian(GaussianNoise):
         variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).to(self.scaled_log_variance)
         self.scaled_log_variance.copy_(variance.log() / self.scale)
 
+    @torch.no_grad()
+    def scale_noise(self, factor: Tensor) -> None:
+        """Multiply σ² by a factor, `[R]`, if it is learned."""
+        if self.scaled_log_variance.requires_grad:
+            self.scaled_log_variance += factor.to(self.scaled_log_variance).log() / self.scale
+
     def config(self) -> ConfigDict:
         """Settings; the noise itself is part of the state."""
         return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}

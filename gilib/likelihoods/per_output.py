@@ -49,6 +49,12 @@ class NoisePerTarget(GaussianNoise):
         """σ_o², `[R, O]`, in squared units of the targets."""
         return self.log_variance.exp()
 
+    @torch.no_grad()
+    def scale_noise(self, factor: Tensor) -> None:
+        """Multiply σ_o² by factors, `[R, O]`, if they are learned."""
+        if self.log_variance.requires_grad:
+            self.log_variance += factor.to(self.log_variance).log()
+
     def config(self) -> ConfigDict:
         """Settings; what is learned is part of the state."""
         return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}

@@ -22,6 +22,7 @@ from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
+LEAST = 50  # points by whose evidence kernels are compared
 KERNELS = (Matern(smoothness=1.5), RBF(), Matern(), Matern(smoothness=0.5))
 
 
@@ -30,7 +31,7 @@ class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
     Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
-    the inducing points; the best one goes on with all data: as exact GP regression if they are few, which is
+    the inducing points, at least fifty; the best one goes on with all data: as exact GP regression if they are few, which is
     a sparse process whose inducing points are all of them. A kernel that cannot be factorised is left out.
     Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
@@ -80,12 +81,22 @@ class ProcessRecipe(Recipe):
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
-        candidates = self._candidates(x[few], y[few])
+        compared = self._compared(x, y, torch.Generator().manual_seed(seed))
+        candidates = self._candidates(x[compared], y[compared])
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
                 return own._climb(x, y, rows, start, **options)
         own, start = candidates[-1]
         return own._climb(x, y, rows, start, **options)
+
+    def _compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+        """The inducing points, others if these are few, and of a target that is the same at all, another."""
+        found = replace(self, num_inducing=max(self.num_inducing, LEAST)).rows(x, generator)
+        for column in y.mT:
+            others = (column != column[found[0]]).nonzero()[:1, 0]
+            if bool((column[found] == column[found[0]]).all()):
+                found = torch.cat([found, others])
+        return found
 
     def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
         """Recipes of a single kernel, trained on some of the data, the best one first.

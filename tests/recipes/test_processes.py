@@ -102,3 +102,18 @@ def test_a_climb_begins_where_another_ended():
     first = recipe._climb(X, Y, slice(None), progress=False)
     again = recipe._climb(X, Y, slice(None), first, progress=False, steps=1)
     assert_equal(again.history.elbo[0], first.history.elbo[-1], 1e-6)
+
+
+@pytest.mark.parametrize("rare", [1, 3])
+def test_kernels_are_compared_where_targets_vary(rare):
+    """Targets of which nearly all are the same, and an output beside them; a choice of rows may miss the others."""
+    x, y = normals(300, 2, seed=5), torch.zeros(300, 2, dtype=D)
+    y[:rare, 0], y[:, 1] = 1.0, x[:, 0].sin()
+    recipe = gilib.recommended("gp", steps=2, num_inducing=20, num_exact=100)
+    for seed in range(4):
+        assert len(recipe.train(x, y, seed=seed, progress=False).history.elbo) == 2
+
+
+def test_a_single_inducing_point():
+    trained = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
+    assert next(iter(trained.network.layers)).inducing_inputs.shape == (1, X.shape[1])

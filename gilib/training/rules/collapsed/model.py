@@ -47,8 +47,22 @@ class CollapsedModel(ABC):
         """Mean squares of the errors at points left out, `[O]`, as if the noise were σ² everywhere."""
 
     @abstractmethod
+    def unround(self, x: Tensor, spacing: Tensor) -> None:
+        """Take what rounding adds, δ² / 12, from the noise, if that is learned; arguments as above."""
+
+    @abstractmethod
     def settle(self, x: Tensor, y: Tensor) -> Tensor:
         """Set the posteriors; returns the bound, without what rounding costs."""
+
+
+def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
+    """σ² less δ² / 12; of noise that is hardly more, the δ² / 48 below which nothing was rounded.
+
+    >>> without_rounding(torch.tensor([1.0, 0.1, 0.01]), torch.tensor(0.96))
+    tensor([0.9200, 0.0200, 0.0100])
+    """
+    added = square / 12.0
+    return torch.maximum(variance - added, variance.minimum(0.25 * added))
 
 
 class SparseProcess:

@@ -31,6 +31,7 @@ from gilib.training.rules.collapsed.model import (
     in_pieces,
     left_out,
     squares_left_out,
+    without_rounding,
 )
 
 SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
@@ -109,6 +110,16 @@ class ProcessWithNoise(CollapsedModel):
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
         """Of regression on all other points, with the noise that it has where nothing is known of it."""
         return squares_left_out(self.mean, self._variance.detach(), x, y)
+
+    @torch.no_grad()
+    def unround(self, x: Tensor, spacing: Tensor) -> None:
+        """From σ², in the mean of the logarithm over the points: the pattern g stays as it is."""
+        posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
+        total = torch.zeros_like(self._variance)
+        for (part,) in in_pieces(x):
+            variance = self._at(posterior, part)[0]
+            total += (without_rounding(variance, square) / variance).log().sum(-1)
+        self.likelihood.scale_noise((total / len(x)).exp())
 
     @torch.no_grad()
     def settle(self, x: Tensor, y: Tensor) -> Tensor:

@@ -10,7 +10,13 @@ from gilib.likelihoods import Gaussian, Likelihood, PerOutputGaussian
 from gilib.linalg import cholesky
 from gilib.network import Network
 from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
-from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess, in_pieces, squares_left_out
+from gilib.training.rules.collapsed.model import (
+    CollapsedModel,
+    SparseProcess,
+    in_pieces,
+    squares_left_out,
+    without_rounding,
+)
 
 
 class SingleProcess(CollapsedModel):
@@ -44,6 +50,13 @@ class SingleProcess(CollapsedModel):
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
         """Of regression on all other points."""
         return squares_left_out(self.process, self.noise.detach(), x, y)
+
+    @torch.no_grad()
+    def unround(self, x: Tensor, spacing: Tensor) -> None:
+        """From one noise of several outputs what they have added in the mean."""
+        noise, square = self.noise, spacing.square().to(self.noise)
+        square = square.mean(-1, keepdim=True) if len(noise) == 1 else square
+        self.likelihood.scale_noise((without_rounding(noise, square) / noise).view_as(self.likelihood.noise_variance))
 
     @torch.no_grad()
     def settle(self, x: Tensor, y: Tensor) -> Tensor:

@@ -40,7 +40,9 @@ class Collapsed(Rule):
     Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
     log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
     the noise to zero. Where points that are left out are predicted twice as exactly as rounding would allow,
-    with a mean square below δ² / 48, nothing was rounded, and the search goes on without it.
+    with a mean square below δ² / 48, nothing was rounded, and the search goes on without it. Else the noise
+    where the search stands still is that of y + e, and loses δ² / 12 at the end, the variance of e: targets
+    to come are written with as few digits.
 
     Noise whose log variance is a process too (`HeteroscedasticGaussian` over a `Concat` of two processes)
     leaves one posterior to search for, that of the noise; given it the other has its closed form again
@@ -114,12 +116,13 @@ class RunningCollapsed(RunningRule):
             self.model.start(batch.x, batch.y)
         if self.idle < PATIENCE:
             self._search(batch)
-            if self.idle == PATIENCE and self._was_not_rounded(batch):
+            if self.idle == PATIENCE and not self.ended and self._was_not_rounded(batch):
                 self.search, self.idle = self._fresh_search(), 0
-            if self.idle == PATIENCE or batch.step == self.problem.steps - 1:
-                self.model.settle(batch.x, batch.y)
             if self.idle == PATIENCE:
                 self.ended = self.ended or STOOD_STILL
+                self.model.unround(batch.x, self.spacing)
+            if self.ended or batch.step == self.problem.steps - 1:
+                self.model.settle(batch.x, batch.y)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _was_not_rounded(self, batch: Batch) -> bool:
@@ -160,7 +163,6 @@ class RunningCollapsed(RunningRule):
             for parameter, at in zip(self.parameters, best, strict=True):
                 parameter.copy_(at)
         self.last, self.idle, self.ended = -float(value), PATIENCE, FAILED
-        self.spacing = torch.zeros_like(self.spacing)  # and nothing asks whether to go on
 
     def state_dict(self) -> dict[str, Any]:
         """That of L-BFGS, how long it has stood still, and what is searched beside the model's parameters."""
