@@ -25,9 +25,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         path: the file.
 
     Raises:
-        OSError: if it cannot be written, for example because the disk is full.
+        OSError: if it cannot be written, for example because the disk is full, or is a folder.
     """
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: give the path of a file")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(8)}{ENDING}")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from torch import Tensor
 
@@ -63,6 +64,8 @@ def elbo(
     check_count(num_data, "num_data")
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
+    if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
+        raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
     x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
     bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:

@@ -44,6 +44,16 @@ def as_replicas(value: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(size) for size in value)
 
 
+def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
+    """The shape (C, H, W) of images for a model that halves them twice, else raise."""
+    if not isinstance(shape, Sequence) or len(shape) != 3:
+        raise ValueError(f"image_shape must be (C, H, W), got {shape!r}")
+    channels, height, width = shape
+    if min(height, width) < 4:
+        raise ValueError(f"{model} halves images twice: they need 4 × 4 pixels at least, got {shape}")
+    return channels, height, width
+
+
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
     """Raise unless `value` is one of `options`."""
     options = tuple(options)
@@ -106,7 +116,8 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
         return value
     check_unmasked(value, "an array")
-    converted = torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("=")))  # its own memory
+    native = np.dtype(np.float64) if value.dtype.itemsize > 8 else value.dtype.newbyteorder("=")
+    converted = torch.from_numpy(np.array(value, dtype=native))  # its own memory
     if like is not None:
         converted = converted.to(like.device)
     if not converted.is_floating_point():
@@ -119,6 +130,17 @@ def as_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
     return check_is_tensor(from_numpy(value, like), name)
 
 
+def as_inputs(value: object, name: str, like: Tensor | None = None) -> Tensor:
+    """The same of inputs: whole numbers of numpy are numbers like all others.
+
+    >>> as_inputs(np.zeros((2, 1), int), "x").dtype
+    torch.float32
+    """
+    whole = isinstance(value, np.ndarray) and value.dtype.kind in "iub"
+    found = as_tensor(value, name, like)
+    return found.to(torch.get_default_dtype() if like is None else like.dtype) if whole else found
+
+
 def check_is_tensor(value: object, name: str) -> Tensor:
     """Return `value` if it is a tensor, else raise."""
     if not isinstance(value, Tensor):
@@ -126,6 +148,9 @@ def check_is_tensor(value: object, name: str) -> Tensor:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "fiub":
             hint = f" of {value.dtype}: make numbers of it, of columns of a frame by .to_numpy(dtype=float)"
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}{hint}")
+    if value.layout != torch.strided or value.is_nested:
+        kind, dense = ("nested", "to_padded_tensor(...)") if value.is_nested else ("sparse", "to_dense()")
+        raise TypeError(f"{name} is a {kind} tensor, and dense ones are taken: hand over {name}.{dense}")
     return value
 
 

@@ -17,9 +17,8 @@ LABELS = (X[:, 0] > 0).long() + (X[:, 1] > 0.5).long()
 
 
 def model(outputs=2, hidden=(5, 4), **settings):
-    settings = {"posterior": gilib.posteriors.Conjugate(), "dtype": D} | settings
-    prior = gilib.NealPrior(math.sqrt(V0))
-    return gilib.models.mlp(2, hidden, outputs, prior=prior, activation=nn.Tanh, **settings)
+    own = {"posterior": gilib.posteriors.Conjugate(), "prior": gilib.NealPrior(math.sqrt(V0)), "dtype": D}
+    return gilib.models.mlp(2, hidden, outputs, activation=nn.Tanh, **(own | settings))
 
 
 def noise(replicas=()):

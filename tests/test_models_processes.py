@@ -34,6 +34,16 @@ def test_a_narrow_deep_process_starts_with_principal_directions():
     assert_equal((centred @ fixed.matrix).square().sum(), spectrum[1:].sum(), 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("points", "known"),
+    [(normals(2, 3), 1), (normals(1, 3).expand(4, 3), 0), (normals(9, 3) * torch.tensor([1.0, 0.0, 0.0]), 1)],
+    ids=["two", "one, repeated", "on a line"],
+)
+def test_points_that_do_not_tell_so_many_directions(points, known):
+    with pytest.warns(UserWarning, match=f"inducing_points tell {known} of 2 principal directions"):
+        deep_gp(3, 1, 2, width=2, inducing_points=points, generator=seeded())
+
+
 @pytest.mark.parametrize("posterior", [gilib.FreeGaussian(), gilib.LocalInducing()])
 def test_inducing_inputs_of_layers_start_where_the_mean_functions_take_them(posterior):
     net = deep_gp(3, 1, 3, width=2, posterior=posterior, inducing_points=Z, generator=seeded())

@@ -88,9 +88,13 @@ REFUSED = {
         lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.FromPrior())),
         r"BALI trains layers with gilib\.posteriors\.Conjugate, Linear\(4 → 2\) has FromPrior",
     ),
-    "parameters": (
+    "another posterior with parameters": (
         lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.Factorised())),
-        r"would leave layers\.layers\.4\.weights\.scaled_mean, .*log_variance as they are",
+        r"BALI trains layers with gilib\.posteriors\.Conjugate, Linear\(4 → 2\) has Factorised",
+    ),
+    "parameters": (
+        lambda: model(prior=gilib.NealPrior(learn=True)),
+        r"would leave layers\.layers\.0\.hyperparameters\..* as they are",
     ),
     "hyper-parameters": (
         lambda: gilib.Network(

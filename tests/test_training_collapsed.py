@@ -170,7 +170,10 @@ def test_targets_of_two_values_have_the_noise_of_their_variance(share):
     """Nothing depends on the inputs: the price alone would end at a variance larger by 1 / 12."""
     y = (torch.arange(200) < 200 * share).to(D)[torch.randperm(200, generator=seeded(3))][:, None]
     x, variance = normals(200, 2, seed=4), float(y.var(correction=0))
-    net, likelihood = gilib.models.sparse_gp(2, 1, inducing_points=x, dtype=D), gilib.Gaussian(0.5, learn=True)
+    net, likelihood = (
+        gilib.models.sparse_gp(2, 1, inducing_points=x, dtype=D),
+        gilib.Gaussian(0.5, learn=True),
+    )
     own = {"rule": Collapsed(), "num_samples": 1, "progress": False}
     history = gilib.fit(net, likelihood, x, y - y.mean(), steps=200, **own)
     assert history.converged and likelihood.noise_variance.item() == pytest.approx(variance, rel=0.02)

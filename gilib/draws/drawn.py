@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws.functions import Function, Moments, marginals, moments, total
-from gilib.validation import as_tensor
+from gilib.validation import as_inputs
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Drawn(ABC):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at `x`."""
-        x = as_tensor(x, "x", self.log_pq)
+        x = as_inputs(x, "x", self.log_pq)
         with exact_products():
             return self.function(x)
 
@@ -46,7 +46,7 @@ class Drawn(ABC):
 
         Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
         """
-        x = as_tensor(x, "x", self.log_pq)
+        x = as_inputs(x, "x", self.log_pq)
         with exact_products():
             return moments(self.function, x)
 
@@ -55,7 +55,7 @@ class Drawn(ABC):
 
         For a likelihood whose expectation is a sum over single outputs.
         """
-        x = as_tensor(x, "x", self.log_pq)
+        x = as_inputs(x, "x", self.log_pq)
         with exact_products():
             return marginals(self.function, x)
 

@@ -32,6 +32,10 @@ class Kernel(Specification, ABC):
         """The sum of two kernels."""
         return KernelSum((*_terms(self, KernelSum), *_terms(other, KernelSum)))
 
+    def __radd__(self, other: int) -> Kernel:
+        """Zero and a kernel, with which `sum` begins."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def __mul__(self, other: Kernel) -> KernelProduct:
         """The product of two kernels."""
         return KernelProduct((*_terms(self, KernelProduct), *_terms(other, KernelProduct)))

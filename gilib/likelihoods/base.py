@@ -27,10 +27,12 @@ class Likelihood(nn.Module, Part, ABC):
     Attributes:
         replicas: shape of the replica axes, if every replica has its own parameters; else `()`.
         integrates: whether it predicts from Gaussian outputs in closed form; else they are sampled.
+        output_axes: how many axes an output at one point has that it is trained on; None: any number.
     """
 
     replicas: tuple[int, ...] = ()
     integrates: bool = False
+    output_axes: int | None = None
 
     @abstractmethod
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -60,6 +62,14 @@ class Likelihood(nn.Module, Part, ABC):
     @abstractmethod
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless `targets` fit `num_points` points and a network with `outputs` outputs."""
+
+    def check_output_shape(self, shape: tuple[int, ...]) -> None:
+        """Raise unless a network that is to be trained has outputs of this many axes."""
+        if self.output_axes is not None and len(shape) != self.output_axes:
+            raise ValueError(
+                f"{type(self).__name__} takes outputs [S, R, N, O], and at one point the network gives "
+                f"{list(shape)}: end it with torch.nn.Flatten()"
+            )
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
@@ -113,6 +123,8 @@ class Categorical(Likelihood):
     tensor([-1.3863, -1.3863])
     """
 
+    output_axes = 1
+
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log softmax(f)_y, `[S, R, N]` nats."""
         self._check_shape(targets, outputs.shape[-2])
@@ -122,8 +134,13 @@ class Categorical(Likelihood):
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Labels must be integers `[N]` below the number of outputs."""
+        """Labels must be integers `[N]` below the number of outputs, of which there are two or more."""
         as_labels(targets, outputs, f" (the network has {outputs} outputs)")
+        if outputs < 2:
+            raise ValueError(
+                "classes need a network with an output for each, two at least: this one has one, whose "
+                "softmax is 1 whatever it is"
+            )
         self._check_shape(targets, num_points)
 
     def _check_shape(self, targets: Tensor, num_points: int) -> None:

@@ -25,6 +25,7 @@ class GaussianNoise(Likelihood):
     """Targets are Gaussian given the outputs of a network, independent of each other."""
 
     integrates = True
+    output_axes = 1
 
     @abstractmethod
     def target_moments(self, outputs: Tensor) -> Moments:
@@ -183,7 +184,7 @@ class Gaussian(GaussianNoise):
     def scale_noise(self, factor: Tensor) -> None:
         """Multiply σ² by a factor, `[R]`, if it is learned."""
         if self.scaled_log_variance.requires_grad:
-            self.scaled_log_variance += factor.to(self.scaled_log_variance).log() / self.scale
+            self.scaled_log_variance.add_(factor.to(self.scaled_log_variance).log(), alpha=1.0 / self.scale)
 
     def config(self) -> ConfigDict:
         """Settings; the noise itself is part of the state."""

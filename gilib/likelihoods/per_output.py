@@ -53,7 +53,7 @@ class NoisePerTarget(GaussianNoise):
     def scale_noise(self, factor: Tensor) -> None:
         """Multiply σ_o² by factors, `[R, O]`, if they are learned."""
         if self.log_variance.requires_grad:
-            self.log_variance += factor.to(self.log_variance).log()
+            self.log_variance.add_(factor.to(self.log_variance).log())
 
     def config(self) -> ConfigDict:
         """Settings; what is learned is part of the state."""

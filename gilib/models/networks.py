@@ -15,7 +15,7 @@ from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.validation import as_tensor, check_instance, check_tensor, from_numpy
+from gilib.validation import as_tensor, check_image_shape, check_instance, check_tensor, from_numpy
 
 
 def mlp(
@@ -111,10 +111,8 @@ def lenet(
     >>> lenet(channels=4, inducing_points=torch.randn(5, 1, 28, 28)).output_shape
     (10,)
     """
+    _, height, width = check_image_shape(image_shape, "lenet")
     make = _Layers(posterior, 4, prior, boundary)
-    _, height, width = image_shape
-    if min(height, width) < 4:
-        raise ValueError(f"lenet halves images twice: they need 4 × 4 pixels at least, got {image_shape}")
     layers: list[Layer | nn.Module] = [
         *(make.conv(image_shape[0], channels), nn.ReLU(), nn.MaxPool2d(2)),
         *(make.conv(channels, channels), nn.ReLU(), nn.MaxPool2d(2)),
@@ -150,6 +148,7 @@ def resnet8(
     >>> resnet8(channels=4, inducing_points=torch.randn(5, 3, 32, 32)).output_shape
     (10,)
     """
+    check_image_shape(image_shape, "resnet8")
     make = _Layers(posterior, 8, prior, boundary)
     layers: list[Layer | nn.Module] = [make.conv(image_shape[0], channels), nn.ReLU()]
     for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
@@ -188,6 +187,8 @@ def resnet18(
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
     (10,)
     """
+    if not isinstance(widths, Sequence) or not len(widths):
+        raise ValueError(f"widths must be a sequence of channels, one for each stage, got {widths!r}")
     make = _Layers(posterior, 2 + 5 * len(widths) - 1, prior, boundary, batch_norm)
     layers: list[Layer | nn.Module] = [*make.normalised_conv(image_shape[0], widths[0]), nn.ReLU()]
     channels = widths[0]

@@ -260,11 +260,23 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
 def principal_directions(
     inputs: int, outputs: int, points: Tensor | None, name: str = "inducing_points"
 ) -> Tensor | None:
-    """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points."""
+    """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points.
+
+    Warns where the points do not tell so many: M of them have M - 1 directions around their mean, fewer if
+    they repeat each other, and what is left is any that are orthogonal to these.
+    """
     if points is None:
         return None
     flat = points.detach().reshape(-1, inputs)
     if len(flat) < outputs:
         raise ValueError(f"{len(flat)} {name} do not tell {outputs} principal directions: give more")
     check_precision(flat.dtype, name)
-    return torch.linalg.svd(flat - flat.mean(0), full_matrices=False).Vh[:outputs].mT
+    found = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    rounding = torch.finfo(flat.dtype).eps * max(flat.shape) * flat.abs().amax()
+    if (known := int((found.S > rounding).sum())) < outputs:
+        warnings.warn(
+            f"{name} tell {known} of {outputs} principal directions, as they lie in a subspace: the others, "
+            "along which hidden units start, are arbitrary",
+            stacklevel=3,
+        )
+    return found.Vh[:outputs].mT

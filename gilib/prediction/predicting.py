@@ -18,7 +18,7 @@ from gilib.network import Network
 from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
 from gilib.validation import (
-    as_tensor,
+    as_inputs,
     check_count,
     check_instance,
     check_is_tensor,
@@ -118,7 +118,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
         )
     like = drawable.reference_tensor()
     if normalisation is None:
-        x = as_tensor(x, "x", like)
+        x = as_inputs(x, "x", like)
     else:
         original = from_numpy(x, torch.empty(0, dtype=torch.float64))  # rounded once they are of order one
         kept = torch.get_default_dtype() if original is not x else None

@@ -31,8 +31,9 @@ class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
     Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
-    the inducing points, at least fifty; the best one goes on with all data: as exact GP regression if they are few, which is
-    a sparse process whose inducing points are all of them. A kernel that cannot be factorised is left out.
+    the inducing points, at least fifty; the best one goes on with all data: as exact GP regression if they
+    are few, which is a sparse process whose inducing points are all of them. A kernel that cannot be
+    factorised is left out.
     Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
     Args:

@@ -9,10 +9,11 @@ import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+from torch import Tensor
 
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import CategoricalPrediction
-from gilib.metrics import CalibrationCurve, calibration_curve
+from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
 from gilib.validation import check_count
 
@@ -50,6 +51,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         """Train on inputs `[N, D]` and labels `[N]` of any kind, arrays or pandas."""
         self.target_names_ = names_of(y)
         X, y = validated(self, X, y)
+        kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
+        if len(kinds) > 1:
+            raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -65,6 +69,21 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         An array also of a data frame: scikit-learn's scores take its columns by number.
         """
         return self._categorical(X).mean.numpy()
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Their logarithms, `[N, C]`."""
+        return log_mean_exp(self._categorical(X).log_probabilities, 0).numpy()
+
+    def log_prob(self, X: Any, y: Any) -> Array:
+        """Log probability of labels, `[N]` nats: what a proper score of a forecast is.
+
+        Raises:
+            ValueError: for labels that are not in `classes_`, or not one for each input.
+        """
+        prediction, indices = self._categorical(X), self._indices(y)
+        if len(indices) != prediction.mean.shape[-2]:
+            raise ValueError(f"y has {len(indices)} labels for {prediction.mean.shape[-2]} rows of X")
+        return prediction.log_prob(indices).numpy()
 
     def predict(self, X: Any) -> Any:
         """The most probable label of every point, `[N]`; of a data frame with its rows."""
@@ -86,13 +105,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         Raises:
             ValueError: for labels that are not in `classes_`, or not one for each input.
         """
-        probabilities = self.predict_proba(X)
-        labels = column_or_1d(y, warn=True)
-        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
-        if unknown:
-            raise ValueError(f"y has labels that the classifier does not know: {unknown}")
-        indices = torch.from_numpy(np.searchsorted(self.classes_, labels))
-        return calibration_curve(torch.from_numpy(probabilities), indices, bins)
+        return calibration_curve(torch.from_numpy(self.predict_proba(X)), self._indices(y), bins)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Labels of drawn functions, `[N, n_samples]`.
@@ -108,6 +121,18 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
         noisy = prediction.log_probabilities - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
         return self.classes_[noisy.argmax(-1).mT.numpy()]
+
+    def _indices(self, y: Any) -> Tensor:
+        """The places of labels in `classes_`, `[N]`.
+
+        Raises:
+            ValueError: for labels that are not there.
+        """
+        labels = column_or_1d(y, warn=True)
+        unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y has labels that the classifier does not know: {unknown}")
+        return torch.from_numpy(np.searchsorted(self.classes_, labels))
 
     def _categorical(
         self, X: Any, num_samples: int | None = None, seed: int | None = None

@@ -200,7 +200,7 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, Generator):
         return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0:
-        return int(random_state)
+        return int(random_state) % 2**63  # what torch takes
     raise ValueError(
         "random_state must be an integer of at least 0, a numpy RandomState or Generator, or None, "
         f"got {random_state!r}"

@@ -48,6 +48,22 @@ def test_mean_and_sd_are_those_of_the_library(model):
     np.testing.assert_allclose(model.log_prob(X, Y), own.log_prob(torch.from_numpy(Y)), rtol=1e-10)
 
 
+def test_log_probabilities_of_labels(classifier):
+    probabilities = classifier.predict_proba(X)
+    np.testing.assert_allclose(np.exp(classifier.predict_log_proba(X)), probabilities, rtol=1e-12)
+    own = probabilities[np.arange(len(X)), np.searchsorted(classifier.classes_, LABELS)]
+    np.testing.assert_allclose(np.exp(classifier.log_prob(X, LABELS)), own, rtol=1e-12)
+    with pytest.raises(ValueError, match="labels that the classifier does not know"):
+        classifier.log_prob(X, np.full(len(X), "none"))
+    with pytest.raises(ValueError, match="y has 3 labels for 300 rows of X"):
+        classifier.log_prob(X, LABELS[:3])
+
+
+def test_a_seed_of_any_size():
+    found = [BayesianRegressor(**(QUICK | {"steps": 2, "random_state": s})).fit(X, Y) for s in (2**70, 2**64)]
+    assert [own.seed_ for own in found] == [0, 0]
+
+
 def test_two_outputs_in_their_own_units(model):
     """The noise is found within a third.
 
@@ -204,6 +220,8 @@ def test_other_mistakes(model):
         BayesianClassifier().predict(X)
     with pytest.raises(ValueError, match="one class only"):
         BayesianClassifier().fit(X, np.zeros(300))
+    with pytest.raises(ValueError, match=r"labels must be of one type, y has int, str: y.astype\(str\)"):
+        BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="Input X contains NaN"):

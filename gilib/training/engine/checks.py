@@ -15,6 +15,7 @@ from gilib.training.engine.settings import Checkpoint, Settings, identified
 from gilib.training.gradients.objective import ESTIMATORS
 from gilib.training.rules.base import Rule
 from gilib.validation import (
+    as_inputs,
     as_tensor,
     check_choice,
     check_count,
@@ -75,6 +76,9 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
 
 def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     """Raise unless `seed` is an integer, or as many as there are replicas."""
+    for each in seed if isinstance(seed, (list, tuple)) else [seed]:
+        if type(each) is int and not -(2**63) <= each < 2**63:
+            raise ValueError(f"seed must have at most 63 bits, got {each}")
     if type(seed) is int:
         return
     if not isinstance(seed, (list, tuple)) or not all(type(s) is int for s in seed):
@@ -97,7 +101,7 @@ def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
 def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets as tensors: arrays of numpy become such as the network's, labels int64."""
     like = net.layers.reference_tensor()
-    x, y = as_tensor(x, "x", like), as_tensor(y, "y", like)
+    x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     return x, y if y.is_floating_point() or y.is_complex() else y.long()
 
 
@@ -115,6 +119,7 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
         raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")
     _check_lead(x, "x", -1 - rank, net.replicas)
     check_same_device(check_is_tensor(y, "y"), "y", x)
+    likelihood.check_output_shape(net.output_shape)
     likelihood.check_targets(y, x.shape[-1 - rank], net.output_shape[-1])
     if y.is_floating_point():
         check_tensor(y, "y", x)

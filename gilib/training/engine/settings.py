@@ -48,14 +48,16 @@ class Settings:
         """What `kl_weight` gives at every step; None: 1 at all of them.
 
         Raises:
-            ValueError: for a weight that is not finite.
+            ValueError: for a weight that is negative or not finite.
         """
         if self.kl_weight is None:
             return None
         weights = [float(self.kl_weight(step)) for step in range(steps)]
         for step, weight in enumerate(weights):
-            if not math.isfinite(weight):
-                raise ValueError(f"kl_weight must give finite numbers, got {weight} at step {step}")
+            if not 0.0 <= weight < math.inf:
+                raise ValueError(
+                    f"kl_weight must give finite numbers of at least 0, got {weight} at step {step}"
+                )
         return weights
 
     def identity(self) -> dict[str, Any]:

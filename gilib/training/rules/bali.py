@@ -125,13 +125,13 @@ class RunningBali(RunningRule):
         super().__init__(problem)
         self.rule, self.warned = rule, False
         net, objective = problem.net, problem.objective
+        layers = layers_of(net)
         self.regression = problem.likelihood.infers_noise(net.replicas)
         check_parameters(problem, self.regression)
         if objective.arithmetic != "full":
             raise ValueError(
                 f"BALI reads what enters layers: use arithmetic='full', got {objective.arithmetic!r}"
             )
-        layers = layers_of(net)
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]

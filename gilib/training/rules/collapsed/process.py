@@ -56,7 +56,9 @@ class SingleProcess(CollapsedModel):
         """From one noise of several outputs what they have added in the mean."""
         noise, square = self.noise, spacing.square().to(self.noise)
         square = square.mean(-1, keepdim=True) if len(noise) == 1 else square
-        self.likelihood.scale_noise((without_rounding(noise, square) / noise).view_as(self.likelihood.noise_variance))
+        self.likelihood.scale_noise(
+            (without_rounding(noise, square) / noise).view_as(self.likelihood.noise_variance)
+        )
 
     @torch.no_grad()
     def settle(self, x: Tensor, y: Tensor) -> Tensor:
