@@ -106,7 +106,7 @@ def test_a_climb_begins_where_another_ended():
 
 @pytest.mark.parametrize("rare", [1, 3])
 def test_kernels_are_compared_where_targets_vary(rare):
-    """Targets of which nearly all are the same, and an output beside them; a choice of rows may miss the others."""
+    """Nearly all targets of an output are the same: a choice of rows may miss the others."""
     x, y = normals(300, 2, seed=5), torch.zeros(300, 2, dtype=D)
     y[:rare, 0], y[:, 1] = 1.0, x[:, 0].sin()
     recipe = gilib.recommended("gp", steps=2, num_inducing=20, num_exact=100)
