@@ -12,6 +12,7 @@ from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
 from gilib.validation import (
+    as_inputs,
     as_tensor,
     check_choice,
     check_count,
@@ -66,7 +67,7 @@ def elbo(
     check_instance(likelihood, Likelihood, "likelihood")
     if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
-    x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
+    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
     bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:
         bound = bound / num_data
@@ -163,7 +164,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
-    x, y = _finite(x, "x", draw.density), _finite(y, "y", draw.density)
+    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
     check_instance(likelihood, Likelihood, "likelihood")
     outputs, steps = record(draw, x)
     if any(getattr(step.function, "approximate", False) for step in steps):

@@ -37,8 +37,18 @@ def test_numbers_of_numpy_of_any_kind(dtype):
     draw, noise = net.draw(3), gilib.Gaussian(0.1)
     assert torch.equal(draw(x), draw(same))
     gilib.fit(net, noise, x, Y, steps=1, progress=False)
-    found, wanted = (gilib.predict(net, noise, own, 3, generator=seeded()) for own in (x, same))
-    assert torch.equal(found.mean, wanted.mean)
+    units = gilib.data.Normalisation.fit(same, Y)
+    recipe = gilib.recommended("gp", steps=2)
+    calls = (
+        lambda own: gilib.predict(net, noise, own, 3, generator=seeded()).mean,
+        lambda own: gilib.predict(net, noise, own, 3, normalisation=units, generator=seeded()).mean,
+        lambda own: gilib.elbo(draw, noise, own, Y, num_data=12),
+        lambda own: gilib.iwbo(draw, noise, own, Y),
+        lambda own: recipe.train(own, Y, progress=False).history.elbo,
+        lambda own: gilib.recipes.bound(net, noise, own, Y, generator=seeded()),
+    )
+    for call in calls:
+        assert torch.equal(call(x), call(same))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")

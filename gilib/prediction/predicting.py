@@ -21,9 +21,7 @@ from gilib.validation import (
     as_inputs,
     check_count,
     check_instance,
-    check_is_tensor,
     check_tensor,
-    from_numpy,
 )
 
 if TYPE_CHECKING:
@@ -120,9 +118,11 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
     if normalisation is None:
         x = as_inputs(x, "x", like)
     else:
-        original = from_numpy(x, torch.empty(0, dtype=torch.float64))  # rounded once they are of order one
+        original = as_inputs(
+            x, "x", torch.empty(0, dtype=torch.float64)
+        )  # rounded once they are of order one
         kept = torch.get_default_dtype() if original is not x else None
-        scaled = normalisation.x(check_tensor(check_is_tensor(original, "x"), "x"))
+        scaled = normalisation.x(check_tensor(original, "x"))
         x = scaled.to(like) if like is not None else scaled.to(kept or scaled.dtype)
     check_tensor(x, "x", like)
     shape, replicas = drawable.input_shape, drawable.replicas

@@ -20,7 +20,7 @@ from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import as_tensor, check_count, check_tensor
+from gilib.validation import as_inputs, as_tensor, check_count, check_tensor
 
 
 class Trained(NamedTuple):
@@ -198,7 +198,7 @@ def bound(
     """
     check_count(batch_size, "batch_size")
     like = net.layers.reference_tensor()
-    x, y = as_tensor(x, "x", like), as_tensor(y, "y", like)
+    x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
     places, axis = -1 - len(net.input_shape), -2 if y.is_floating_point() else -1
@@ -245,7 +245,7 @@ def _check_kind(y: Tensor, classes: int | None) -> None:
 
 def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets, of which those of numpy become tensors."""
-    return as_tensor(x, "x"), as_tensor(y, "y")
+    return as_inputs(x, "x"), as_tensor(y, "y")
 
 
 def _of(values: Tensor, replica: int) -> Tensor:
