@@ -7,7 +7,7 @@ is not random, parameters are copied. Denormal numbers are flushed on both sides
 nothing. Libraries are not made equal: where large products of
 ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alone on both sides. Times are
 interleaved, medians, in one process. On a GPU there is a third way, our steps as `gilib.fit` replays them
-(`Speed(cuda_graph=True)`), means of steps in a row, which nothing waits for in between.
+(`Speed(replay=True)`), means of steps in a row, which nothing waits for in between.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
     python benchmarks/deep_gp.py --device cuda [--record]
@@ -145,7 +145,7 @@ def replayed(depth: int, method: str, device: torch.device, repeats: int) -> flo
     x, y, _ = data(device)
     watch = Watch(device, repeats)
     settings = {"rule": gilib.Adam(1e-2), "num_samples": SAMPLES, "estimator": "pointwise"}
-    gilib.fit(*model(depth, method, device), x, y, speed=Speed(cuda_graph=True), **settings, **watch.settings)
+    gilib.fit(*model(depth, method, device), x, y, speed=Speed(replay=True), **settings, **watch.settings)
     return watch.ms
 
 

@@ -1,7 +1,7 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
 Every way is `gilib.fit`, everything included: on one thread; on all threads of the processor; on the GPU;
-there as a CUDA graph (`Speed(cuda_graph=True)`); and both of these with the data's pass in TF32, which BALI
+there as a CUDA graph (`Speed(replay=True)`); and both of these with the data's pass in TF32, which BALI
 refuses. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
 stops after two seconds. Of the device that was asked for there are the operations that no arrangement avoids,
 too. Without a GPU there is the processor alone.
@@ -32,9 +32,9 @@ WAYS: dict[str, tuple[str, Speed]] = {
     "one thread": ("cpu", Speed()),
     "processor": ("cpu", Speed()),
     "called": ("cuda", Speed()),
-    "replayed": ("cuda", Speed(cuda_graph=True)),
+    "replayed": ("cuda", Speed(replay=True)),
     "called, TF32": ("cuda", Speed("tf32")),
-    "replayed, TF32": ("cuda", Speed("tf32", cuda_graph=True)),
+    "replayed, TF32": ("cuda", Speed("tf32", replay=True)),
 }
 Model = tuple[gilib.Network, gilib.likelihoods.Likelihood, Tensor, Tensor]
 WIDE = {

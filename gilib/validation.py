@@ -174,7 +174,7 @@ def as_integers(value: Tensor) -> Tensor:
 def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
     """Class labels of any integer dtype as int64, if they are below the number of classes, else raise."""
     labels = as_integers(value)
-    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+    if bool(((labels < 0) | (labels >= classes)).any()):
         raise ValueError(
             f"class labels must lie in 0 ... {classes - 1}{hint}, "
             f"got {int(labels.min())} ... {int(labels.max())}"

@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scale", choices=list(SCALES), default="paper")
     parser.add_argument("--device", choices=["cuda", "cpu", "auto"], default="cuda")
     parser.add_argument("--arithmetic", choices=PRECISIONS, default="full")
-    parser.add_argument("--cuda-graph", action="store_true", help="record steps on the GPU, and replay them")
+    parser.add_argument("--replay", action="store_true", help="record steps, and replay them")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("error: no CUDA device was found")
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not (options.out / file.name).exists():
             shutil.copy(file, options.out)
     os.environ["GILIB_RESULTS"] = str(options.out.resolve())
-    place = Placement(options.device, speed=Speed(options.arithmetic, options.cuda_graph))
+    place = Placement(options.device, speed=Speed(options.arithmetic, options.replay))
     run(options.scale, place, options.minutes, options.parts)
 
 

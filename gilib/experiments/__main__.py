@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--gpus", type=float, default=1.0, help="GPUs of a task on a cluster")
     run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
     run.add_argument("--arithmetic", choices=PRECISIONS, default="full", help="of the data's pass; see fit")
-    run.add_argument("--cuda-graph", action="store_true", help="record a step on the GPU, and replay it")
+    run.add_argument("--replay", action="store_true", help="record a step, and replay it")
     joining = commands.add_parser("merge", help="join results files of several machines")
     joining.set_defaults(command=_merge)
     joining.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -75,7 +75,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    speed = Speed(options.arithmetic, options.cuda_graph)
+    speed = Speed(options.arithmetic, options.replay)
     place = Placement(options.device, options.where, options.jobs, options.gpus, speed)
     ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
     broken = f" ({ran.diverged} diverged)" if ran.diverged else ""

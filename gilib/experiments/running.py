@@ -36,7 +36,7 @@ class Placement:
         where: "local", or "ray" for a cluster.
         jobs: processes on this machine, with one thread each on the CPU.
         gpus: GPUs of a task on a cluster of GPUs.
-        speed: how steps are run on an accelerator.
+        speed: how steps are run.
     """
 
     device: str = "auto"
@@ -147,8 +147,8 @@ def device_of(place: Placement) -> str:
     if place.device == "cuda" and not available:
         raise ValueError("no CUDA device was found: ask for --device cpu")
     device = "cuda" if available and place.device != "cpu" else "cpu"
-    if device == "cpu" and (place.speed.cuda_graph or place.speed.arithmetic == "tf32"):
-        raise ValueError("CUDA graphs and TF32 need a CUDA device, and this would run on the CPU")
+    if device == "cpu" and place.speed.arithmetic == "tf32":
+        raise ValueError("TF32 needs a CUDA device, and this would run on the CPU")
     return device
 
 

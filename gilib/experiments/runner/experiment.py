@@ -25,7 +25,7 @@ class Job:
         deadline: the `time.monotonic()` after which a training (or a chain) saves its checkpoint and raises
             `gilib.training.Paused`; None: never.
         progress: whether trainings show a bar.
-        speed: how steps are run on an accelerator.
+        speed: how steps are run.
     """
 
     device: torch.device

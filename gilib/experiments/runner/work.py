@@ -48,7 +48,7 @@ class Work:
         device: "cpu", on one thread, or "cuda".
         deadline: seconds since the epoch after which trainings pause; None: never.
         progress: whether trainings show a bar.
-        speed: how steps are run on an accelerator.
+        speed: how steps are run.
     """
 
     name: str

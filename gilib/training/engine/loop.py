@@ -30,9 +30,9 @@ from gilib.training.engine.checks import (
 from gilib.training.engine.minibatches import Augmentation
 from gilib.training.engine.run import READ_EVERY, Paused, Run
 from gilib.training.engine.settings import Checkpoint, Settings
-from gilib.training.gradients.graph import check_graph
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.training.gradients.parallel import OneProcess, digest
+from gilib.training.gradients.replay import check_replay
 from gilib.training.gradients.speed import Speed
 from gilib.training.history import History
 from gilib.training.rules.adam import Adam
@@ -99,7 +99,7 @@ def fit(
             factorisation fails, keeps its last parameters, and the others go on.
         checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file to
             resume from if it exists, and to keep up to date; None: neither.
-        speed: `gilib.training.Speed`: arithmetic, CUDA graphs, several processes.
+        speed: `gilib.training.Speed`: arithmetic, replayed steps, several processes.
         callbacks: functions of step, bound and net, called after every step, that may end the training by
             returning True; `gilib.training.Callback` says more. Several processes end at the next hundredth
             step.
@@ -141,12 +141,12 @@ def fit(
     check_count(steps, "steps")
     kept = as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
-    run = Run(net, likelihood, x, y, steps, settings, processes, speed.cuda_graph, as_callbacks(callbacks))
+    run = Run(net, likelihood, x, y, steps, settings, processes, speed.replay, as_callbacks(callbacks))
     for callback in run.callbacks:
         callback.check(net, likelihood)
     try:
-        if speed.cuda_graph:
-            check_graph(x.device, processes.size, run.rule.recordable)
+        if speed.replay:
+            check_replay(x.device, processes.size, run.rule.recordable)
         named = kept is not None or speed.parallel is not None
         identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
         start = _restored(run, kept, speed, identity)

@@ -23,9 +23,9 @@ from gilib.training.callbacks import Callback, says_stop
 from gilib.training.engine.checkpoints import check_kl_weights, read_checkpoint, write_checkpoint
 from gilib.training.engine.minibatches import Augmenter, Minibatches
 from gilib.training.engine.settings import Settings, name_of
-from gilib.training.gradients.graph import Replay
 from gilib.training.gradients.objective import Batch, Objective
 from gilib.training.gradients.parallel import OneProcess
+from gilib.training.gradients.replay import Replay
 from gilib.training.history import PART, History
 from gilib.training.rules.base import Problem
 
@@ -52,7 +52,7 @@ class Run:
         steps: int,
         settings: Settings,
         processes: OneProcess,
-        cuda_graph: bool = False,
+        replay: bool = False,
         callbacks: Sequence[Callback] = (),
     ):
         """Set everything up for step 0."""
@@ -68,18 +68,18 @@ class Run:
             else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
         )
         self.noise = _source(settings.seed, x.device)
-        self.problem = self._problem(likelihood, x.device)
+        self.problem = self._problem(likelihood, x.device, replay)
         self.alone = [
             parameter for parameter in self.problem.parameters.values() if _has_own_memory(parameter)
         ]
         self.rule = settings.rule.begin(self.problem)
         if settings.freeze:
             self.rule.check_freeze()
-        self.replay = Replay(self._recorded) if cuda_graph else None
+        self.replay = Replay(self._recorded, x.device) if replay else None
         self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
         self.lasted = torch.zeros(net.replicas, dtype=torch.long, device=x.device)  # steps of each replica
 
-    def _problem(self, likelihood: Likelihood, device: torch.device) -> Problem:
+    def _problem(self, likelihood: Likelihood, device: torch.device, replay: bool) -> Problem:
         settings = self.settings
         objective = Objective(
             self.net,
@@ -95,8 +95,18 @@ class Run:
         parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
         source = _source(settings.seeds(3), device)
         inputs = self.batches.x if self.augmenter is None else None
+        steady = replay or device.type != "cpu"
         return Problem(
-            self.net, likelihood, parameters, objective, self.steps, source, self.processes, device, inputs
+            self.net,
+            likelihood,
+            parameters,
+            objective,
+            self.steps,
+            source,
+            self.processes,
+            device,
+            inputs,
+            steady,
         )
 
     def step(self, step: int) -> None:

@@ -30,16 +30,19 @@ class Speed:
     Args:
         arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
             or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
-        cuda_graph: whether to record a step and replay it, on CUDA: faster where the GPU waits for the host.
+        replay: whether to record a step and replay it, on CUDA as a graph, on the CPU as a tape of its
+            operations: faster where networks are small, and Python takes longer than the arithmetic. Memory
+            of a step is then kept between steps. `gilib.training.Adam` and `Bali` can be replayed; results
+            on the CPU differ by rounding.
         parallel: `DataParallel()` in a script started by torchrun: the processes share every minibatch, and
             end where one process would.
 
-    >>> Speed(arithmetic="bfloat16").cuda_graph
+    >>> Speed(arithmetic="bfloat16").replay
     False
     """
 
     arithmetic: str = "full"
-    cuda_graph: bool = False
+    replay: bool = False
     parallel: DataParallel | None = None
 
     def __post_init__(self) -> None:

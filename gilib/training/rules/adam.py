@@ -148,7 +148,8 @@ def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
     if len(replicas) == 1 and not problem.shared_parameters():
         return ReplicaAdam(rule.rates(parameters, replicas[0]), replicas[0], rule.betas, rule.eps)
     scheduled = rule.schedule is not None
-    return NetworkAdam(rule.rates(parameters, None), problem.device, rule.betas, rule.eps, scheduled)
+    rates, moments = rule.rates(parameters, None), (rule.betas, rule.eps)
+    return NetworkAdam(rates, problem.device, *moments, scheduled, problem.steady)
 
 
 def _checked(rate: Rate, what: str) -> Rate:

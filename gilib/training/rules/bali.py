@@ -25,7 +25,7 @@ from gilib.training.rules.layerwise import (
     layers_of,
     regression_of,
 )
-from gilib.training.rules.numbers import Numbers, rate_at, steady, steps_of
+from gilib.training.rules.numbers import Numbers, rate_at, steps_of
 from gilib.training.rules.passes import Passes, PassResult
 from gilib.training.schedules import CosineDecay, Schedule
 from gilib.validation import check_choice, check_instance, check_positive
@@ -137,7 +137,7 @@ class RunningBali(RunningRule):
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
         self.counts: list[int | Tensor] = []
         self.versions: list[int] = []
-        self.numbers = Numbers(self.layers[0].prior, len(layers), steady(problem.device))
+        self.numbers = Numbers(self.layers[0].prior, len(layers), problem.steady)
         self.kept = None
         if rule.keep_moments:
             check_first(net, layers)

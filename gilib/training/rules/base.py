@@ -42,6 +42,7 @@ class Problem:
         device: of the data.
         inputs: of all points, `[N, ...]` or `[R, N, ...]`, as a step sees them; None where each sees them
             augmented.
+        steady: whether steps may be recorded, and numbers that change must be tensors, always the same ones.
     """
 
     net: Network
@@ -53,6 +54,7 @@ class Problem:
     processes: OneProcess
     device: torch.device
     inputs: Tensor | None = None
+    steady: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Those that replicas share: of a likelihood without replicas, or without their axis in front."""
@@ -95,7 +97,7 @@ class RunningRule(ABC):
         active: `[R]`, which replicas still train. A rule that can leave one out sets it to False at the step
             at which that one breaks down, without reading it, and leaves its parameters alone from then on.
         recordable: whether `step` does the same operations on the same tensors at every call and reads
-            `batch.step` and other numbers of the host in `prepare` only, so that it can be a CUDA graph.
+            `batch.step` and other numbers of the host in `prepare` only, so that it can be replayed.
         ended: why further steps would change nothing, for `History`, and the training ends; else empty.
     """
 

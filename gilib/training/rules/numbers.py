@@ -27,11 +27,6 @@ def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
     return int(known[0]) if bool((known == known[0]).all()) else count.clone()
 
 
-def steady(device: torch.device) -> bool:
-    """Whether steps may be recorded there, and so must find their numbers where they were."""
-    return device.type != "cpu"
-
-
 class Numbers:
     """α, and γ of every layer, at a step: numbers, or tensors that the host writes between steps.
 

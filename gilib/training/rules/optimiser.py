@@ -14,10 +14,10 @@ Rate = float | Sequence[float]
 Rates = Mapping[str, tuple[nn.Parameter, Rate]]
 
 
-def adam_options(device: torch.device) -> dict[str, Any]:
-    """One kernel for all parameters, fit for a graph, on CUDA; operations on lists of them elsewhere."""
+def adam_options(device: torch.device, steady: bool) -> dict[str, Any]:
+    """One kernel for all parameters where steps may be recorded; operations on lists of them elsewhere."""
     cuda = device.type == "cuda"
-    return {"foreach": not cuda, "fused": cuda, "capturable": cuda}
+    return {"foreach": not (cuda or steady), "fused": cuda or steady, "capturable": cuda}
 
 
 class Optimiser(ABC):
@@ -62,6 +62,7 @@ class NetworkAdam(Optimiser):
         eps: added to the root of the second moment.
         device: of the parameters.
         scheduled: whether `advance` will be given factors.
+        steady: whether steps may be recorded.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class NetworkAdam(Optimiser):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         scheduled: bool = False,
+        steady: bool = False,
     ):
         """Group the parameters."""
-        self.kernels, self.scheduled = adam_options(device), scheduled
+        self.kernels, self.scheduled = adam_options(device, steady), scheduled
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
         groups: list[dict[str, Any]] = [
             {"params": [p for p, own in rates.values() if own == rate], "lr": self._held(rate, device)}

@@ -1,0 +1,209 @@
+"""Tapes: on the CPU, the operations of a step, recorded once and repeated without Python's work in between.
+
+Where networks are small, Python takes longer to say what is to be done than the processor to do it. A tape
+holds the operations on tensors of one step, in order, and the memory that they read and wrote. Repeating it
+does the same arithmetic in the same memory, to the last bit; views are where they were, and constants stay.
+
+Where the step read a number to decide by (was a factor found, do all replicas train?), the tape knows what it
+read. A repetition that reads something else stops there and leaves everything as it was before it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+FILLS = frozenset(
+    f"aten::{name}" for name in ("new_zeros", "zeros_like", "new_ones", "ones_like", "new_full", "full_like")
+)  # what they give depends on the shape of a tensor alone
+COPIES = frozenset({"aten::_to_copy", "aten::clone"})
+
+
+class UnrecordableError(RuntimeError):
+    """A step has operations that give tensors whose sizes depend on values."""
+
+
+class Recorded(NamedTuple):
+    """One operation, as it was called, and what it gave."""
+
+    function: OpOverload
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    result: Any
+
+    @property
+    def read(self) -> list[Tensor]:
+        """The tensors among its arguments."""
+        return _tensors((self.args, self.kwargs))
+
+    @property
+    def given(self) -> list[Tensor]:
+        """Those among its results."""
+        return _tensors(self.result)
+
+    @property
+    def written(self) -> list[Tensor]:
+        """Those of its arguments that it changes."""
+        arguments = self.function._schema.arguments
+        named = dict(zip((own.name for own in arguments), self.args, strict=False)) | dict(self.kwargs)
+        marked = [own.name for own in arguments if own.alias_info is not None and own.alias_info.is_write]
+        return _tensors([named.get(name) for name in marked])
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it gave nothing but other views of what it was given."""
+        known = _memory(self.read)
+        return bool(self.given) and all(_place(tensor) in known for tensor in self.given)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it gives the same every time, as long as nobody writes there."""
+        drawn = torch.Tag.nondeterministic_seeded in self.function.tags
+        return not drawn and (not self.read or self.function.name().split(".")[0] in FILLS)
+
+
+class Call(NamedTuple):
+    """What a repetition calls."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+class Tape:
+    """The operations of a function without arguments, which is called once for it.
+
+    Args:
+        run: reads and writes the same tensors at every call; what it draws at random must be among them.
+
+    Raises:
+        UnrecordableError: if sizes of tensors depend on values; the function has been called then, too.
+
+    >>> total, terms = torch.zeros(2), torch.ones(2)
+    >>> repeat = Tape(lambda: total.add_(2 * terms))
+    >>> _ = terms.fill_(5.0)
+    >>> repeat(), total
+    (True, tensor([12., 12.]))
+    """
+
+    def __init__(self, run: Callable[[], object]):
+        """Record."""
+        with _Recording() as recording:
+            run()
+        self.operations = recording.operations  # as long as they live, the memory of their results does
+        for own in self.operations:
+            if torch.Tag.dynamic_output_shape in own.function.tags:
+                raise UnrecordableError(f"{own.function.name()} gives tensors whose size depends on values")
+        written = _memory(tensor for own in self.operations for tensor in own.written)
+        self.calls = [call for own in self.operations if (call := _call(own, written)) is not None]
+        self.exposed = _exposed(self.operations)
+
+    def __call__(self) -> bool:
+        """Repeat the operations; False, and nothing has happened, where the step would decide otherwise."""
+        with torch.inference_mode():
+            before = [tensor.clone() for tensor in self.exposed]
+            try:
+                for function, args, kwargs in self.calls:
+                    function(*args, **kwargs)
+            except _OtherwiseError:
+                for tensor, value in zip(self.exposed, before, strict=True):
+                    tensor.copy_(value)
+                return False
+        return True
+
+
+class _OtherwiseError(Exception):
+    """Something else was read than when the tape was recorded."""
+
+
+class _Recording(TorchDispatchMode):
+    """Remembers the operations on tensors below it, those of backward passes included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[Recorded] = []
+
+    def __torch_dispatch__(
+        self, function: OpOverload, types: object, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self.operations.append(Recorded(function, args, kwargs or {}, result))
+        return result
+
+
+def _tensors(values: object) -> list[Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _memory(tensors: Iterable[Tensor]) -> set[int]:
+    return {_place(tensor) for tensor in tensors}
+
+
+def _exposed(operations: Sequence[Recorded]) -> list[Tensor]:
+    """What is written, in memory that the tape has not made, before a decision: to be put back."""
+    decisions = [k for k, own in enumerate(operations) if _decides(own)]
+    made: set[int] = set()
+    exposed: dict[int, Tensor] = {}
+    for own in operations[: decisions[-1]] if decisions else ():
+        exposed |= {id(tensor): tensor for tensor in own.written if _place(tensor) not in made}
+        made |= _memory(own.given) - _memory(own.read)
+    return list(exposed.values())
+
+
+def _decides(own: Recorded) -> bool:
+    """Whether it read a number."""
+    return isinstance(own.result, bool | int | float) and bool(own.read)
+
+
+def _call(own: Recorded, written: set[int]) -> Call | None:
+    """How to repeat an operation in the memory that it had, if there is anything to do."""
+    function, args, kwargs = own.function, own.args, own.kwargs
+    if _decides(own):
+        return Call(_compare, (function._op, own.result, args), kwargs)
+    if function._schema.is_mutable:
+        return Call(function._op, args, kwargs)
+    if not own.given or own.is_view or (own.is_constant and not _memory(own.given) & written):
+        return None
+    if "::empty" in function.name() or "::new_empty" in function.name():
+        return None
+    if function.name().split(".")[0] in COPIES:
+        return Call(own.result.copy_, args[:1], {})
+    known = _in_place(function)
+    if known is None or len(known[1]) != len(own.given):  # some results may be left out
+        return Call(_copied, (function._op, own.given, args), kwargs)
+    return Call(known[0], args, {**kwargs, **dict(zip(known[1], own.given, strict=True))})
+
+
+def _compare(function: Callable[..., Any], known: float, args: Sequence[Any], **kwargs: Any) -> None:
+    if function(*args, **kwargs) != known:
+        raise _OtherwiseError
+
+
+def _copied(function: Callable[..., Any], memory: list[Tensor], args: Sequence[Any], **kwargs: Any) -> None:
+    for new, old in zip(_tensors(function(*args, **kwargs)), memory, strict=True):
+        old.copy_(new)
+
+
+@functools.cache
+def _in_place(function: OpOverload) -> tuple[Callable[..., Any], list[str]] | None:
+    """The same operation, given memory for its results, and the names of these arguments; if there is one."""
+    wanted = [(own.name, str(own.type)) for own in function._schema.arguments]
+    for name in function.overloadpacket.overloads():
+        found = getattr(function.overloadpacket, name)
+        arguments = found._schema.arguments
+        if [(own.name, str(own.type)) for own in arguments if not own.is_out] == wanted:
+            results = [own.name for own in arguments if own.is_out]
+            if len(results) == len(function._schema.returns):
+                return found._op, results
+    return None
