@@ -1,7 +1,8 @@
 """A BALI step against an Adam step of the same network.
 
 Adam is plain PyTorch: minibatch, forward, backward, update. A step of BALI is that of `gilib.fit`, everything
-included. Steps are interleaved, in one process; ratios are of the medians, of the fastest steps (which other
+included, as it is and replayed (but where moments are kept: these steps cannot be recorded). Steps are
+interleaved with Adam's, in one process, those of two trainings; ratios are of the medians, of the fastest steps (which other
 work on the machine disturbs least) and of the means (which contain the steps that factor kept moments anew,
 whose number stands beside them). Beside them the operations of both, counted (of BALI those of the
 algorithm as it is, whose triangular solves and factorisations run slower than products), and the pages that
@@ -23,9 +24,10 @@ from recording import Row, parser, running
 from torch import Tensor, nn
 
 import gilib
-from gilib.training import Bali
+from gilib.training import Bali, Speed
 
 WARM_UP = 5  # steps
+WAYS = {"bali": Speed(), "bali, replayed": Speed(replay=True)}
 
 
 class Shape(NamedTuple):
@@ -137,39 +139,47 @@ class Measured(NamedTuple):
     renewals: int
 
 
+Callbacks = tuple[Callable[[int, Tensor, gilib.Network], None], ...]
+
+
+def train(shape: Shape, rule: Bali, speed: Speed, steps: int, callbacks: Callbacks = ()) -> int:
+    """A training; its minor faults."""
+    before = minor_faults()
+    net, likelihood = network(shape), likelihood_of(shape)
+    settings = {"num_samples": 1, "batch_size": shape.batch, "speed": speed, "progress": False}
+    gilib.fit(net, likelihood, *data(shape), steps=steps, rule=rule, callbacks=callbacks, **settings)
+    return minor_faults() - before
+
+
 def measure(shape: Shape, rule: Bali, repeats: int) -> Measured:
-    """The steps of both, interleaved; for the faults, those of each in a row."""
-    times: dict[str, list[float]] = {"adam": [], "bali": []}
+    """The steps of every way, interleaved with Adam's; for the faults, those of each in a row."""
+    ways = {name: speed for name, speed in WAYS.items() if not (speed.replay and rule.keep_moments)}
+    times: dict[str, list[float]] = {name: [] for name in ("adam", *ways)}
     corners: list[float] = []  # of V⁻¹ of the first layer
     now = clock()
-    adam, last = adam_stepper(shape), now()
+    adam, last, faults = adam_stepper(shape), now(), {}
+    for way, speed in ways.items():
 
-    def between(step: int, bound: Tensor, net: gilib.Network) -> None:
-        nonlocal last
-        times["bali"].append(1e3 * (now() - last))
-        corners.append(float(next(iter(net.layers)).weights.precision[0, 0]))
-        started = now()
-        adam()
-        last = now()
-        times["adam"].append(1e3 * (last - started))
+        def between(step: int, bound: Tensor, net: gilib.Network, way: str = way) -> None:
+            nonlocal last
+            spent = 1e3 * (now() - last)
+            started = now()
+            adam()
+            last = now()
+            if step > WARM_UP:
+                times[way].append(spent)
+                times["adam"].append(1e3 * (last - started))
+            if rule.keep_moments and step >= WARM_UP:
+                corners.append(float(next(iter(net.layers)).weights.precision[0, 0]))
 
-    def train(steps: int, callbacks: tuple[Callable[[int, Tensor, gilib.Network], None], ...] = ()) -> int:
-        before = minor_faults()
-        net, likelihood = network(shape), likelihood_of(shape)
-        settings = {"num_samples": 1, "batch_size": shape.batch, "progress": False}
-        gilib.fit(net, likelihood, *data(shape), steps=steps, rule=rule, callbacks=callbacks, **settings)
-        return minor_faults() - before
-
-    train(repeats + WARM_UP, (between,))
-    faults = {"bali": (train(WARM_UP + repeats) - train(WARM_UP)) / repeats}
+        train(shape, rule, speed, repeats + WARM_UP, (between,))
+        more, few = (train(shape, rule, speed, steps) for steps in (WARM_UP + repeats, WARM_UP))
+        faults[way] = (more - few) / repeats
     before = minor_faults()
     for _ in range(repeats):
         adam()
     faults["adam"] = (minor_faults() - before) / repeats
-    timed = {name: values[WARM_UP:] for name, values in times.items()}
-    return Measured(
-        timed, faults, sum(one != other for one, other in itertools.pairwise(corners[WARM_UP - 1 :]))
-    )
+    return Measured(times, faults, sum(one != other for one, other in itertools.pairwise(corners)))
 
 
 def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
@@ -182,7 +192,7 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
     of X with the step of the mean, and three products with triangles in place of two solves and T S. Renewals
     are left out.
     """
-    total = dict.fromkeys(("adam", "bali"), 0.0)
+    total = dict.fromkeys(("adam", *WAYS), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
         i, o, b = inputs + 1, outputs, shape.batch
         back = 2 * b * inputs * o if k else 0
@@ -190,7 +200,8 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
         own = b * i**2 + i**3 / 3 + 3 * i**2 * o
         if kept and k == 0:
             own = 2 * b * i * o + 3 * i**2 * o
-        total["bali"] += 4 * b * i * o + back + b * o**2 + 5 * i * o**2 + o**3 + own
+        for way in WAYS:
+            total[way] += 4 * b * i * o + back + b * o**2 + 5 * i * o**2 + o**3 + own
     return {name: value / 1e9 for name, value in total.items()}
 
 
@@ -203,6 +214,7 @@ def row(name: str, repeats: int) -> Row:
     """Check and time one shape."""
     check(name)
     shape = SHAPES[name]
+    work = operations(shape, kept(name))
     times, faults, renewals = measure(shape, Bali(keep_moments=kept(name)), repeats)
     fastest = {rule: min(values) for rule, values in times.items()}
     mean = {rule: statistics.mean(values) for rule, values in times.items()}
@@ -211,7 +223,7 @@ def row(name: str, repeats: int) -> Row:
         {"shape": name, "widths": list(shape.widths), "points": shape.batch},
         "adam",
         {rule: statistics.median(values) for rule, values in times.items()},
-        operations(shape, kept(name)),
+        {way: work[way] for way in times},
         {"adam": traffic(model, numbers)},
         faults,
         {"ratio of fastest": fastest["adam"] / fastest["bali"], "ratio of means": mean["adam"] / mean["bali"]}

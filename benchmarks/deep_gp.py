@@ -6,8 +6,8 @@ beside it, with global inducing points. The bound of a single layer is compared 
 is not random, parameters are copied. Denormal numbers are flushed on both sides, which at this shape changes
 nothing. Libraries are not made equal: where large products of
 ours go to oneDNN the peer's stay with MKL; `--without-onednn` measures MKL alone on both sides. Times are
-interleaved, medians, in one process. On a GPU there is a third way, our steps as `gilib.fit` replays them
-(`Speed(replay=True)`), means of steps in a row, which nothing waits for in between.
+interleaved, medians, in one process. A third way is our steps as `gilib.fit` replays them
+(`Speed(replay=True)`), means of steps in a row, which on a GPU nothing waits for in between.
 
     python benchmarks/deep_gp.py [--threads 1] [--repeats 7] [--depths 2 5] [--keep-memory] [--record]
     python benchmarks/deep_gp.py --device cuda [--record]
@@ -143,7 +143,7 @@ def stepper(bound: Bound, model: torch.nn.Module) -> Callable[[], None]:
 def replayed(depth: int, method: str, device: torch.device, repeats: int) -> float:
     """Milliseconds of a step of ours that is recorded and replayed."""
     x, y, _ = data(device)
-    watch = Watch(device, repeats)
+    watch = Watch(device, repeats, replay=True)
     settings = {"rule": gilib.Adam(1e-2), "num_samples": SAMPLES, "estimator": "pointwise"}
     gilib.fit(*model(depth, method, device), x, y, speed=Speed(replay=True), **settings, **watch.settings)
     return watch.ms
@@ -185,7 +185,7 @@ def row(depth: int, repeats: int, device: torch.device) -> Row:
     models = {method: ours(depth, method, device) for method in ("dsvi", "global")}
     steps |= {method: stepper(*bound) for method, bound in models.items()}
     found = spent(steps, repeats, WARM_UP, device)
-    again = {f"{method}, replayed": method for method in models} if device.type == "cuda" else {}
+    again = {f"{method}, replayed": method for method in models}
     ways = {method: method for method in models} | again
     case = {"depth": depth, "points": POINTS, "inputs": INPUTS, "inducing": INDUCING, "samples": SAMPLES}
     return Row(

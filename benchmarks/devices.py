@@ -1,8 +1,8 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
-Every way is `gilib.fit`, everything included: on one thread; on all threads of the processor; on the GPU;
-there as a CUDA graph (`Speed(replay=True)`); and both of these with the data's pass in TF32, which BALI
-refuses. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
+Every way is `gilib.fit`, everything included: on one thread; on all threads of the processor; on the GPU; on
+each of them replayed (`Speed(replay=True)`), as a tape or as a CUDA graph; and on the GPU with the data's pass
+in TF32, which BALI refuses. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
 stops after two seconds. Of the device that was asked for there are the operations that no arrangement avoids,
 too. Without a GPU there is the processor alone.
 
@@ -30,7 +30,9 @@ from gilib.training import Adam, Bali, Speed
 
 WAYS: dict[str, tuple[str, Speed]] = {
     "one thread": ("cpu", Speed()),
+    "one thread, replayed": ("cpu", Speed(replay=True)),
     "processor": ("cpu", Speed()),
+    "processor, replayed": ("cpu", Speed(replay=True)),
     "called": ("cuda", Speed()),
     "replayed": ("cuda", Speed(replay=True)),
     "called, TF32": ("cuda", Speed("tf32")),
@@ -41,6 +43,9 @@ WIDE = {
     "networks": growth.Size(5, 10_000, 500, 500, 2),
     "processes": growth.Size(5, 5000, 300, 8, 2),
 }
+
+
+SMALL = {"networks": growth.Size(5, 277, 50, 50, 1), "processes": growth.Size(5, 277, 50, 5, 1)}
 
 
 class Case(NamedTuple):
@@ -109,6 +114,8 @@ def _sized(family: str, sizes: Mapping[str, growth.Size], suffix: str) -> dict[s
 
 
 CASES: dict[str, Callable[[], Case]] = {
+    **_sized("networks", SMALL, ", small"),
+    **_sized("processes", SMALL, ", small"),
     **_sized("networks", growth.BASE, ""),
     **_sized("processes", growth.BASE, ""),
     **_sized("networks", WIDE, ", large"),
@@ -127,7 +134,7 @@ def watched(case: Case, device: torch.device, speed: Speed, repeats: int, thread
     torch.set_num_threads(threads)
     try:
         model = [part.to(device) for part in case.build()]
-        watch = Watch(device, repeats)
+        watch = Watch(device, repeats, speed.replay)
         gilib.fit(*model, speed=speed, **watch.settings, **case.settings)
     finally:
         torch.set_num_threads(before)
@@ -138,9 +145,10 @@ def row(name: str, device: torch.device, repeats: int) -> Row:
     """Time one case in all ways that it can go."""
     case, seen, least, all_threads = CASES[name](), {}, {}, torch.get_num_threads()
     for way, (where, speed) in WAYS.items():
-        threads = 1 if way == "one thread" else all_threads
+        alone = way.startswith("one thread")
+        threads = 1 if alone else all_threads
         able = speed.arithmetic == "full" or not isinstance(case.settings["rule"], Bali)
-        if able and where in ("cpu", device.type) and (way, all_threads) != ("one thread", 1):
+        if able and where in ("cpu", device.type) and not (alone and all_threads == 1):
             seen[way] = watched(case, torch.device(where), speed, repeats, threads)
             rated = speed.arithmetic == "full" and threads == all_threads  # the rate of products is known
             if where == device.type and rated:

@@ -19,7 +19,7 @@ PASSES = 10  # of a parameter through memory, see `traffic`
 CPU = torch.device("cpu")
 PRODUCT_SIZE = {"cpu": 2048, "cuda": 8192}  # rows of the square matrices that are multiplied
 COPIED = 2**24  # numbers of four bytes that are copied
-RECORDED = 6  # steps after which a training on a GPU replays its step, if it does
+RECORDED = 6  # steps after which a training replays its step, if it does
 LIMIT = 2.0  # seconds after which a processor has shown enough
 Clock = Callable[[], float]
 Step = Callable[[], Any]
@@ -85,11 +85,11 @@ class Watch:
         settings: of `gilib.fit`.
     """
 
-    def __init__(self, device: torch.device, repeats: int):
-        """On a processor the first step is not timed, on a GPU all those before a recording is replayed."""
+    def __init__(self, device: torch.device, repeats: int, replay: bool = False):
+        """On a processor the first step is not timed, else all those before a recording is replayed."""
         self.device, self.repeats, self.ms, self.timed = device, repeats, 0.0, 0
         self.now = clock(device)
-        self.warm_up, self.started = 1 if device.type == "cpu" else RECORDED, 0.0
+        self.warm_up, self.started = RECORDED if replay or device.type == "cuda" else 1, 0.0
         self.settings = {"steps": self.warm_up + repeats, "callbacks": (self,), "progress": False}
 
     def __call__(self, steps: int, bound: torch.Tensor, net: torch.nn.Module) -> bool:

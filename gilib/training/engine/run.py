@@ -181,7 +181,8 @@ class Run:
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
 
     def release(self) -> None:
-        """Give parameters their own memory again that the rule has laid side by side."""
+        """Give back the memory of a recording, and parameters their own that the rule has laid side by side."""
+        self.replay = None
         for parameter in self.alone:
             if not _has_own_memory(parameter):
                 parameter.data = parameter.detach().clone()
