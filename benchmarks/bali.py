@@ -2,11 +2,11 @@
 
 Adam is plain PyTorch: minibatch, forward, backward, update. A step of BALI is that of `gilib.fit`, everything
 included, as it is and replayed (but where moments are kept: these steps cannot be recorded). Steps are
-interleaved with Adam's, in one process, those of two trainings; ratios are of the medians, of the fastest steps (which other
-work on the machine disturbs least) and of the means (which contain the steps that factor kept moments anew,
-whose number stands beside them). Beside them the operations of both, counted (of BALI those of the
-algorithm as it is, whose triangular solves and factorisations run slower than products), and the pages that
-steps ask of the system (minor faults).
+interleaved with Adam's, in one process, those of two trainings; ratios are of the medians, of the fastest
+steps (which other work on the machine disturbs least) and of the means (which contain the steps that factor
+kept moments anew, whose number stands beside them). Beside them the operations of both, counted (of BALI
+those of the algorithm as it is, whose triangular solves and factorisations run slower than products), and the
+pages that steps ask of the system (minor faults).
 
     python benchmarks/bali.py [--threads 2] [--repeats 40] [--keep-memory] [--only mnist yacht] [--record]
 """

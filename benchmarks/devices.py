@@ -1,10 +1,10 @@
 """A training step on this processor and on a GPU, asked for it call by call or replaying a recording.
 
 Every way is `gilib.fit`, everything included: on one thread; on all threads of the processor; on the GPU; on
-each of them replayed (`Speed(replay=True)`), as a tape or as a CUDA graph; and on the GPU with the data's pass
-in TF32, which BALI refuses. Times are means of steps in a row, one way after the other; how many is recorded, since a processor
-stops after two seconds. Of the device that was asked for there are the operations that no arrangement avoids,
-too. Without a GPU there is the processor alone.
+each of them replayed (`Speed(replay=True)`), as a tape or as a CUDA graph; and on the GPU with the data's
+pass in TF32, which BALI refuses. Times are means of steps in a row, one way after the other; how many is
+recorded, since a processor stops after two seconds. Of the device that was asked for there are the operations
+that no arrangement avoids, too. Without a GPU there is the processor alone.
 
     python benchmarks/devices.py [--threads 16] [--device cuda] [--only gi resnet8] [--repeats 40] [--record]
 """

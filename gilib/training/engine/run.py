@@ -181,7 +181,7 @@ class Run:
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
 
     def release(self) -> None:
-        """Give back the memory of a recording, and parameters their own that the rule has laid side by side."""
+        """Give back a recording, and to parameters their own memory, which the rule has laid side by side."""
         self.replay = None
         for parameter in self.alone:
             if not _has_own_memory(parameter):
