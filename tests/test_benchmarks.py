@@ -80,6 +80,7 @@ SMALL = {
     "growth": ["--largest", "1", "--curves", "points", "depth"],
     "operations": ["--only", "factors"],
     "replicas": ["--methods", "fac", "--replicas", "2", "--samples", "1"],
+    "replays": ["--only", "bali"],
     "resnet_step": ["--images", "2", "--prior", "ScalePrior"],
     "revisions": [str(BENCHMARKS.parent), "--cases", "yacht, shared precisions"],
     "structured": ["--inducing", "16"],

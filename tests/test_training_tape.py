@@ -38,6 +38,12 @@ def partly(x):
     return memory
 
 
+def normalised(x):
+    mean, variance = x.new_zeros(3), x.new_ones(3)
+    found, *_ = torch.ops.aten._native_batch_norm_legit(x, None, None, mean, variance, True, 0.5, 1e-5)
+    return torch.cat([found, mean[None], variance[None]])
+
+
 FUNCTIONS = {
     "arithmetic": lambda x: (x * 2 + 1).exp() / 3,
     "views": lambda x: x.mT.reshape(-1)[2:] * 2,
@@ -54,6 +60,8 @@ FUNCTIONS = {
     "an inference": lambda x: torch.inference_mode()(lambda: x.matmul(x.mT).sum())(),
     "a vmap": lambda x: torch.vmap(lambda row: row.square().sum())(x),
     "an index": lambda x: x.index_select(0, torch.tensor([2, 0])),
+    "changes in place and results": normalised,
+    "batch normalisation": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
     "bits": lambda x: (x > 0) & (x < 1),
 }
 

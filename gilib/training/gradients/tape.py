@@ -57,10 +57,9 @@ class Recorded(NamedTuple):
         return _tensors([named.get(name) for name in marked])
 
     @property
-    def is_view(self) -> bool:
-        """Whether it gave nothing but other views of what it was given."""
-        known = _memory(self.read)
-        return bool(self.given) and all(_place(tensor) in known for tensor in self.given)
+    def has_memory(self) -> bool:
+        """Whether all that it gave lies in what it was given, as views do and what is changed in place."""
+        return _memory(self.given) <= _memory(self.read)
 
     @property
     def is_constant(self) -> bool:
@@ -81,7 +80,7 @@ class Tape:
     """The operations of a function without arguments, which is called once for it.
 
     Args:
-        run: reads and writes the same tensors at every call; what it draws at random must be among them.
+        run: reads and writes the same tensors at every call. What it draws at random is drawn anew.
 
     Raises:
         UnrecordableError: if sizes of tensors depend on values; the function has been called then, too.
@@ -172,8 +171,9 @@ def _call(own: Recorded, written: set[int]) -> Call | None:
     if _decides(own):
         return Call(_compare, (function._op, own.result, args), kwargs)
     if function._schema.is_mutable:
-        return Call(function._op, args, kwargs)
-    if not own.given or own.is_view or (own.is_constant and not _memory(own.given) & written):
+        own_memory = Call(_copied, (function._op, own.given, args), kwargs)
+        return Call(function._op, args, kwargs) if own.has_memory else own_memory
+    if own.has_memory or (own.is_constant and not _memory(own.given) & written):
         return None
     if "::empty" in function.name() or "::new_empty" in function.name():
         return None
