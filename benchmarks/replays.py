@@ -24,7 +24,7 @@ MODELS = [
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "bali": lambda repeats: (bali.row(name, repeats) for name in (*UCI, "mnist")),
     "deep_gp": lambda repeats: (deep_gp.row(depth, max(2, repeats // 30), CPU) for depth in (2, 5)),
-    "devices": lambda repeats: (devices.row(name, CPU, repeats) for name in (*MODELS, "resnet8")),
+    "devices": lambda repeats: (devices.row(name, CPU, repeats) for name in MODELS),
 }
 
 

@@ -118,6 +118,21 @@ OTHERS = {
     ),
 }
 
+DIFFERENT = {
+    "posterior": "network",
+    "prior": "network",
+    "widths": "network",
+    "inducing points": "network",
+    "learned noise": "likelihood",
+    "batch size": "batch_size: null there, 6 here",
+    "samples": "num_samples: 2 there, 3 here",
+    "learning rate": "rule",
+    "groups": "rule",
+    "seed": "seed: 3 there, 4 here",
+    "data": "inputs; rule",
+    "targets": "targets; rule",
+}
+
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
@@ -126,7 +141,7 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
     content = path.read_bytes()
     with pytest.raises(
         gilib.persistence.CheckpointError,
-        match="belongs to another model, data set or setting: choose another file",
+        match=rf"belongs to another model, data set or setting \({DIFFERENT[name]}\): choose another file",
     ):
         OTHERS[name](path)
     assert path.read_bytes() == content
@@ -175,6 +190,17 @@ class Slotted:
 )
 def test_what_a_schedule_holds_is_part_of_what_it_is(value, known):
     assert identified(value) is known
+
+
+def test_a_checkpoint_from_before_does_not_say_what_differs(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4)
+    content = torch.load(path, weights_only=True)
+    del content["parts"]
+    torch.save(content, path)
+    with pytest.raises(gilib.persistence.CheckpointError, match="data set or setting: choose another file"):
+        fit(*pair(), path, num_samples=3)
+    assert fit(*pair(), path).resumed_at == 4
 
 
 def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):

@@ -229,7 +229,7 @@ def test_where_failures_are_nan_the_layer_is_named_afterwards(replicas, monkeypa
     """As on an accelerator: a factorisation that fails is not raised, and Adam is one kernel."""
     monkeypatch.setattr("gilib.training.gradients.objective.nullcontext", gilib.linalg.failures_as_nan)
     fused = {"foreach": False, "fused": True, "capturable": False}
-    monkeypatch.setattr("gilib.training.rules.optimiser.adam_options", lambda device: fused)
+    monkeypatch.setattr("gilib.training.rules.optimiser.adam_options", lambda *_: fused)
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
         fit(bad_precision(model(replicas)))
 

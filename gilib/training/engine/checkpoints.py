@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,6 +16,19 @@ from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
 
 CHECKPOINT_FORMAT = "gilib checkpoint 3"
+READABLE = 40  # characters of a setting that an error shows
+
+
+class Identity(NamedTuple):
+    """Which training it is.
+
+    Attributes:
+        fingerprint: a hash of architecture, data and settings.
+        parts: settings as text where they are short, hashes of all else, for an error that says what differs.
+    """
+
+    fingerprint: str = ""
+    parts: Mapping[str, str] = {}
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
@@ -22,16 +36,17 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
     write(path, {"format": CHECKPOINT_FORMAT, **content})
 
 
-def read_checkpoint(path: Path, fingerprint: str, steps: int) -> dict[str, Any]:
-    """Read a checkpoint of the training with this fingerprint.
+def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any]:
+    """Read a checkpoint of this training.
 
     Raises:
         CheckpointError: if it is damaged, of another training, or beyond `steps`.
     """
     content = read(path, CHECKPOINT_FORMAT)
-    if content.get("fingerprint") != fingerprint:
+    if content.get("fingerprint") != identity.fingerprint:
         raise CheckpointError(
-            f"{path} belongs to another model, data set or setting: choose another file, or delete it"
+            f"{path} belongs to another model, data set or setting"
+            f"{_differences(content.get('parts'), identity.parts)}: choose another file, or delete it"
         )
     if content["step"] > steps:
         raise CheckpointError(
@@ -50,8 +65,26 @@ def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: 
             )
 
 
-def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]) -> str:
-    """A hash of architecture, data and settings: what must agree for a resumption to make sense."""
+def _differences(kept: Mapping[str, str] | None, given: Mapping[str, str]) -> str:
+    """What differs, in brackets; nothing where a checkpoint from before does not say what it is of."""
+    if kept is None:
+        return ""
+    found = [
+        _difference(name, kept.get(name, ""), own) for name, own in given.items() if kept.get(name) != own
+    ]
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def _difference(name: str, theirs: str, ours: str) -> str:
+    """A setting that can be read is shown."""
+    short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
+    return f"{name}: {theirs} there, {ours} here" if short else name
+
+
+def identity_of(
+    net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]
+) -> Identity:
+    """What must agree for a resumption to make sense."""
     description = {
         "network": net.config(),
         "likelihood": describe(likelihood),
@@ -62,7 +95,27 @@ def fingerprint(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, sett
     frozen = {name: p for name, p in net.named_parameters() if not p.requires_grad}
     if frozen:  # named where there are some: checkpoints from before belong to trainings that froze none
         description["frozen"] = list(frozen)
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    digest = hashlib.sha256(_text(description).encode())
     for values in (x, y, *frozen.values()):
-        digest.update(values.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+        digest.update(_bytes(values))
+    parts = {
+        "network": _hash(_text(description["network"]).encode()),
+        "likelihood": _hash(_text([description["likelihood"], description["fixed"]]).encode()),
+        "frozen parameters": _hash(*map(_bytes, frozen.values())) if frozen else "none",
+        "inputs": _hash(_bytes(x)),
+        "targets": _hash(_bytes(y)),
+    }
+    return Identity(digest.hexdigest(), parts | {name: _text(value) for name, value in settings.items()})
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _bytes(values: Tensor) -> bytes:
+    return values.detach().cpu().contiguous().numpy().tobytes()
+
+
+def _hash(*parts: bytes) -> str:
+    """Longer than what an error shows."""
+    return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -17,7 +17,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
-from gilib.training.engine.checkpoints import fingerprint
+from gilib.training.engine.checkpoints import Identity, identity_of
 from gilib.training.engine.checks import (
     as_checkpoint,
     as_data,
@@ -148,7 +148,7 @@ def fit(
         if speed.replay:
             check_replay(x.device, processes.size, run.rule.recordable)
         named = kept is not None or speed.parallel is not None
-        identity = fingerprint(net, likelihood, x, y, settings.identity()) if named else ""
+        identity = identity_of(net, likelihood, x, y, settings.identity()) if named else Identity()
         start = _restored(run, kept, speed, identity)
         with flushed_by_workers(), torch.enable_grad():
             _train(run, kept, identity, start, progress)
@@ -160,7 +160,7 @@ def fit(
     return run.history(start)
 
 
-def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: str) -> int:
+def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: Identity) -> int:
     """The step to start from, once all processes agree upon it."""
     for callback in run.callbacks:
         callback.begin()
@@ -172,13 +172,20 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: s
         device, settings = run.trace.device, run.settings
         speed.parallel.check(device, run.batches.size)
         stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
-        same = (identity, run.steps, stops, settings.on_divergence, len(run.callbacks), run.kl_weights)
+        same = (
+            identity.fingerprint,
+            run.steps,
+            stops,
+            settings.on_divergence,
+            len(run.callbacks),
+            run.kl_weights,
+        )
         described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
         speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
     return start
 
 
-def _train(run: Run, checkpoint: Checkpoint | None, identity: str, start: int, progress: bool) -> None:
+def _train(run: Run, checkpoint: Checkpoint | None, identity: Identity, start: int, progress: bool) -> None:
     """Do the steps from `start` on, with a bar and checkpoints."""
     quiet = not progress or run.processes.rank > 0
     with tqdm(total=run.steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
@@ -193,7 +200,7 @@ def _train(run: Run, checkpoint: Checkpoint | None, identity: str, start: int, p
                 _keep(run, checkpoint, identity, read, end)
 
 
-def _keep(run: Run, checkpoint: Checkpoint, identity: str, read: bool, end: bool) -> None:
+def _keep(run: Run, checkpoint: Checkpoint, identity: Identity, read: bool, end: bool) -> None:
     """Write the checkpoint if it is time to."""
     late = not end and run.is_late(checkpoint.deadline, read)
     if late or end or run.done % checkpoint.every == 0:

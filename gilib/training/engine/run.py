@@ -20,7 +20,7 @@ from gilib.network import Network
 from gilib.persistence import CheckpointError
 from gilib.randomness import GeneratorLike, Noise, ReplicaGenerators
 from gilib.training.callbacks import Callback, says_stop
-from gilib.training.engine.checkpoints import check_kl_weights, read_checkpoint, write_checkpoint
+from gilib.training.engine.checkpoints import Identity, check_kl_weights, read_checkpoint, write_checkpoint
 from gilib.training.engine.minibatches import Augmenter, Minibatches
 from gilib.training.engine.settings import Settings, name_of
 from gilib.training.gradients.objective import Batch, Objective
@@ -196,10 +196,11 @@ class Run:
         stopped_by = (self.stopped_by or "a callback") if early else ""
         return History(elbo, start, diverged_at, self.rule.ended, final < first, stopped_by)
 
-    def save(self, path: Path, fingerprint: str) -> None:
+    def save(self, path: Path, identity: Identity) -> None:
         """Write everything that the next step depends on; one process does, all wait for it."""
         content = {
-            "fingerprint": fingerprint,
+            "fingerprint": identity.fingerprint,
+            "parts": dict(identity.parts),
             "step": self.done,
             "stopped": [self.stopped, self.ended, self.stopped_by],
             "modules": {name: value.clone() for name, value in self.modules.state_dict().items()},
@@ -217,9 +218,9 @@ class Run:
             write_checkpoint(path, content)
         self.processes.wait(self.trace.device)
 
-    def restore(self, path: Path, fingerprint: str) -> int:
+    def restore(self, path: Path, identity: Identity) -> int:
         """Continue from a checkpoint of the same training; return its step."""
-        content = read_checkpoint(path, fingerprint, self.steps)
+        content = read_checkpoint(path, identity, self.steps)
         check_kl_weights(content.get("kl_weights"), self.kl_weights, path)
         self._restore_callbacks(content["callbacks"], path)
         self.rule.load_state_dict(content["rule"])

@@ -1,5 +1,5 @@
 """The bound of a minibatch and its gradients: on one process or several, rounded or not, recorded as a graph.
 
 `objective` computes them; `speed` says in which arithmetic, `parallel` on which processes, `graph` replays
-a step on CUDA.
+recorded steps.
 """

@@ -31,9 +31,9 @@ class Speed:
         arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
             or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
         replay: whether to record a step and replay it, on CUDA as a graph, on the CPU as a tape of its
-            operations: faster where networks are small, and Python takes longer than the arithmetic. Memory
-            of a step is then kept between steps. `gilib.training.Adam` and `Bali` can be replayed; results
-            on the CPU differ by rounding.
+            operations: faster where networks are small, and Python takes longer than the arithmetic. What a
+            step makes stays in memory, results on the CPU differ by rounding, and parts of your own must do
+            all that they do with tensors, not with numpy. `gilib.training.Adam` and `Bali` can be replayed.
         parallel: `DataParallel()` in a script started by torchrun: the processes share every minibatch, and
             end where one process would.
 
