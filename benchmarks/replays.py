@@ -1,7 +1,8 @@
 """A training step on a processor, called and replayed (`Speed(replay=True)`).
 
 The steps are those of `bali.py`, beside Adam's in plain PyTorch, of `deep_gp.py`, beside GPyTorch's, and of
-models of `devices.py`, where the step that is called is the measure.
+models of `devices.py`, where the step that is called is the measure. These are timed in five rounds, in turns,
+and the fastest round counts.
 
     python benchmarks/replays.py [--threads 1] [--repeats 200] [--only bali devices] [--record]
 """
@@ -14,17 +15,34 @@ from collections.abc import Callable, Iterator
 import bali
 import deep_gp
 import devices
+import torch
 from measures import CPU
 from recording import Row, parser, running
 
+from gilib.training import Speed
+
 UCI = ("yacht", "concrete", "kin8nm", "protein")
-MODELS = [
-    name for name in devices.CASES if not name.endswith(", large") and name not in ("resnet8", "20 replicas")
-]
+LARGE = {"resnet8", "20 replicas"}  # whose calls are next to nothing
+MODELS = [name for name in devices.CASES if not name.endswith(", large") and name not in LARGE]
+WAYS = {"called": Speed(), "replayed": Speed(replay=True)}
+ROUNDS = 5
+
+
+def model(name: str, repeats: int) -> Row:
+    """Time a model both ways."""
+    case, steps, threads = devices.CASES[name](), max(1, repeats // ROUNDS), torch.get_num_threads()
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(ROUNDS):
+        for way, speed in WAYS.items():
+            times[way].append(devices.watched(case, CPU, speed, steps, threads).ms)
+    fastest = {way: min(found) for way, found in times.items()}
+    return Row({"model": name}, "called", fastest, dict.fromkeys(WAYS, case.gflop))
+
+
 PARTS: dict[str, Callable[[int], Iterator[Row]]] = {
     "bali": lambda repeats: (bali.row(name, repeats) for name in (*UCI, "mnist")),
     "deep_gp": lambda repeats: (deep_gp.row(depth, max(2, repeats // 30), CPU) for depth in (2, 5)),
-    "devices": lambda repeats: (devices.row(name, CPU, repeats) for name in MODELS),
+    "models": lambda repeats: (model(name, repeats) for name in MODELS),
 }
 
 
