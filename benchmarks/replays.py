@@ -1,8 +1,8 @@
 """A training step on a processor, called and replayed (`Speed(replay=True)`).
 
 The steps are those of `bali.py`, beside Adam's in plain PyTorch, of `deep_gp.py`, beside GPyTorch's, and of
-models of `devices.py`, where the step that is called is the measure. These are timed in five rounds, in turns,
-and the fastest round counts.
+models of `devices.py`, where the step that is called is the measure: these in five rounds, in turns, of which
+the fastest counts.
 
     python benchmarks/replays.py [--threads 1] [--repeats 200] [--only bali devices] [--record]
 """
