@@ -253,11 +253,30 @@ def test_failures_are_those_of_the_loop(recorded):
 
 
 def test_steps_that_decide_otherwise_every_time_are_called(monkeypatch):
-    monkeypatch.setattr(replay, "PATIENCE", (2, 0.0))
+    monkeypatch.setattr(replay, "PATIENCE", 2)
+    monkeypatch.setattr(replay, "RECORDINGS", 3)
     repeated = Replay(lambda x: x + float(x), CPU)
-    with pytest.warns(UserWarning, match="not replayed any more: it decided otherwise .* at 3 of 6 steps"):
-        found = [float(repeated(torch.tensor(float(k)))) for k in range(9)]
-    assert found == [2.0 * k for k in range(9)] and repeated.replay is None
+    with pytest.warns(UserWarning, match="not replayed any more: it reads numbers that were others in 3 rec"):
+        found = [float(repeated(torch.tensor(float(k)))) for k in range(12)]
+    assert found == [2.0 * k for k in range(12)] and repeated.replay is None
+
+
+def test_steps_that_decide_otherwise_from_some_time_on_are_recorded_again():
+    calls = []
+
+    def step(x):
+        calls.append(1)
+        return x + 1 if bool(x > 0) else x - 1
+
+    repeated, given = Replay(step, CPU), [*range(1, 20), *range(-20, 0)]
+    assert [int(repeated(torch.tensor(x))) for x in given] == [x + 1 if x > 0 else x - 1 for x in given]
+    assert repeated.recordings == 2 and len(calls) == WARM_UP + 1 + replay.PATIENCE
+
+
+def test_one_step_that_decides_otherwise_is_called():
+    repeated, given = Replay(lambda x: x + 1 if bool(x > 0) else x - 1, CPU), [1, 2, 3, 4, 5, -6, 7, 8]
+    assert [int(repeated(torch.tensor(x))) for x in given] == [2, 3, 4, 5, 6, -7, 8, 9]
+    assert repeated.recordings == 1 and repeated.missed == 0
 
 
 def test_steps_of_changing_sizes_are_called():

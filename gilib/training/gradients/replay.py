@@ -18,7 +18,8 @@ from gilib.training.gradients.graph import capture, side_stream
 from gilib.training.gradients.tape import Tape, UnrecordableError
 
 WARM_UP = 3  # calls before the recording, in which libraries make their plans and Adam its moments
-PATIENCE = 10, 0.1  # so many replays, and this part of all, may end where the step decides otherwise
+PATIENCE = 10  # calls in a row that decide otherwise than the recording, after which there is another one
+RECORDINGS = 5  # at most
 
 
 class Replay:
@@ -31,13 +32,13 @@ class Replay:
         device: of the arguments, with CUDA or a CPU.
 
     On the CPU the function may decide by values, as whether a matrix had a factor: where it would decide
-    otherwise than when it was recorded, it is called.
+    otherwise than when it was recorded, it is called, and recorded anew if that goes on.
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device):
         """Wait for the first call."""
         self.function, self.on_cpu = function, device.type == "cpu"
-        self.calls, self.missed = 0, 0
+        self.calls, self.missed, self.recordings = 0, 0, 0
         self.buffers: tuple[Tensor, ...] = ()
         self.result, self.recorded = torch.empty(0), torch.empty(0)
         self.replay: Callable[[], bool] | None = None
@@ -54,7 +55,7 @@ class Replay:
             with nullcontext() if self.on_cpu else side_stream():
                 self._run()
         elif self.replay():
-            self.result = self.recorded
+            self.result, self.missed = self.recorded, 0
         else:
             self._miss()
         self.calls += 1
@@ -69,20 +70,23 @@ class Replay:
             self.replay = Tape(self._run) if self.on_cpu else capture(self._run)
         except UnrecordableError as error:
             warnings.warn(f"this step is not replayed: {error}", stacklevel=2)
-        self.recorded = self.result
+        self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
-        """One call where the step decides otherwise; too many, and it is not replayed any more."""
+        """One call where the step decides otherwise than when it was recorded."""
         self.missed += 1
-        few, part = PATIENCE
-        if self.missed > few and self.missed > part * self.calls:
+        if self.missed < PATIENCE:
+            self._run()
+        elif self.recordings < RECORDINGS:
+            self._record()
+        else:
+            self.replay = None
+            self._run()
             warnings.warn(
-                f"this step is not replayed any more: it decided otherwise than when it was recorded at "
-                f"{self.missed} of {self.calls} steps",
+                f"this step is not replayed any more: it reads numbers that were others in {RECORDINGS} "
+                "recordings",
                 stacklevel=2,
             )
-            self.replay = None
-        self._run()
 
 
 def check_replay(device: torch.device, processes: int, recordable: bool) -> None:
