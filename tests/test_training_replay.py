@@ -245,6 +245,26 @@ def test_a_replayed_training_goes_on_where_it_stopped(tmp_path):
         assert torch.equal(ours, theirs)
 
 
+def test_a_replica_that_breaks_down_later_is_left_out():
+    """From there on its factors fail, which is another decision."""
+
+    def spoil(step, bound, net):
+        if step == 8:
+            with torch.no_grad():
+                next(net.parameters())[1] = torch.nan
+
+    results = []
+    for recorded in (False, True):
+        net = small_net(gilib.GlobalInducing(), replicas=(R,))
+        likelihood, speed = gilib.Gaussian(0.1, learn=True, replicas=(R,)), Speed(replay=recorded)
+        settings = {"seed": SEEDS, "on_divergence": "freeze", "rule": gilib.Adam(0.01), "progress": False}
+        history = gilib.fit(net, likelihood, X, Y, steps=40, callbacks=(spoil,), speed=speed, **settings)
+        assert history.diverged_at.tolist() == [-1, 8, -1]
+        results.append([history.elbo, *(value.detach() for value in net.state_dict().values())])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+
+
 @pytest.mark.parametrize("recorded", [False, True])
 def test_failures_are_those_of_the_loop(recorded):
     """A factor that is not found is a decision: the step is called, and says which it was."""
