@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, record
-from gilib.validation import as_tensor, check_count, check_distributions
+from gilib.validation import as_labels, as_tensor, check_count, check_distributions
 
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -67,8 +67,8 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
 
 
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
-    """An array as a tensor, like another one or in float64."""
-    return as_tensor(value, name, _FLOAT64 if like is None else like)
+    """An array as a tensor, like another one of floating-point numbers, or in float64."""
+    return as_tensor(value, name, _FLOAT64 if like is None or not like.is_floating_point() else like)
 
 
 def entropy(probabilities: Tensor) -> Tensor:
@@ -77,7 +77,9 @@ def entropy(probabilities: Tensor) -> Tensor:
     >>> entropy(torch.full((1, 4), 0.25))
     tensor([1.3863])
     """
-    return torch.special.entr(_check_tensor(probabilities, "probabilities")).sum(-1)
+    probabilities = _check_tensor(probabilities, "probabilities")
+    check_distributions(probabilities)
+    return torch.special.entr(probabilities).sum(-1)
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -143,10 +145,8 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
     check_count(bins, "bins")
     probabilities, labels = _labelled(probabilities, labels)
     if probabilities.dim() != 2:
-        raise ValueError(
-            f"a calibration curve needs probabilities [N, O], got {list(probabilities.shape)}: average the "
-            "samples first"
-        )
+        got = list(probabilities.shape)
+        raise ValueError(f"a calibration curve needs probabilities [N, O], got {got}: average the samples")
     check_distributions(probabilities)
     confidence, predicted = probabilities.max(-1)
     index = (confidence * bins).ceil().long().clamp(1, bins) - 1
@@ -269,12 +269,12 @@ def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
 
 def _labelled(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
-    if labels.is_floating_point() or labels.shape != probabilities.shape[-2:-1]:
-        raise ValueError(
-            f"labels must be integers [{probabilities.shape[-2]}], one for each point of the probabilities, "
-            f"got {labels.dtype} {list(labels.shape)}"
-        )
-    return probabilities, labels
+    if labels.is_floating_point() or not labels.dim() or labels.shape != probabilities.shape[-2:-1]:
+        got = f"{labels.dtype} {list(labels.shape)} for {list(probabilities.shape)}"
+        raise ValueError(f"labels must be integers [N] for probabilities [..., N, O], got {got}")
+    if bool(probabilities.isnan().any()):
+        raise ValueError("probabilities hold NaN, which is no prediction")
+    return probabilities, as_labels(labels, probabilities.shape[-1])
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:

@@ -125,9 +125,10 @@ class Network(nn.Module):
             if lead not in (0, len(self.replicas)) or (
                 lead and tuple(inducing_points.shape[:lead]) != self.replicas
             ):
+                own = f" or [{replicas}M, ...]" if replicas else ""
                 raise ValueError(
-                    f"inducing_points must have shape [M, ...] or [{replicas}M, ...] with "
-                    f"{known} axes for a point, got {list(inducing_points.shape)}"
+                    f"inducing_points must have shape [M, ...]{own} with {known} axes for a point, got "
+                    f"{list(inducing_points.shape)}"
                 )
             return known
         lead = len(self.replicas)

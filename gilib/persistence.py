@@ -115,6 +115,8 @@ def save(
     """
     check_instance(net, Network, "net")
     check_instance(likelihood, Likelihood, "likelihood")
+    if normalisation is not None:
+        check_instance(normalisation, Normalisation, "normalisation")
     check_plain(config, "config")
     like = net.layers.reference_tensor()
     _check_savable("network", net)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gilib.optional import require_package
+from gilib.validation import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +66,12 @@ METHODS: dict[str, MethodStyle] = {
     "bali_l": MethodStyle("BALI-L, our prior", "#7B1141", "$L$"),
     "dgp_gi": MethodStyle("deep GP, global inducing", "#8C4A1A", "$D$"),
 }
+
+
+def _look(method: str) -> MethodStyle:
+    """The look of a method, or an error that lists them."""
+    check_choice(method, METHODS, "method")
+    return METHODS[method]
 
 
 def style() -> None:
@@ -139,7 +146,7 @@ def band(
     """
     import numpy as np
 
-    method_style = METHODS[method]
+    method_style = _look(method)
     points, centre, spread = (np.asarray(values).reshape(-1) for values in (x, mean, sd))
     axes.plot(points, centre, color=method_style.colour, label=method_style.label if label is None else label)
     for count in deviations:
@@ -177,7 +184,7 @@ def predictives(
 
     figure, axes = panels(1, len(results) + 1, width=9.4, height=2.5)
     for panel, (method, found) in zip(axes, results.items(), strict=False):
-        method_style = METHODS[method]
+        method_style = _look(method)
         band(panel, found["grid"], found["mean"], found["function_sd"], method, deviations=(1, 2, 3))
         data_points(panel, x, y)
         panel.set(
@@ -199,7 +206,7 @@ def error_bars(
     axes: Axes, x: Sequence[float], mean: Sequence[float], stderr: Sequence[float], method: str
 ) -> None:
     """Means with one standard error, joined by a line, in the method's colour and marker."""
-    method_style = METHODS[method]
+    method_style = _look(method)
     axes.errorbar(
         x,
         mean,
@@ -228,7 +235,7 @@ def beside_paper(
         ours: mean and standard error; None: not run.
         printed: likewise; None: not printed.
     """
-    method_style = METHODS[method]
+    method_style = _look(method)
     for value, shift, fill in ((ours, 0.0, method_style.colour), (printed, 0.28, "none")):
         if value is not None:
             axes.errorbar(

@@ -145,6 +145,8 @@ def check_is_tensor(value: object, name: str) -> Tensor:
     """Return `value` if it is a tensor, else raise."""
     if not isinstance(value, Tensor):
         hint = ": hand over its .to_numpy()" if hasattr(value, "to_numpy") else ""
+        if isinstance(value, np.ndarray):
+            hint = ": hand over torch.from_numpy(...) of it"
         if isinstance(value, np.ndarray) and value.dtype.kind not in "fiub":
             hint = f" of {value.dtype}: make numbers of it, of columns of a frame by .to_numpy(dtype=float)"
         raise TypeError(f"{name} must be a torch.Tensor, got {type(value).__name__}{hint}")

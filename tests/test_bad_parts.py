@@ -74,6 +74,22 @@ TYPE_ERRORS = {
         lambda: fit(callbacks=[gilib.training.Plateau]),
         r"a callback must be an instance: write Plateau\(...\)",
     ),
+    "a dictionary of scales": (
+        lambda: gilib.save("no.pt", mlp(), gilib.Gaussian(), normalisation={"x_mean": 0.0}),
+        "normalisation must be a Normalisation, got dict",
+    ),
+    "layers and points in another order": (
+        lambda: gilib.Network([gilib.Linear(3, 1, gilib.Factorised())], X),
+        "layers must be a list of layers, got Tensor",
+    ),
+    "one layer in place of a list": (
+        lambda: gilib.Network(X, gilib.Linear(3, 1, gilib.Factorised())),
+        "layers must be a list of layers, got Linear",
+    ),
+    "a table of numpy": (
+        lambda: gilib.data.Dataset("own", np.ones((9, 1)), np.ones((9, 1))),
+        r"x must be a torch.Tensor, got ndarray: hand over torch.from_numpy\(...\) of it",
+    ),
     "an ensemble in a file": (
         lambda: gilib.save("no.pt", gilib.Ensemble(mlp(replicas=(2,))), gilib.Gaussian()),
         "net must be a Network, got Ensemble",
@@ -98,6 +114,22 @@ VALUE_ERRORS = {
         r"inducing_points must have 2 features, got shape \[9, 3\]",
     ),
     "tiny images": (lambda: models.lenet((1, 3, 3)), "they need 4 × 4 pixels at least"),
+    "points for images": (
+        lambda: gilib.Network(X, [gilib.Conv2d(3, 2, 3, gilib.Factorised())]),
+        r"inducing_points must have shape \[M, ...\] with 3 axes for a point, got \[9, 3\]",
+    ),
+    "classes of one output": (
+        lambda: predicted(gilib.Categorical()),
+        "classes need a network with an output for each, two at least",
+    ),
+    "a rule without its posterior": (
+        lambda: fit(rule=gilib.training.NoisyKFAC()),
+        r"build it with posterior=gilib.posteriors.MatrixGaussian\(\), or train it by gilib.Adam",
+    ),
+    "labels without names": (
+        lambda: gilib.data.Dataset("own", X.double(), LABELS),
+        "y holds labels, 0 to 1: pass class_names, one for every label",
+    ),
     "labels for one output": (
         lambda: mlp(pseudo_outputs=torch.zeros(9).long()),
         "pseudo_outputs of a network with one output must be floating-point",

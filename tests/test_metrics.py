@@ -186,7 +186,7 @@ def test_ranks_need_classes_and_rates():
     with pytest.raises(ValueError, match="every class must occur"):
         metrics.area_under_curve(torch.eye(3), labels)
     with pytest.raises(ValueError, match="of two classes or more"):
-        metrics.area_under_curve(torch.ones(3, 1), labels)
+        metrics.area_under_curve(torch.ones(3, 1), 0 * labels)
     with pytest.raises(ValueError, match="from 0 to 1"):
         metrics.true_positive_rates(torch.ones(2), torch.ones(2), torch.tensor([1.5]))
 
@@ -195,12 +195,12 @@ def test_what_classifiers_are_measured_with_must_fit():
     probabilities = normals(2, 5, 3).softmax(-1)
     labels = torch.zeros(5, dtype=torch.long)
     for wrong in (labels[:4], labels.double(), labels[:, None]):
-        with pytest.raises(ValueError, match=r"labels must be integers \[5\]"):
+        with pytest.raises(ValueError, match=r"labels must be integers \[N\]"):
             metrics.accuracy(probabilities, wrong)
-    with pytest.raises(ValueError, match="average the samples first"):
+    with pytest.raises(ValueError, match="average the samples"):
         metrics.calibration_curve(probabilities, labels)
     for wrong in (2.0 * probabilities[0], probabilities[0].log(), probabilities[0] * torch.nan):
-        with pytest.raises(ValueError, match=r"every row of probabilities must be a distribution"):
+        with pytest.raises(ValueError, match="every row of probabilities must be a distribution|hold NaN"):
             metrics.expected_calibration_error(wrong, labels)
     with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
         metrics.expected_calibration_error(probabilities[0], labels, bins=0)
@@ -210,6 +210,35 @@ def test_what_classifiers_are_measured_with_must_fit():
         metrics.auroc(torch.ones(2), torch.ones(2, 2))
     with pytest.raises(ValueError, match="negative scores hold NaN"):
         metrics.auroc(torch.ones(2), torch.tensor([1.0, torch.nan]))
+
+
+def test_whole_numbers_are_numbers():
+    mean, targets = np.array([[1], [2]]), np.array([[1.9], [2.9]])
+    for ours in (mean, torch.from_numpy(mean)):
+        assert float(metrics.rmse(ours, targets)) == pytest.approx(0.9)
+    assert float(metrics.rmse(torch.from_numpy(mean), torch.tensor([[2], [4]]))) == pytest.approx(2.5**0.5)
+
+
+def test_labels_that_no_class_has_and_predictions_that_are_none():
+    probabilities, labels = normals(6, 3).softmax(-1), torch.tensor([1, 2, 3, 1, 2, 3])
+    measures = metrics.accuracy, metrics.expected_calibration_error, metrics.area_under_curve
+    for measure in measures:
+        with pytest.raises(ValueError, match=r"class labels must lie in 0 \.\.\. 2, got 1 \.\.\. 3"):
+            measure(probabilities, labels)
+        with pytest.raises(ValueError, match="probabilities hold NaN"):
+            measure(probabilities * torch.nan, labels - 1)
+        with pytest.raises(ValueError, match=r"labels must be integers \[N\] for probabilities"):
+            measure(probabilities[:, 0], labels)
+    for wrong in (3.0 * probabilities, -probabilities, probabilities * torch.nan):
+        with pytest.raises(ValueError, match="every row of probabilities must be a distribution"):
+            metrics.entropy(wrong)
+
+
+def test_labels_may_be_true_and_false():
+    probabilities = normals(6, 2).softmax(-1)
+    labels = torch.tensor([True, False, True, True, False, False])
+    for measure in (metrics.accuracy, metrics.expected_calibration_error, metrics.area_under_curve):
+        assert torch.equal(measure(probabilities, labels), measure(probabilities, labels.long()))
 
 
 def prior_variances(x, widths, relu):

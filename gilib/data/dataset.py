@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.config import plain
 from gilib.data.normalisation import Normalisation
-from gilib.validation import check_count
+from gilib.validation import check_count, check_is_tensor
 
 
 def sha256_of(x: Tensor, y: Tensor) -> str:
@@ -137,6 +138,8 @@ class Dataset:
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other."""
         check_count(self.num_splits, "num_splits")
+        check_is_tensor(self.x, "x")
+        check_is_tensor(self.y, "y")
         _check_pair(self.x, self._columns)
         if self.x.dtype != torch.float64:
             raise TypeError(
@@ -190,6 +193,7 @@ class Dataset:
         >>> bool(split.train_y.mean().abs() < 1e-6)
         True
         """
+        k = plain(k)
         if isinstance(k, bool) or not isinstance(k, int):
             raise TypeError(f"the split number must be an integer, got {k!r} ({type(k).__name__})")
         if not 0 <= k < self.num_splits:
@@ -228,6 +232,8 @@ def _check_pair(x: Tensor, y: Tensor) -> None:
 
 
 def _check_labels(least: int, largest: int, classes: int) -> None:
+    if not classes:
+        raise ValueError(f"y holds labels, {least} to {largest}: pass class_names, one for every label")
     if least < 0 or largest >= classes:
         raise ValueError(
             f"y must hold labels from 0 to {classes - 1}, one for each class name, got {least} to {largest}: "

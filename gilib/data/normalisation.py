@@ -14,6 +14,7 @@ from torch import Tensor
 from gilib.validation import as_tensor
 
 T = TypeVar("T", Tensor, np.ndarray)
+ROUNDINGS = 10  # between the values of a constant column, at most
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
@@ -205,14 +206,17 @@ class Normalisation:
 def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
     """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation.
 
-    Rounding gives a constant column a deviation that is tiny rather than zero, so constancy is tested on the
-    values.
+    A column is constant where its values are within a few roundings of each other, as shares and their sum
+    are: such a deviation would make millions of the next rounding.
     """
     low, high = value.min(0).values, value.max(0).values
-    constant = low == high  # [columns]
-    mean = torch.where(constant, low, value.mean(0))
-    variance = (value - mean).square().sum(0) / max(len(value) - 1, 1)
-    return mean, torch.where(constant, torch.ones_like(mean), variance.sqrt())
+    rounding = torch.finfo(value.dtype).eps * torch.maximum(low.abs(), high.abs())
+    constant = high - low <= ROUNDINGS * rounding  # [columns]
+    exact = value.double()
+    mean = torch.where(constant, low.double(), exact.mean(0))
+    variance = (exact - mean).square().sum(0) / max(len(value) - 1, 1)
+    std = torch.where(constant, torch.ones_like(mean), variance.sqrt())
+    return mean.to(value), std.to(value)
 
 
 def _floating(name: str, value: Any) -> Tensor:

@@ -79,7 +79,8 @@ def _run(options: argparse.Namespace) -> None:
     place = Placement(options.device, options.where, options.jobs, options.gpus, speed)
     ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
     broken = f" ({ran.diverged} diverged)" if ran.diverged else ""
-    print(f"{ran.added} records added to {options.name}{broken}")
+    all_there = " (all are recorded already)" if not (ran.added or ran.left) else ""
+    print(f"{ran.added} records added to {options.name}{broken or all_there}")
     if ran.left:
         print(f"time is up: {ran.left} configurations are left; run again to go on")
 

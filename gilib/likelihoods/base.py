@@ -136,12 +136,16 @@ class Categorical(Likelihood):
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Labels must be integers `[N]` below the number of outputs, of which there are two or more."""
         as_labels(targets, outputs, f" (the network has {outputs} outputs)")
+        self._check_classes(outputs)
+        self._check_shape(targets, num_points)
+
+    @staticmethod
+    def _check_classes(outputs: int) -> None:
         if outputs < 2:
             raise ValueError(
                 "classes need a network with an output for each, two at least: this one has one, whose "
                 "softmax is 1 whatever it is"
             )
-        self._check_shape(targets, num_points)
 
     def _check_shape(self, targets: Tensor, num_points: int) -> None:
         if targets.shape[-1:] != (num_points,):
@@ -151,6 +155,7 @@ class Categorical(Likelihood):
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CategoricalPrediction:
         """Class probabilities; labels have no units."""
+        self._check_classes(outputs.shape[-1])
         return CategoricalPrediction(log_softmax(outputs, -1))
 
     def config(self) -> ConfigDict:

@@ -225,7 +225,7 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
         seed: of the choice, or of the first centres.
 
     Returns:
-        `[M, D]`, with the dtype of `x`.
+        `[M, D]`, with the dtype of `x`; of an array of numpy, with that of networks.
 
     >>> inducing_start(torch.arange(6.0)[:, None], 6, "subset").sort(0).values.flatten()
     tensor([0., 1., 2., 3., 4., 5.])

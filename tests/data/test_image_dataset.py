@@ -85,6 +85,11 @@ def test_tensors_are_normalised_by_the_training_images(device, dtype):
     assert torch.equal(tensors.train_y, data.train_y) and torch.equal(tensors.test_y, data.test_y)
 
 
+def test_images_without_a_normalisation_say_how_to_fit_one():
+    with pytest.raises(ValueError, match=r"no normalisation: pass normalisation=ImageNormalisation.fit"):
+        dataset(normalisation=None).tensors()
+
+
 def test_images_out_of_distribution_take_another_normalisation():
     data = dataset(train_x=pixels(0, 2, 3, 5), train_y=torch.zeros(0, dtype=torch.int64), normalisation=None)
     with pytest.raises(

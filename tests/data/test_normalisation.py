@@ -46,6 +46,25 @@ def test_constant_columns_are_divided_by_one_and_become_exactly_zero():
     assert float(normalisation.x(torch.full((1, 3), 1.998).double())[0, 1]) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_columns_that_are_constant_but_for_rounding(dtype):
+    """Shares add up to one, or nearly: what is left is no deviation to divide by."""
+    shares = torch.rand(200, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
+    total = (shares / shares.sum(1, keepdim=True)).sum(1, keepdim=True)
+    assert total.min() < total.max()
+    normalisation = Normalisation.fit(torch.cat([shares, total, 1000.0 * total], 1))
+    assert normalisation.x_std[3:].tolist() == [1.0, 1.0]
+    near = 1.0 + 1e-3 * torch.linspace(-1, 1, 200, dtype=dtype)[:, None]
+    assert float(Normalisation.fit(near).x_std) == pytest.approx(float(near.double().std()), rel=1e-6)
+
+
+def test_statistics_of_single_precision_are_taken_in_double():
+    times = torch.arange(1000.0)[:, None] * 128.0 + 1e8
+    found = Normalisation.fit(times)
+    assert float(found.x_std) == pytest.approx(float(times.double().std()), rel=1e-6)
+    assert found.x_std.dtype == torch.float32
+
+
 def test_one_row_has_deviation_one(recwarn):
     normalisation = Normalisation.fit(torch.tensor([[3.0]]), torch.tensor([[4.0]]))
     assert normalisation.y_std.item() == 1.0 and normalisation.y_mean.item() == 4.0

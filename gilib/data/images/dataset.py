@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gilib.data.images.normalisation import ImageNormalisation
+from gilib.validation import check_is_tensor
 
 
 def sha256_of_images(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> str:
@@ -170,10 +171,15 @@ class ImageDataset:
         """
         chosen = self.normalisation if normalisation is None else normalisation
         if chosen is None:
-            raise ValueError(
-                f"{self.name} has no training images to normalise by: pass "
-                "normalisation=trained.normalisation, where trained is the set the network was trained on"
+            lacks, advice = (
+                ("normalisation", "ImageNormalisation.fit(train_x)")
+                if len(self.train_x)
+                else (
+                    "training images to normalise by",
+                    "trained.normalisation, of what a network learned from",
+                )
             )
+            raise ValueError(f"{self.name} has no {lacks}: pass normalisation={advice}")
         chosen = chosen.to(device)
         return ImageTensors(
             train_x=chosen.x(self.train_x.to(device), dtype),
@@ -185,6 +191,8 @@ class ImageDataset:
 
 
 def _check_part(part: str, x: Tensor, y: Tensor, num_classes: int) -> None:
+    check_is_tensor(x, f"{part}_x")
+    check_is_tensor(y, f"{part}_y")
     if x.dtype != torch.uint8 or y.dtype != torch.int64:
         raise TypeError(f"{part}_x must be uint8 and {part}_y int64, got {x.dtype} and {y.dtype}")
     if x.dim() != 4 or y.shape != x.shape[:1]:

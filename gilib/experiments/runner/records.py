@@ -12,7 +12,7 @@ from gilib.experiments.runner.identity import filled
 
 SCHEMA = 1
 SCALES = ("smoke", "reduced", "long", "paper")  # from the smallest to the full experiment
-NEEDED = {"schema": int, "id": str, "experiment": str, "scale": str, "config": dict}
+NEEDED = {"schema": int, "id": str, "experiment": str, "scale": str, "config": dict, "metrics": dict}
 
 Record = dict[str, Any]
 

@@ -96,7 +96,8 @@ class SampledWeights:
         if not self.trained:
             raise ValueError(
                 f"{rule} trains layers with {posterior.__name__} weights, and the network has none that are "
-                f"learned: build it with posterior=gilib.{posterior.__name__}(), or train it by gilib.Adam"
+                f"learned: build it with posterior=gilib.posteriors.{posterior.__name__}(), or train it by "
+                "gilib.Adam"
             )
         if objective.estimator != "draw" or objective.arithmetic != "full":
             raise ValueError(

@@ -10,7 +10,13 @@ from gilib.experiments.runner.writing import append
 
 
 def record(name="a", scale="smoke", experiment="trial", **more):
-    return {"id": name, "experiment": experiment, "scale": scale, "config": {"name": name}, **more}
+    return {
+        "id": name,
+        "experiment": experiment,
+        "scale": scale,
+        "config": {"name": name},
+        "metrics": {},
+    } | more
 
 
 GOOD = json.dumps({"schema": 1, **record()})
@@ -24,7 +30,8 @@ GOOD = json.dumps({"schema": 1, **record()})
         (b"", r"line 2: not a record"),
         (b'"text"', r"line 2: not a record of gilib"),
         (b'{"id": "x"}', r"line 2: not a record of gilib"),
-        (b'{"schema": 1, "id": "x"}', r"line 2: .*\(experiment, scale, config missing or wrong\)"),
+        (b'{"schema": 1, "id": "x"}', r"line 2: .*\(experiment, scale, config, metrics missing or wrong\)"),
+        (GOOD.replace("{}", "1").replace('"a"', '"b"').encode(), r"line 2: .*\(metrics missing or wrong\)"),
         (GOOD.replace("smoke", "huge").replace('"a"', '"b"').encode(), r"line 2: .*scale missing or wrong"),
         (b'{"schema": 99, "id": "x"}', r"line 2: schema 99 is newer than 1; update gilib"),
         (b'{"schema": true, "id": "x"}', r"line 2: not a record of gilib"),

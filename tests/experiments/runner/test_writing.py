@@ -21,7 +21,7 @@ while not (os.path.exists("a") and os.path.exists("b")):
     time.sleep(0.001)
 for k in range(40):
     own = f"{sys.argv[1]}-{k}"
-    head = dict(experiment="trial", scale="smoke")
+    head = dict(experiment="trial", scale="smoke", metrics={})
     append("trial", [dict(id=i, config={"name": i}, **head) for i in (own, f"both-{k}")])
 """
 
