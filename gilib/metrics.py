@@ -271,7 +271,7 @@ def _labelled(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     probabilities, labels = _check_tensor(probabilities, "probabilities"), _check_tensor(labels, "labels")
     if labels.is_floating_point() or not labels.dim() or labels.shape != probabilities.shape[-2:-1]:
         got = f"{labels.dtype} {list(labels.shape)} for {list(probabilities.shape)}"
-        raise ValueError(f"labels must be integers [N] for probabilities [..., N, O], got {got}")
+        raise ValueError(f"labels must be integers [N], one for each point of [..., N, O], got {got}")
     if bool(probabilities.isnan().any()):
         raise ValueError("probabilities hold NaN, which is no prediction")
     return probabilities, as_labels(labels, probabilities.shape[-1])

@@ -227,7 +227,7 @@ def test_labels_that_no_class_has_and_predictions_that_are_none():
             measure(probabilities, labels)
         with pytest.raises(ValueError, match="probabilities hold NaN"):
             measure(probabilities * torch.nan, labels - 1)
-        with pytest.raises(ValueError, match=r"labels must be integers \[N\] for probabilities"):
+        with pytest.raises(ValueError, match=r"labels must be integers \[N\], one for each point"):
             measure(probabilities[:, 0], labels)
     for wrong in (3.0 * probabilities, -probabilities, probabilities * torch.nan):
         with pytest.raises(ValueError, match="every row of probabilities must be a distribution"):
