@@ -25,7 +25,7 @@ from gilib.training import (
     Speed,
     Vadam,
 )
-from gilib.training.gradients.graph import WARM_UP
+from gilib.training.gradients.replay import WARM_UP
 from tests.support import D, seeded
 from tests.zoo import (
     NETS,
