@@ -186,7 +186,7 @@ class Dataset:
 
         Raises:
             TypeError: if `k` is not an integer, or `dtype` is not a floating-point type.
-            ValueError: if there is no split `k`.
+            ValueError: if there is no split `k`, or no row to test on.
 
         >>> import gilib.data
         >>> split = gilib.data.load_uci("yacht").split(3)
@@ -204,6 +204,10 @@ class Dataset:
         if not dtype.is_floating_point:
             raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")
         train, test = split_indices(len(self.x), k)
+        if not len(test):
+            raise ValueError(
+                f"{self.name} has {len(self.x)} rows, a tenth of which is none: a split needs five"
+            )
         targets = None if self.has_labels else self.y[train]
         normalisation = Normalisation.fit(self.x[train], targets)
         x = normalisation.x(self.x).to(device=device, dtype=dtype)  # [N, D]

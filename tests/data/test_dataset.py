@@ -89,6 +89,17 @@ def test_unknown_split_is_refused(k):
         small().split(k)
 
 
+def test_a_split_needs_a_row_to_test_on():
+    five, four = (Dataset("few", torch.ones(n, 1).double(), torch.ones(n, 1).double()) for n in (5, 4))
+    assert len(five.split(0).test_x) == 1
+    with pytest.raises(ValueError, match="few has 4 rows, a tenth of which is none: a split needs five"):
+        four.split(0)
+
+
+def test_split_numbers_may_be_numpys():
+    assert small().split(np.int64(3)).k == 3
+
+
 @pytest.mark.parametrize("k", [True, 1.0, "1", None])
 def test_split_number_must_be_an_integer(k):
     with pytest.raises(TypeError, match="split number must be an integer"):
