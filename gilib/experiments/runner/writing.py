@@ -19,7 +19,7 @@ from gilib.experiments.runner.records import (
     refuse_foreign,
     results_file,
 )
-from gilib.files import replace_file, sweep, write_all
+from gilib.files import replace_file, write_all
 
 PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 
@@ -47,7 +47,6 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
-            sweep(path)
             content = path.read_bytes() if path.exists() else b""
             kept = parse_records(path, content)
             known = {_known_by(record, kind) for record in kept}
