@@ -8,6 +8,7 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
+from io import BufferedRandom
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +21,7 @@ ENDING = ".new"  # of content that is not in place yet
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     """A stream to write and to read, whose content takes the place of a file when the block ends.
 
     The content is on the disk before it has the file's name. An error within the block leaves the file as it
