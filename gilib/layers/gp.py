@@ -128,7 +128,7 @@ class GP(Layer):
         return posterior.noise_size, *path
 
     def _inducing(self, inducing: Tensor | None) -> Inducing:
-        inputs = inducing if self.inducing_inputs is None else self.inducing_inputs
+        inputs = inducing if self.inducing_inputs is None else self.inducing_inputs.clone()
         assert inputs is not None
         if tuple(inputs.shape[-2:]) != (self.num_inducing, self.in_features):
             raise ValueError(
