@@ -8,6 +8,7 @@ from numbers import Real
 
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
@@ -68,7 +69,8 @@ def elbo(
     if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
     x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
-    bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
+    with exact_products():
+        bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:
         bound = bound / num_data
     return bound.mean(0) if reduction == "mean" else bound
@@ -166,12 +168,14 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
         )
     x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
     check_instance(likelihood, Likelihood, "likelihood")
-    outputs, steps = record(draw, x)
+    with exact_products():
+        outputs, steps = record(draw, x)
+        log_likelihood = likelihood.log_prob(outputs, y).sum(-1)
     if any(getattr(step.function, "approximate", False) for step in steps):
         raise TypeError(
             "iwbo needs draws that are exact at all points jointly, and paths of Gaussian processes are so "
             "on average only, over their random features: use "
             f"net.joint_draw({len(outputs)}, {x.shape[-2]})"
         )
-    log_weights = likelihood.log_prob(outputs, y).sum(-1) + draw.density  # [S, R]
+    log_weights = log_likelihood + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -27,7 +27,8 @@ class Layer(nn.Module, Part, ABC):
     shapes.
 
     To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing`
-    true. What it draws is a value: a function that holds a parameter holds its `clone()`. A layer that can integrate something out also defines `estimate_from_noise` and `estimate_size`.
+    true. What it draws is a value: a function that holds a parameter holds its `clone()`. A layer that can
+    integrate something out also defines `estimate_from_noise` and `estimate_size`.
 
     Attributes:
         noise_size: how many standard normals one draw takes, known once the layer is built.
@@ -280,7 +281,7 @@ class Layer(nn.Module, Part, ABC):
 
 
 def _kept(inducing: Tensor | None) -> Tensor | None:
-    """Inducing points as they are now: what is drawn from them is a value, and training moves them in place."""
+    """Inducing points as they are now: training moves them in place, and what is drawn is a value."""
     return None if inducing is None else inducing.clone()
 
 

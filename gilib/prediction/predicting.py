@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arithmetic import exact_products
 from gilib.draws import Draw, Estimate, Moments
 from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import Prediction
@@ -91,7 +92,8 @@ def predict(
         if pieces[0] is not None
     )
     _warn_if_broken(outputs, len(members), len(drawable.replicas))
-    prediction = likelihood.predictive(outputs, normalisation, *variance)
+    with exact_products():
+        prediction = likelihood.predictive(outputs, normalisation, *variance)
     return prediction.pooled(len(members)) if members else prediction
 
 
