@@ -20,6 +20,7 @@ from gilib.validation import (
     check_finite,
     check_instance,
     check_not_empty,
+    check_own_targets,
     check_positive,
 )
 
@@ -53,8 +54,9 @@ def elbo(
         nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
 
     Raises:
-        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked),
-            and for settings that do not fit.
+        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked), or
+            that are not the same for all draws, and for settings that do not fit.
+        TypeError: for complex numbers.
 
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
@@ -66,9 +68,11 @@ def elbo(
     check_count(num_data, "num_data")
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
+    if isinstance(kl_weight, complex) or (isinstance(kl_weight, Tensor) and kl_weight.is_complex()):
+        raise TypeError(f"kl_weight must be a real number, got {kl_weight!r}")
     if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
-    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
+    x, y = _data(draw, x, y)
     with exact_products():
         bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:
@@ -92,6 +96,14 @@ def estimated_bound(
             f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
         )
     return (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
+
+
+def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, if they are finite, and all samples share the inputs, as the evidence has them."""
+    inputs = _finite(as_inputs(x, "x", draw.density), "x", draw.density)
+    if draw.input_axes is not None:
+        check_own_targets(inputs.shape[: -1 - draw.input_axes], draw.density.shape[1:], "inputs")
+    return inputs, _finite(y, "y", draw.density)
 
 
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
@@ -166,7 +178,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
-    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
+    x, y = _data(draw, x, y)
     check_instance(likelihood, Likelihood, "likelihood")
     with exact_products():
         outputs, steps = record(draw, x)
