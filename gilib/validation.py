@@ -20,6 +20,16 @@ def check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
+def check_scale(value: float, name: str) -> None:
+    """Raise unless `value` is positive, and float32 can compute with it and with its inverse."""
+    check_positive(value, name)
+    if not 1e-30 <= value <= 1e30:
+        raise ValueError(
+            f"{name} must lie between 1e-30 and 1e30, else numbers in float32 overflow, got {value!r}: "
+            "normalise the data"
+        )
+
+
 def check_count(value: int, name: str, least: int = 1) -> None:
     """Raise unless `value` is an integer of at least `least`, of Python or of numpy."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
