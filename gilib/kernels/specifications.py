@@ -12,7 +12,7 @@ from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import check_instance, check_positive
+from gilib.validation import check_instance, check_positive, check_scale
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -68,7 +68,7 @@ class RBF(Kernel):
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         _check_positive(self.lengthscale, "lengthscale")
-        check_positive(self.variance, "variance")
+        check_scale(self.variance, "variance")
         if self.log_lengthscale_sd is not None:
             check_positive(self.log_lengthscale_sd, "log_lengthscale_sd")
 
@@ -140,8 +140,8 @@ class ArcCosine(Kernel):
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_positive(self.weight_variance, "weight_variance")
-        check_positive(self.bias_variance, "bias_variance")
-        check_positive(self.variance, "variance")
+        check_scale(self.bias_variance, "bias_variance")
+        check_scale(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -178,7 +178,7 @@ class DotProduct(Kernel):
         """Refuse unsuitable settings."""
         _check_positive(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
-            check_positive(self.bias_variance, "bias_variance")
+            check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -240,4 +240,4 @@ def _check_positive(value: Setting, name: str) -> None:
     if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
         raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
     for number in value if isinstance(value, tuple) else (value,):
-        check_positive(number, name)
+        check_scale(number, name)

@@ -89,9 +89,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         bounds = [float(trained.history.elbo[-1]) for trained in found]
         return self._from(means[bounds.index(max(bounds))], x, y, seed, options)
 
-    def _from(
-        self, mean: ProcessRecipe, x: Tensor, y: Tensor, seed: int, options: dict[str, Any]
-    ) -> Trained:
+    def _from(self, mean: ProcessRecipe, x: Tensor, y: Tensor, seed: int, options: dict[str, Any]) -> Trained:
         """Search from where a recipe leaves the mean's process."""
         shown = {name: value for name, value in options.items() if name == "progress"}
         start = mean.train(x, y, seed=seed, **shown)
