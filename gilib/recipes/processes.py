@@ -34,10 +34,10 @@ STARTS = (1.0, 0.1)  # lengthscales of a search, in units of √D: from a long o
 class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
-    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are searched from two lengthscales
-    and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data: as exact GP regression if they
-    are few, which is a sparse process whose inducing points are all of them. A kernel that cannot be
-    factorised is left out.
+    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are searched from two lengths
+    and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data:
+    as exact GP regression if they are few, which is a sparse process whose inducing points are all of them. A
+    kernel that cannot be factorised is left out.
     Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
     Args:
@@ -45,8 +45,8 @@ class ProcessRecipe(Recipe):
         num_samples: as every recipe's; bounds of regression are in closed form.
         num_inducing: M, at most.
         num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D. Theirs have a prior, log ℓ ~ N(½ log D, 1.2²): without
-            it intervals are too narrow where columns are many (the experiment `columns`).
+        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(½ log D, 1.2²): without it
+            intervals are too narrow where columns are many (the experiment `columns`).
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
