@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -186,7 +187,8 @@ class Network(nn.Module):
         Raises:
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
-        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        drawn = self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
@@ -215,9 +217,10 @@ class Network(nn.Module):
         Returns:
             An `Estimate`, which `elbo` takes like a draw.
         """
-        return self.layers.estimate(
+        drawn = self.layers.estimate(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
         )
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def joint_draw(
         self,
@@ -237,9 +240,10 @@ class Network(nn.Module):
             generator: source of the noise; None: torch's default one.
             noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
         """
-        return self.layers.joint_draw(
+        drawn = self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
         )
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -11,7 +12,7 @@ from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import check_instance, check_positive
+from gilib.validation import check_instance, check_positive, check_scale
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -49,6 +50,9 @@ class RBF(Kernel):
         lengthscale: ℓ at the start, one number or D of them, in units of the inputs.
         variance: σ² at the start, the squared amplitude.
         ard: whether every coordinate has its own lengthscale (automatic relevance determination).
+        log_lengthscale_sd: s of the prior log ℓ_d ~ N(log `lengthscale`, s²), whose log density `gilib.fit` adds
+            to the bound; None: the bound alone decides. Where columns are nearly as many as rows its
+            maximum takes noise for signal, and intervals come out far too narrow.
 
     >>> import torch
     >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()
@@ -59,19 +63,25 @@ class RBF(Kernel):
     lengthscale: Setting = 1.0
     variance: float = 1.0
     ard: bool = True
+    log_lengthscale_sd: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         _check_positive(self.lengthscale, "lengthscale")
-        check_positive(self.variance, "variance")
+        check_scale(self.variance, "variance")
+        if self.log_lengthscale_sd is not None:
+            check_positive(self.log_lengthscale_sd, "log_lengthscale_sd")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
-        return BasicKernel(self._starts(inputs), partial(functions.RBFFunction, inputs=inputs), context)
+        starts = {
+            "lengthscale": Start(self.lengthscale, inputs if self.ard else 1),
+            "variance": Start(self.variance),
+        }
+        return BasicKernel(starts, self._function(inputs), context, self.log_lengthscale_sd)
 
-    def _starts(self, inputs: int) -> dict[str, Start]:
-        lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
-        return {"lengthscale": lengthscale, "variance": Start(self.variance)}
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.RBFFunction, inputs=inputs)
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class Matern(RBF):
     ν = ½: σ² e^-r;  3/2: σ² (1 + √3 r) e^-√3r;  5/2: σ² (1 + √5 r + 5r²/3) e^-√5r.
 
     Args:
-        lengthscale: as for `RBF`; `variance` and `ard` likewise.
+        lengthscale: as for `RBF`; `variance`, `ard` and `log_lengthscale_sd` likewise.
         smoothness: ν, 0.5, 1.5 or 2.5; by name, as the first setting is the lengthscale.
 
     >>> import torch
@@ -97,10 +107,8 @@ class Matern(RBF):
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Lengthscales and a variance."""
-        function = partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
-        return BasicKernel(self._starts(inputs), function, context)
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
 
 
 @dataclass(frozen=True)
@@ -132,8 +140,8 @@ class ArcCosine(Kernel):
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_positive(self.weight_variance, "weight_variance")
-        check_positive(self.bias_variance, "bias_variance")
-        check_positive(self.variance, "variance")
+        check_scale(self.bias_variance, "bias_variance")
+        check_scale(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -170,7 +178,7 @@ class DotProduct(Kernel):
         """Refuse unsuitable settings."""
         _check_positive(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
-            check_positive(self.bias_variance, "bias_variance")
+            check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -232,4 +240,4 @@ def _check_positive(value: Setting, name: str) -> None:
     if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
         raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
     for number in value if isinstance(value, tuple) else (value,):
-        check_positive(number, name)
+        check_scale(number, name)

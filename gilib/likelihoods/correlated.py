@@ -20,7 +20,7 @@ from gilib.validation import (
     as_tensor,
     check_count,
     check_own_targets,
-    check_positive,
+    check_scale,
 )
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class CorrelatedGaussian(Likelihood):
         """Start from independent noise."""
         super().__init__()
         check_count(outputs, "outputs")
-        check_positive(noise_variance, "noise_variance")
+        check_scale(noise_variance, "noise_variance")
         self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
         self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)

@@ -14,7 +14,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_instance, check_own_targets, check_positive
+from gilib.validation import as_replicas, check_instance, check_own_targets, check_positive, check_scale
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -122,7 +122,7 @@ class Gaussian(GaussianNoise):
                 f"Gaussian has one noise variance for all outputs, got {count}: "
                 "gilib.likelihoods.PerOutputGaussian has one for each"
             )
-        check_positive(noise_variance, "noise_variance")
+        check_scale(noise_variance, "noise_variance")
         check_positive(scale, "scale")
         self.learn, self.scale = check_instance(learn, bool, "learn"), scale
         self.replicas = as_replicas(replicas)

@@ -76,7 +76,14 @@ class HeteroscedasticGaussian(NoisePerTarget):
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> GaussianPrediction:
-        """Gaussians around f; where g is uncertain, twenty for each draw, at equally probable values of g."""
+        """Gaussians around f; where g is uncertain, twenty for each draw, at equally probable values of g.
+
+        These values are bounded, and so the far tails are light. With g ~ N(μ, τ) and τ = 1 the standard
+        deviation is low by 1 %, the log density by 0.1 at 5 standard deviations and by 1.7 at 8, and an
+        interval of 99.9 % covers 99.84 %. At τ = 4 the standard deviation is low by 13 %, the log density
+        high by 0.1 at 5 and low by 0.9 at 8, and such an interval covers 99.71 %. Intervals up to 99 % and
+        mean scores are right: the divergence from the exact mixture is below 0.01 nats a point.
+        """
         mean, log_variance = self._parts(outputs)
         if variance is None:
             return gaussians(mean, log_variance.exp(), normalisation)

@@ -12,7 +12,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import GaussianNoise
-from gilib.validation import as_replicas, check_own_targets, check_positive
+from gilib.validation import as_replicas, check_own_targets, check_scale
 
 if TYPE_CHECKING:
     from gilib.draws import Drawn
@@ -39,7 +39,7 @@ class NoisePerTarget(GaussianNoise):
             )
         self.start = [float(value) for value in noise_variance]
         for o, value in enumerate(self.start):
-            check_positive(value, f"noise_variance[{o}]")
+            check_scale(value, f"noise_variance[{o}]")
         self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
         self.log_variance = nn.Parameter(start.clone(), requires_grad=learn)  # [R, O]
