@@ -45,8 +45,8 @@ class ProcessRecipe(Recipe):
         num_samples: as every recipe's; bounds of regression are in closed form.
         num_inducing: M, at most.
         num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(½ log D, 1.2²): without it
-            intervals are too narrow where columns are many (the experiment `columns`).
+        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(½ log D, 1.2²): without
+            it intervals are too narrow where columns are many (the experiment `columns`).
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
