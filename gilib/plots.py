@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gilib.optional import require_package
 from gilib.validation import check_choice
 
 if TYPE_CHECKING:
@@ -82,15 +81,27 @@ def style() -> None:
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
-    sns = require_package("seaborn", "seaborn", "set the style of the book's figures")
     if mpl.get_backend().lower().endswith("inline"):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("retina")
 
-    sns.set_theme(context="notebook", style="ticks", font="DejaVu Sans")
+    dark, ticks = ".15", {"major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
     mpl.rcParams.update(
         {
+            **{f"{axis}.{name}": size for axis in ("xtick", "ytick") for name, size in ticks.items()},
+            **{f"{axis}.color": dark for axis in ("xtick", "ytick", "text")},
+            "axes.axisbelow": True,
+            "axes.edgecolor": dark,
+            "axes.labelcolor": dark,
+            "axes.linewidth": 1.25,
+            "grid.color": ".8",
+            "grid.linewidth": 1,
+            "lines.solid_capstyle": "round",
+            "patch.edgecolor": "w",
+            "patch.force_edgecolor": True,
+            "font.family": "DejaVu Sans",
+            "font.size": 12,
             "figure.figsize": (7.2, 3.6),
             "figure.dpi": 110,
             "savefig.dpi": 110,
