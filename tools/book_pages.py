@@ -6,11 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jupytext
+import nbformat
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 
 import chapters
+import downloads
 
 LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs\]</a>')
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
@@ -81,7 +82,7 @@ def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doc
     if page in chapters.chapters(Path(app.srcdir)) and "header_buttons" in context:
         notebook = Path(app.outdir) / "notebooks" / f"{page.stem}.ipynb"
         notebook.parent.mkdir(exist_ok=True)
-        notebook.write_text(jupytext.writes(jupytext.read(page), fmt="ipynb"))
+        nbformat.write(downloads.notebook(app, docname, doctree), notebook)
         button = {"type": "link", "icon": "fas fa-download", "tooltip": "Download as a notebook"}
         button["url"] = context["pathto"](f"notebooks/{notebook.name}", 1)
         button["label"] = "download-notebook-button"

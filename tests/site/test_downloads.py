@@ -1,14 +1,28 @@
-"""What one takes away from a page: every chapter as a notebook, by a button."""
+"""What one takes away from a page: every chapter as a notebook, by a button, for any machine."""
 
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
+from bs4 import BeautifulSoup
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
 from playwright.sync_api import Browser
 
 import chapters
+from tests.clean import environment
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
+
+MARKUP = re.compile(
+    r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M
+)  # of MyST: a role, a directive, a label
+QUICK = ("one-idea", "wishart", "your-own-data")  # seconds each; the last draws all that the extra brings
 
 
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
@@ -17,6 +31,59 @@ def test_a_chapter_is_there_as_a_notebook(site: Path, chapter: Path) -> None:
     nbformat.validate(notebook)
     expected = [cell.source for cell in chapters.code(chapters.read(chapter))]
     assert [cell.source for cell in chapters.code(notebook)] == expected
+
+
+def prose(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """What a reader sees as text: Markdown cells, and Markdown that code has made."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            yield cell.source
+        else:
+            yield from (output.get("data", {}).get("text/markdown", "") for output in cell.outputs)
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
+def test_its_text_has_no_holes(site: Path, chapter: Path) -> None:
+    text = "\n".join(prose(nbformat.read(site / "notebooks" / f"{chapter.stem}.ipynb", as_version=4)))
+    assert MARKUP.findall(text) == []
+    macros = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["mathjax3_config"]["tex"]
+    assert [name for name in macros["macros"] if re.search(rf"\\{name}(?![A-Za-z])", text)] == []
+    page = site / chapter.relative_to(ROOT).with_suffix(".html")
+    pasted = BeautifulSoup(page.read_text(), "html.parser").find_all(class_="pasted-text")
+    bare = text.replace("\\", "")
+    assert [number.text for number in pasted if number.text not in bare] == []
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
+def test_its_checks_are_folded_and_its_outputs_are_there(site: Path, chapter: Path) -> None:
+    cells = chapters.code(nbformat.read(site / "notebooks" / f"{chapter.stem}.ipynb", as_version=4))
+    checks = [cell for cell in cells if cell.source.startswith("# check:")]
+    assert all(cell.metadata.jupyter.source_hidden for cell in checks)
+    assert all(cell.execution_count for cell in cells) and any(cell.outputs for cell in cells)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> KernelSpecManager:
+    """A kernel with `pip install -e '.[sklearn]'` and nothing else of the book."""
+    folder = tmp_path_factory.mktemp("clean")
+    python = environment(folder / "venv", "sklearn", ("ipykernel",))
+    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    (packages / "gilib.pth").write_text(f"{ROOT}\n")
+    (folder / "kernels" / "python3").mkdir(parents=True)
+    command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = {"argv": command, "display_name": "gilib alone", "language": "python"}
+    (folder / "kernels" / "python3" / "kernel.json").write_text(json.dumps(kernel))
+    return KernelSpecManager(kernel_dirs=[str(folder / "kernels")], ensure_native_kernel=False)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_it_runs_where_gilib_alone_is_installed(
+    site: Path, kernels: KernelSpecManager, name: str, tmp_path: Path
+) -> None:
+    notebook = nbformat.read(site / "notebooks" / f"{name}.ipynb", as_version=4)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=kernels)
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, manager, timeout=120, resources=where).execute()
 
 
 def test_the_button_downloads_it(browser: Browser, address: str, tmp_path: Path) -> None:
