@@ -64,7 +64,7 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def run_line(docname: str, notebook: str, seconds: float | None) -> str:
     """A line below a chapter's title: how to run it, and how long that took."""
-    ways = [f'as a <a href="{notebook}" download>notebook</a> where gilib is installed']
+    ways = [f'as a <a href="{notebook}" download>notebook</a> where gilib has its extra <code>sklearn</code>']
     ways += [f"with <code>make lab</code>, as <code>{docname}.md</code>"]
     if address := launch(repository(), docname):
         ways.append(f'on <a href="{address}">Binder</a>')
