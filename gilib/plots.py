@@ -86,11 +86,11 @@ def style() -> None:
 
         set_matplotlib_formats("retina")
 
-    dark, ticks = ".15", {"major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
+    dark = ".15"
+    ticks = {"major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
+    mpl.rc(("xtick", "ytick"), color=dark, labelsize=9, **ticks)
     mpl.rcParams.update(
         {
-            **{f"{axis}.{name}": size for axis in ("xtick", "ytick") for name, size in ticks.items()},
-            **{f"{axis}.color": dark for axis in ("xtick", "ytick", "text")},
             "axes.axisbelow": True,
             "axes.edgecolor": dark,
             "axes.labelcolor": dark,
@@ -105,13 +105,12 @@ def style() -> None:
             "figure.figsize": (7.2, 3.6),
             "figure.dpi": 110,
             "savefig.dpi": 110,
+            "text.color": dark,
             "figure.constrained_layout.use": True,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlesize": 11,
             "axes.labelsize": 10,
-            "xtick.labelsize": 9,
-            "ytick.labelsize": 9,
             "legend.fontsize": 9,
             "legend.frameon": False,
             "lines.linewidth": 1.6,
