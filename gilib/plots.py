@@ -87,8 +87,10 @@ def style() -> None:
         set_matplotlib_formats("retina")
 
     dark = ".15"
-    ticks = {"major.size": 6, "major.width": 1.25, "minor.size": 4, "minor.width": 1}
-    mpl.rc(("xtick", "ytick"), color=dark, labelsize=9, **ticks)
+    ticks: dict[str, Any] = {"color": dark, "labelsize": 9, "major.size": 6, "minor.size": 4}
+    ticks |= {"major.width": 1.25, "minor.width": 1}
+    mpl.rc("xtick", **ticks)
+    mpl.rc("ytick", **ticks)
     mpl.rcParams.update(
         {
             "axes.axisbelow": True,
