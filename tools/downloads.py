@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from docutils import nodes
@@ -42,7 +43,8 @@ def notebook(app: Sphinx, docname: str, tree: nodes.document) -> NotebookNode:
     about = ABOUT.format(
         title=app.config.html_title or app.config.project, install=INSTALL.format(extra="sklearn")
     )
-    cells, text, done = [v4.new_markdown_cell(about)], [], 0
+    cells, done = [v4.new_markdown_cell(about)], 0
+    text: list[str] = []
 
     def flush() -> None:
         if text:
@@ -98,7 +100,7 @@ class Page:
 
     def __init__(self, app: Sphinx) -> None:
         self.app = app
-        self.builder = app.builder  # knows the numbers of the page that is being written
+        self.builder: Any = app.builder  # knows the numbers of the page that is being written
         self.macros = app.config.mathjax3_config["tex"]["macros"]
         self.pictures: dict[str, dict[str, str]] = {}
 
