@@ -1,5 +1,6 @@
 """What one takes away from a page: every chapter as a notebook, by a button, for any machine."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
@@ -15,14 +16,14 @@ from nbclient import NotebookClient
 from playwright.sync_api import Browser
 
 import chapters
-from tests.clean import environment
+from tests.clean import environment, run
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
 
 MARKUP = re.compile(
     r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M
 )  # of MyST: a role, a directive, a label
-QUICK = ("one-idea", "wishart", "your-own-data")  # seconds each; the last draws all that the extra brings
+QUICK = ("one-idea", "optimal-last-layer", "wishart")  # a few seconds each
 
 
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
@@ -63,25 +64,34 @@ def test_its_checks_are_folded_and_its_outputs_are_there(site: Path, chapter: Pa
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> KernelSpecManager:
-    """A kernel with `pip install -e '.[sklearn]'` and nothing else of the book."""
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pip install -e '.[sklearn]'` and a kernel make, and nothing else of the book."""
     folder = tmp_path_factory.mktemp("clean")
-    python = environment(folder / "venv", "sklearn", ("ipykernel",))
-    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+    path = environment(folder, "sklearn", ("ipykernel",))
+    (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "gilib.pth").write_text(f"{ROOT}\n")
-    (folder / "kernels" / "python3").mkdir(parents=True)
-    command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    kernel = {"argv": command, "display_name": "gilib alone", "language": "python"}
-    (folder / "kernels" / "python3" / "kernel.json").write_text(json.dumps(kernel))
-    return KernelSpecManager(kernel_dirs=[str(folder / "kernels")], ensure_native_kernel=False)
+    return path
+
+
+def test_all_that_chapters_import_comes_with_the_extra(site: Path, python: Path, tmp_path: Path) -> None:
+    found = set()
+    for path in (site / "notebooks").glob("*.ipynb"):
+        for cell in chapters.code(nbformat.read(path, as_version=4)):
+            parts = ast.walk(ast.parse(cell.source))
+            found |= {ast.unparse(part) for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
+    assert "from gilib.book import glue" in found
+    run(python, "-c", "\n".join(sorted(found)), cwd=tmp_path)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_it_runs_where_gilib_alone_is_installed(
-    site: Path, kernels: KernelSpecManager, name: str, tmp_path: Path
-) -> None:
+def test_it_runs_where_gilib_alone_is_installed(site: Path, python: Path, name: str, tmp_path: Path) -> None:
+    command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = {"argv": command, "display_name": "gilib alone", "language": "python"}
+    (tmp_path / "python3").mkdir()
+    (tmp_path / "python3" / "kernel.json").write_text(json.dumps(kernel))
+    known = KernelSpecManager(kernel_dirs=[str(tmp_path)], ensure_native_kernel=False)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=known)
     notebook = nbformat.read(site / "notebooks" / f"{name}.ipynb", as_version=4)
-    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=kernels)
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, manager, timeout=120, resources=where).execute()
 
