@@ -57,7 +57,7 @@ def hmc(
 
     Raises:
         ValueError, TypeError: for arguments that do not fit, or a deadline without a checkpoint.
-        ImportError: without the extra `gilib[hmc]`.
+        ImportError: without the extra `hmc`.
         StuckChainError: if a chain accepts nothing in a whole phase.
         gilib.training.Paused: at the deadline; call again with the same arguments to go on.
         CheckpointError: if the checkpoint is damaged, or of other data or settings.

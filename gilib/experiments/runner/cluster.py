@@ -10,6 +10,7 @@ from types import ModuleType
 from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Group, Outcome, Work
+from gilib.optional import INSTALL
 
 RETRIES = 3  # of a task whose worker or machine was lost
 
@@ -23,7 +24,8 @@ def import_ray() -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise RecordError(f'--where ray needs Ray ({error}): pip install "gilib[cluster]"') from None
+        install = INSTALL.format(extra="cluster")
+        raise RecordError(f"--where ray needs Ray ({error}): {install} in the checkout of gilib") from None
     return ray
 
 
