@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gilib.optional import require_package
 from gilib.validation import check_choice
 
 if TYPE_CHECKING:
@@ -81,38 +82,25 @@ def style() -> None:
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
+    sns = require_package("seaborn", "seaborn", "set the style of the book's figures")
     if mpl.get_backend().lower().endswith("inline"):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("retina")
 
-    dark = ".15"
-    ticks: dict[str, Any] = {"color": dark, "labelsize": 9, "major.size": 6, "minor.size": 4}
-    ticks |= {"major.width": 1.25, "minor.width": 1}
-    mpl.rc("xtick", **ticks)
-    mpl.rc("ytick", **ticks)
+    sns.set_theme(context="notebook", style="ticks", font="DejaVu Sans")
     mpl.rcParams.update(
         {
-            "axes.axisbelow": True,
-            "axes.edgecolor": dark,
-            "axes.labelcolor": dark,
-            "axes.linewidth": 1.25,
-            "grid.color": ".8",
-            "grid.linewidth": 1,
-            "lines.solid_capstyle": "round",
-            "patch.edgecolor": "w",
-            "patch.force_edgecolor": True,
-            "font.family": "DejaVu Sans",
-            "font.size": 12,
             "figure.figsize": (7.2, 3.6),
             "figure.dpi": 110,
             "savefig.dpi": 110,
-            "text.color": dark,
             "figure.constrained_layout.use": True,
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.titlesize": 11,
             "axes.labelsize": 10,
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
             "legend.fontsize": 9,
             "legend.frameon": False,
             "lines.linewidth": 1.6,

@@ -77,8 +77,3 @@ def test_glue_of_a_chapter_does_nothing_where_no_book_is_built(monkeypatch):
     monkeypatch.setitem(sys.modules, "myst_nb", None)
     module = runpy.run_path(str(Path(gilib.__file__).parent / "book.py"))
     assert module["glue"]("a-number", 1.0, display=False) is None
-
-
-def test_the_style_of_figures_needs_matplotlib_alone():
-    code = "import sys, gilib.plots; gilib.plots.style(); sys.exit('seaborn' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
