@@ -21,7 +21,7 @@ def compared(old: Record, new: Record) -> str:
       metric                        recorded          again     difference
       elbo                              -1.5          -1.25           0.25
     """
-    settings = " ".join(f"{name}={value}" for name, value in old["config"].items())
+    settings = " ".join(f"{name}={value}" for name, value in old["config"].items() if name != "scale")
     lines = [
         f"{old['experiment']}, scale {old['scale']}, {settings}: {new.get('seconds')} s "
         f"(recorded: {old.get('seconds')} s)"

@@ -52,6 +52,23 @@ def filled(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
     return full
 
 
+def restored(kind: type, settings: Mapping[str, Any]) -> Any:
+    """The configuration with these settings, as records write them.
+
+    >>> from gilib.experiments.ober2021.toy import ToyConfig
+    >>> restored(ToyConfig, {"method": "fac", "seed": 3}) == ToyConfig("fac", 3)
+    True
+    """
+    values = {}
+    for name, nested, _ in _fields(kind):
+        if name in settings:
+            value = settings[name]
+            if nested and isinstance(value, Mapping):
+                value = restored(nested, value)
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
 def misfits(kind: type, settings: Mapping[str, Any], within: str = "") -> tuple[list[str], list[str]]:
     """Names of settings that a class of configurations does not have, and of those that it needs but lacks.
 
