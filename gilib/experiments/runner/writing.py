@@ -35,7 +35,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
         name: the experiment.
         records: what to add.
         kind: the class of the experiment's configurations, by which a record is known whatever its id was
-            computed from; None: by its id.
+            computed from, and which it must fit; None: by its id.
 
     Returns:
         Those that were added.
@@ -54,7 +54,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
             if new:
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
                 content += gap + b"".join(_line(record) for record in new)
-                refuse_foreign(path, parse_records(path, content), name)
+                refuse_foreign(path, parse_records(path, content), name, kind)
                 replace_file(path, content)
             return new
     except OSError as error:
