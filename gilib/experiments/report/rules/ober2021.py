@@ -48,12 +48,11 @@ def _dgp(claim: Claim) -> dict[str, Any]:
 
 
 def _tables_8_to_10(metrics: Mapping[str, str], remark: str = "") -> Rule:
-    cells = ("method", "depth")
-    return Rule("dgp_uci", _dgp, metrics, _splits, remark=DGP_REMARK + remark, each="dataset", cells=cells)
+    return Rule("dgp_uci", _dgp, metrics, _splits, remark=DGP_REMARK + remark)
 
 
 def _tables_5_to_7(metrics: Mapping[str, str]) -> Rule:
-    return Rule("uci", _uci, metrics, _splits, each="dataset", cells=("method", "prior"))
+    return Rule("uci", _uci, metrics, _splits, as_long=("long", "paper"))
 
 
 RULES: dict[str, Rule] = {
