@@ -41,9 +41,9 @@ class Verdict(StrEnum):
 
 
 class Length(StrEnum):
-    """How long our trainings were."""
+    """How long our trainings were, beside the paper's."""
 
-    FULL = "as long as the paper's"
+    FULL = "as long"
     SHORTER = "shorter"
     NONE = "not run"
 
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def length(self) -> Length:
-        """How long our trainings were."""
+        """How long our trainings were, beside the paper's."""
         if self.measured is None:
             return Length.NONE
         return Length.FULL if self.measured.as_long else Length.SHORTER
