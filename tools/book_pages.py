@@ -17,7 +17,7 @@ LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
 CLONE = "<this repository>"  # what stands in place of an address that is not known
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-CAUSE = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*", re.M)
+CAUSE = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*)", re.M)
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
     r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
