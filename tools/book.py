@@ -1,7 +1,7 @@
 """Builds the book: ``python tools/book.py``. A line a chapter; all else that is said goes to a file.
 
 The build goes on after a failure. Pages of chapters that failed say so (`tools/book_pages.py`), and so does
-the last line of what is printed here.
+the last line of what `tools/stages.py` prints.
 """
 
 import re
@@ -56,7 +56,6 @@ def main() -> int:
     found = warnings()
     more = [f"... and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     print(*found[:SHOWN], *more, sep="\n")
-    print(verdict(), flush=True)
     return 1
 
 
