@@ -1,6 +1,5 @@
 """The reproducibility report: claims, our numbers for them, agreement and totals."""
 
-import dataclasses
 import math
 from dataclasses import asdict, dataclass, replace
 
