@@ -8,6 +8,7 @@ from numbers import Real
 
 from torch import Tensor
 
+from gilib.arguments import Checked, Count, CountOrZero, Positive
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
@@ -19,7 +20,6 @@ from gilib.validation import (
     check_finite,
     check_instance,
     check_not_empty,
-    check_positive,
 )
 
 
@@ -65,7 +65,8 @@ def elbo(
     check_count(num_data, "num_data")
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
-    if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
+    check_instance(per_point, bool, "per_point")
+    if not (isinstance(kl_weight, Tensor) or (isinstance(kl_weight, Real) and 0.0 <= kl_weight < math.inf)):
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
     x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
     bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
@@ -102,7 +103,7 @@ def _finite(value: object, name: str, like: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SteppedTempering:
+class SteppedTempering(Checked):
     """The factor of the Kullback-Leibler term, rising from 0 by equal stairs (ibid., App. O).
 
     The paper: 0 for the first ten epochs, 0.1 for the next ten, and so on; 1 from epoch 100.
@@ -117,15 +118,9 @@ class SteppedTempering:
     (0.0, 0.0, 0.1, 0.9, 1.0)
     """
 
-    steps: int
-    stairs: int = 10
-    last: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no schedule."""
-        check_count(self.steps, "steps", least=0)
-        check_count(self.stairs, "stairs")
-        check_positive(self.last, "last")
+    steps: CountOrZero
+    stairs: Count = 10
+    last: Positive = 1.0
 
     def __call__(self, step: int) -> float:
         """The factor at a step, counted from 0."""

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import checked
 from gilib.config import ConfigDict, describe, rebuild
 from gilib.data import Normalisation
 from gilib.files import replacing
 from gilib.layers import Layer
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.validation import check_instance, check_precision
+from gilib.validation import check_precision
 
 MODEL_FORMAT = "gilib model 1"
 
@@ -96,6 +97,7 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     return content
 
 
+@checked
 def save(
     path: str | os.PathLike[str],
     net: Network,
@@ -113,10 +115,6 @@ def save(
         normalisation: how the data were scaled.
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
-    check_instance(net, Network, "net")
-    check_instance(likelihood, Likelihood, "likelihood")
-    if normalisation is not None:
-        check_instance(normalisation, Normalisation, "normalisation")
     check_plain(config, "config")
     like = net.layers.reference_tensor()
     _check_savable("network", net)
@@ -160,6 +158,7 @@ def check_plain(value: ConfigDict | None, name: str) -> None:
         ) from error
 
 
+@checked
 def load(path: str | os.PathLike[str]) -> Model:
     """Load what `save` wrote; the network predicts as the saved one did, to the last bit on a CPU.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 
+from gilib.arguments import Positive
 from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
@@ -57,13 +58,12 @@ class RBF(Kernel):
     """
 
     lengthscale: Setting = 1.0
-    variance: float = 1.0
+    variance: Positive = 1.0
     ard: bool = True
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         _check_positive(self.lengthscale, "lengthscale")
-        check_positive(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
@@ -124,16 +124,14 @@ class ArcCosine(Kernel):
 
     order: int = 1
     weight_variance: Setting = 1.0
-    bias_variance: float = 1.0
-    variance: float = 1.0
+    bias_variance: Positive = 1.0
+    variance: Positive = 1.0
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_positive(self.weight_variance, "weight_variance")
-        check_positive(self.bias_variance, "bias_variance")
-        check_positive(self.variance, "variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""

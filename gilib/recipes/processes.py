@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gilib import models
+from gilib.arguments import Count, CountOrZero
 from gilib.kernels import RBF, Matern
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -48,9 +49,9 @@ class ProcessRecipe(Recipe):
     (1,)
     """
 
-    num_samples: int = 1
-    num_inducing: int = 500
-    num_exact: int = 1500
+    num_samples: Count = 1
+    num_inducing: Count = 500
+    num_exact: CountOrZero = 1500
     kernels: tuple[RBF, ...] = KERNELS
 
     def network(
@@ -154,8 +155,8 @@ class DeepProcessRecipe(Recipe):
     (1,)
     """
 
-    num_inducing: int = 100
-    depth: int = 2
+    num_inducing: Count = 100
+    depth: Count = 2
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
