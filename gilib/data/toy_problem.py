@@ -61,7 +61,7 @@ def toy(
         dtype: of `x` and `y`; they are drawn in float64.
 
     Raises:
-        TypeError: if `dtype` is not a floating-point type, or `num_points` not an integer.
+        TypeError: if `dtype` is not a floating-point type.
         ValueError: if there are too few points, or an odd number where `balanced`, or `noise_sd` is not
             positive.
 
