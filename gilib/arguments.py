@@ -22,7 +22,8 @@ from torch import Tensor
 from gilib.randomness import check_generator
 from gilib.validation import check_count, check_fraction, check_instance, check_is_tensor, check_positive
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 Count = Annotated[int, check_count]

@@ -14,7 +14,7 @@ from gilib.draws import Draw, Estimate
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers.base import Layer
 from gilib.linalg import ScaledIdentity
-from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, PosteriorModule
+from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Posterior, PosteriorModule
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
@@ -72,7 +72,7 @@ class GP(Layer):
         in_features: Count,
         out_features: Count,
         kernel: Kernel | None = None,
-        posterior: InducingPosterior | None = None,
+        posterior: Posterior | None = None,
         *,
         inducing_inputs: Tensor | None = None,
         jitter: Fraction = 1e-5,

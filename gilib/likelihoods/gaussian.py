@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -184,7 +184,7 @@ class Gaussian(GaussianNoise):
         return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
 
 
-def _check_single(value: object, name: str) -> None:
+def _check_single(value: Any, name: str) -> None:
     """Raise unless it is one variance."""
     several = isinstance(value, list | tuple | np.ndarray | Tensor)
     if several and (count := torch.as_tensor(value).numel()) > 1:
