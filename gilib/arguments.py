@@ -134,14 +134,14 @@ def _check_one_of(value: object, hints: Sequence[Any], name: str) -> None:
     if value is None and NoneType in hints:
         return
     errors: list[Exception] = []
-    for hint in hints:
+    for hint in [hint for hint in hints if hint is not NoneType]:
         try:
             check_annotated(value, hint, name)
         except (TypeError, ValueError) as error:
             errors.append(error)
         else:
             return
-    raise errors[0]
+    raise errors[-1 if isinstance(value, list | tuple) else 0]  # sequences come last
 
 
 def _check_each(value: object, kind: Any, hints: Sequence[Any], name: str) -> None:

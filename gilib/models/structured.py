@@ -62,11 +62,6 @@ def structured_gp(
     >>> net.estimate(10, 4)(torch.zeros(4, 8)).shape
     torch.Size([10, 4, 1])
     """
-    if isinstance(width, list | tuple):
-        raise TypeError(
-            f"width is one number, of all hidden layers, got {width!r}: for several build "
-            "gilib.structured.StructuredGP([Process(...), ...])"
-        )
     points = as_points(inducing_points, in_features)
     mean_points = points if mean_points is None else as_points(mean_points, in_features, "mean_points")
     widths = [in_features, *[width] * (depth - 1), out_features]
