@@ -16,12 +16,14 @@ from typing import Any, Self
 import numpy as np
 from torch import nn
 
+from gilib.arguments import Checked
+
 __all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
 
 ConfigDict = dict[str, Any]
 
 
-class Part:
+class Part(Checked):
     """What a file can describe: a layer, posterior, prior or likelihood, of gilib or of the reader's own."""
 
     def config(self) -> ConfigDict:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.allocation import keep_freed_memory
+from gilib.arguments import Checked
 from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
@@ -23,7 +24,7 @@ from gilib.validation import (
 )
 
 
-class Network(nn.Module):
+class Network(nn.Module, Checked):
     """A Bayesian neural network, drawn layer by layer (Ober & Aitchison, 2021, Algorithm 1).
 
     Args:

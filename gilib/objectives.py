@@ -8,6 +8,7 @@ from numbers import Real
 
 from torch import Tensor
 
+from gilib.arguments import Checked, Count, CountOrZero, Positive
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
@@ -21,7 +22,6 @@ from gilib.validation import (
     check_instance,
     check_not_empty,
     check_own_targets,
-    check_positive,
 )
 
 
@@ -68,9 +68,10 @@ def elbo(
     check_count(num_data, "num_data")
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
-    if isinstance(kl_weight, complex) or (isinstance(kl_weight, Tensor) and kl_weight.is_complex()):
+    if isinstance(kl_weight, Tensor) and kl_weight.is_complex():
         raise TypeError(f"kl_weight must be a real number, got {kl_weight!r}")
-    if isinstance(kl_weight, Real) and not 0.0 <= kl_weight < math.inf:
+    check_instance(per_point, bool, "per_point")
+    if not (isinstance(kl_weight, Tensor) or (isinstance(kl_weight, Real) and 0.0 <= kl_weight < math.inf)):
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
     x, y = _data(draw, x, y)
     with exact_products():
@@ -116,7 +117,7 @@ def _finite(value: object, name: str, like: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SteppedTempering:
+class SteppedTempering(Checked):
     """The factor of the Kullback-Leibler term, rising from 0 by equal stairs (ibid., App. O).
 
     The paper: 0 for the first ten epochs, 0.1 for the next ten, and so on; 1 from epoch 100.
@@ -131,15 +132,9 @@ class SteppedTempering:
     (0.0, 0.0, 0.1, 0.9, 1.0)
     """
 
-    steps: int
-    stairs: int = 10
-    last: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no schedule."""
-        check_count(self.steps, "steps", least=0)
-        check_count(self.stairs, "stairs")
-        check_positive(self.last, "last")
+    steps: CountOrZero
+    stairs: Count = 10
+    last: Positive = 1.0
 
     def __call__(self, step: int) -> float:
         """The factor at a step, counted from 0."""

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import checked
 from gilib.config import ConfigDict, describe, rebuild
 from gilib.data import Normalisation
 from gilib.files import replacing
 from gilib.layers import Layer
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.validation import check_instance, check_precision
+from gilib.validation import check_precision
 
 MODEL_FORMAT = "gilib model 1"
 SEAL = b"gilib sha256 "  # before the digest of all that precedes it, the last bytes of a file
@@ -123,6 +124,7 @@ def _check_sums(archive: bytes) -> None:
             raise ValueError("other bytes than were written")
 
 
+@checked
 def save(
     path: str | os.PathLike[str],
     net: Network,
@@ -140,10 +142,6 @@ def save(
         normalisation: how the data were scaled.
         config: plain values (numbers, text, lists, dictionaries) to keep beside them.
     """
-    check_instance(net, Network, "net")
-    check_instance(likelihood, Likelihood, "likelihood")
-    if normalisation is not None:
-        check_instance(normalisation, Normalisation, "normalisation")
     check_plain(config, "config")
     like = net.layers.reference_tensor()
     _check_savable("network", net)
@@ -187,6 +185,7 @@ def check_plain(value: ConfigDict | None, name: str) -> None:
         ) from error
 
 
+@checked
 def load(path: str | os.PathLike[str]) -> Model:
     """Load what `save` wrote; the network predicts as the saved one did, to the last bit on a CPU.
 

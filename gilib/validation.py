@@ -56,8 +56,6 @@ def as_replicas(value: Sequence[int]) -> tuple[int, ...]:
 
 def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
     """The shape (C, H, W) of images for a model that halves them twice, else raise."""
-    if not isinstance(shape, Sequence) or len(shape) != 3:
-        raise ValueError(f"image_shape must be (C, H, W), got {shape!r}")
     channels, height, width = shape
     if min(height, width) < 4:
         raise ValueError(f"{model} halves images twice: they need 4 × 4 pixels at least, got {shape}")
@@ -67,7 +65,7 @@ def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
     """Raise unless `value` is one of `options`."""
     options = tuple(options)
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(map(repr, options))}")
 
 

@@ -121,7 +121,7 @@ KINDS = {
     "posterior as prior": (lambda: mlp(prior=GI), "prior must be a Prior, got GlobalInducing"),
     "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
-    "one hidden width": (lambda: mlp(2, 50, 1), "hidden.*sequence"),
+    "one hidden width": (lambda: mlp(2, 50, 1), "hidden must be a list or tuple"),
     "words for points": (
         lambda: mlp(inducing_points=np.array([["a", "b"]])),
         "points must be a torch.Tensor, got ndarray",

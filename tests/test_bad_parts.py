@@ -55,8 +55,8 @@ TYPE_ERRORS = {
         lambda: gilib.predict(mlp(), gilib.Gaussian(), X, 3, generator=0),
         "generator must be a torch.Generator",
     ),
-    "one width": (lambda: mlp(np.int64(5)), r"hidden must be a sequence of widths.* write \(5,\)"),
-    "no width": (lambda: mlp(None), r"hidden must be a sequence of widths, got None; \(\) for none"),
+    "one width": (lambda: mlp(np.int64(5)), r"hidden must be a list or tuple, got 5: write hidden=\(5,\)"),
+    "no width": (lambda: mlp(None), "hidden must be a list or tuple, got None"),
     "posterior of a sparse process": (
         lambda: models.sparse_gp(3, 1, inducing_points=X, posterior=gilib.FreeGaussian()),
         "sparse_gp has the posterior FreeGaussian: deep_gp",
@@ -80,11 +80,11 @@ TYPE_ERRORS = {
     ),
     "layers and points in another order": (
         lambda: gilib.Network([gilib.Linear(3, 1, gilib.Factorised())], X),
-        "layers must be a list of layers, got Tensor",
+        "inducing_points must be a torch.Tensor, got list",
     ),
     "one layer in place of a list": (
         lambda: gilib.Network(X, gilib.Linear(3, 1, gilib.Factorised())),
-        "layers must be a list of layers, got Linear",
+        "layers must be a list or tuple, got Linear",
     ),
     "a table of numpy": (
         lambda: gilib.data.Dataset("own", np.ones((9, 1)), np.ones((9, 1))),

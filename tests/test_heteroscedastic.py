@@ -108,7 +108,7 @@ def test_what_is_refused():
     with pytest.raises(TypeError, match="targets must be floating-point"):
         LIKELIHOOD.check_targets(torch.zeros(6, 2, dtype=torch.long), 6, 4)
     with pytest.raises(ValueError, match="must be a list of one variance"):
-        HeteroscedasticGaussian(0.1)
+        HeteroscedasticGaussian([])
 
 
 def test_noise_of_other_replicas_is_refused():

@@ -117,8 +117,8 @@ def test_another_schedule_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: LinearDecay(1.0), ValueError, "start must be at least 0 and below 1, got 1.0"),
-        (lambda: LinearDecay(-0.1), ValueError, "start must be at least 0"),
+        (lambda: LinearDecay(1.0), ValueError, "start must be a number of at least 0 and below 1, got 1.0"),
+        (lambda: LinearDecay(-0.1), ValueError, "start must be a number of at least 0"),
         (lambda: PiecewiseConstant((5, 5), (1.0, 0.5, 0.1)), ValueError, "boundaries must rise"),
         (lambda: PiecewiseConstant((5,), (1.0,)), ValueError, "1 boundaries need 2 factors, got 1"),
         (lambda: PiecewiseConstant((0,), (1.0, 0.5)), ValueError, r"boundaries\[0\] must be an integer"),
@@ -127,7 +127,7 @@ def test_another_schedule_is_refused(tmp_path):
         (lambda: ExponentialDecay(0.5, 0), ValueError, "every must be an integer"),
         (lambda: gilib.Adam(schedule=lambda step, steps: 1.0), TypeError, "schedule must be a Schedule"),
         (lambda: gilib.Adam(schedule=LinearDecay), TypeError, r"write LinearDecay\(\)"),
-        (lambda: gilib.Adam(betas=(0.9, 1.0)), ValueError, "betas must be two numbers of at least 0"),
+        (lambda: gilib.Adam(betas=(0.9, 1.0)), ValueError, r"betas\[1\] must be a number of at least 0"),
         (lambda: gilib.Adam(eps=0.0), ValueError, "eps must be a positive finite number"),
     ],
 )

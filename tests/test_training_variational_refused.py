@@ -36,7 +36,7 @@ def test_tempering_must_be_positive():
 @pytest.mark.parametrize("kind", [VOGN, Vadam, NoisyAdam, IVON])
 @pytest.mark.parametrize(
     ("settings", "match"),
-    [({"lr": 0.0}, "lr"), ({"betas": (0.9, 1.0)}, "betas"), ({"betas": (0.9,)}, "betas must be two")],
+    [({"lr": 0.0}, "lr"), ({"betas": (0.9, 1.0)}, "betas"), ({"betas": (0.9,)}, "betas must be 2 values")],
 )
 def test_settings_that_make_no_sense(kind, settings, match):
     with pytest.raises(ValueError, match=match):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Checked, Count, CountOrZero, Fraction, Positive
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
 from gilib.draws import Draw
 from gilib.likelihoods import Gaussian
@@ -23,14 +24,14 @@ from gilib.prediction import predict
 from gilib.prediction.drawables import OfNetwork, Samples
 from gilib.randomness import GeneratorLike
 from gilib.sites import Site
-from gilib.validation import check_choice, check_count, check_positive, check_tensor
+from gilib.validation import check_choice, check_count, check_tensor
 
 CHAINS_FORMAT = "gilib chains 1"
 QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
 
 
 @dataclass(frozen=True)
-class HMCSettings:
+class HMCSettings(Checked):
     """Hamiltonian Monte Carlo in two phases, each with a fixed step size and an identity mass matrix.
 
     The numbers are those of Ober & Aitchison (2021), App. O, which does not say in which coordinates steps
@@ -62,28 +63,21 @@ class HMCSettings:
     1000
     """
 
-    burn_in: int = 10_000
+    burn_in: CountOrZero = 10_000
     samples: int = 10_000
-    thin: int = 10
-    leapfrog_steps: int = 20
-    step_size_burn_in: float = 0.0007
-    step_size: float = 0.003
-    chains: int = 4
-    seed: int = 0
+    thin: Count = 10
+    leapfrog_steps: Count = 20
+    step_size_burn_in: Positive = 0.0007
+    step_size: Positive = 0.003
+    chains: Count = 4
+    seed: CountOrZero = 0
     coordinates: str = "weights"
     start: str = "prior"
-    jitter: float = 0.0
+    jitter: Fraction = 0.0
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot run."""
-        check_count(self.burn_in, "burn_in", 0)
-        check_count(self.thin, "thin")
         check_count(self.samples, "samples", self.thin)
-        check_count(self.leapfrog_steps, "leapfrog_steps")
-        check_positive(self.step_size_burn_in, "step_size_burn_in")
-        check_positive(self.step_size, "step_size")
-        check_count(self.chains, "chains")
-        check_count(self.seed, "seed", 0)
         check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
         check_choice(self.start, ("prior", "normal"), "start")
         if not 0.0 <= self.jitter < 1.0:

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arguments import Checked, Count, checked
 from gilib.config import plain
 from gilib.data.normalisation import Normalisation
-from gilib.validation import check_count, check_is_tensor
+from gilib.validation import check_is_tensor
 
 
+@checked
 def sha256_of(x: Tensor, y: Tensor) -> str:
     r"""The SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
 
@@ -41,6 +43,7 @@ def sha256_of(x: Tensor, y: Tensor) -> str:
     return digest.hexdigest()
 
 
+@checked
 def split_indices(num_points: int, k: int) -> tuple[Tensor, Tensor]:
     """The rows of published split `k` of a data set of `num_points` rows.
 
@@ -102,7 +105,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Checked):
     """A table in original units: inputs with real targets, or with labels.
 
     Attributes:
@@ -128,7 +131,7 @@ class Dataset:
     name: str
     x: Tensor  # [N, D]
     y: Tensor  # [N, O], or [N]
-    num_splits: int = 20
+    num_splits: Count = 20
     description: str = ""
     source: str = ""
     licence: str = ""
@@ -137,7 +140,6 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other."""
-        check_count(self.num_splits, "num_splits")
         check_is_tensor(self.x, "x")
         check_is_tensor(self.y, "y")
         _check_pair(self.x, self._columns)

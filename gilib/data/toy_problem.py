@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive, checked
 from gilib.data.dataset import sha256_of
 from gilib.data.normalisation import Normalisation
 
@@ -36,10 +37,11 @@ class ToyProblem:
     sha256: str
 
 
+@checked
 def toy(
     seed: int = 0,
     num_points: int = 40,
-    noise_sd: float = 3.0,
+    noise_sd: Positive = 3.0,
     normalise: bool = True,
     balanced: bool = False,
     dtype: torch.dtype = torch.float32,
@@ -59,7 +61,7 @@ def toy(
         dtype: of `x` and `y`; they are drawn in float64.
 
     Raises:
-        TypeError: if `dtype` is not a floating-point type, or `num_points` not an integer.
+        TypeError: if `dtype` is not a floating-point type.
         ValueError: if there are too few points, or an odd number where `balanced`, or `noise_sd` is not
             positive.
 
@@ -67,7 +69,7 @@ def toy(
     >>> problem.x.shape, bool(problem.x_raw.abs().min() >= 2)
     (torch.Size([40, 1]), True)
     """
-    _check_toy(num_points, noise_sd, balanced, dtype)
+    _check_toy(num_points, balanced, dtype)
     generator = torch.Generator().manual_seed(seed)
     uniform = torch.rand(num_points, 1, generator=generator, dtype=torch.float64)  # [N, 1]
     noise = torch.randn(num_points, 1, generator=generator, dtype=torch.float64)  # [N, 1]
@@ -90,16 +92,12 @@ def toy(
     )
 
 
-def _check_toy(num_points: int, noise_sd: float, balanced: bool, dtype: torch.dtype) -> None:
-    if isinstance(num_points, bool) or not isinstance(num_points, int):
-        raise TypeError(f"num_points must be an integer, got {num_points!r} ({type(num_points).__name__})")
+def _check_toy(num_points: int, balanced: bool, dtype: torch.dtype) -> None:
     if num_points < 2:
         raise ValueError(f"num_points must be at least 2 to have a standard deviation, got {num_points}")
     if balanced and num_points % 2:
         raise ValueError(
             f"balanced=True puts half of the points in each interval: pass an even number, got {num_points}"
         )
-    if not 0.0 < noise_sd < float("inf"):
-        raise ValueError(f"noise_sd must be positive and finite, got {noise_sd}")
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from gilib.arguments import checked
 from gilib.arithmetic import exact_products
 from gilib.draws.drawn import Drawn
 from gilib.draws.functions import Composite, FixedFunction, Function
@@ -41,6 +42,7 @@ class Recording(NamedTuple):
         return [step for step in self.steps if not isinstance(step.function, FixedFunction)]
 
 
+@checked
 def record(function: Function | Drawn, x: Tensor, variables: bool = False) -> Recording:
     """Evaluate a function, and note the function, input and output of every layer inside it, in one pass.
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Scale
 from gilib.kernels.functions import KernelFunction
 from gilib.posteriors.base import BuildContext
 
-Setting = float | tuple[float, ...]
+Setting = Scale | tuple[Scale, ...]
 
 
 class KernelModule(nn.Module, ABC):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 
+from gilib.arguments import Positive, Scale
 from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import check_instance, check_positive, check_scale
+from gilib.validation import check_instance, check_scale
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -61,16 +62,13 @@ class RBF(Kernel):
     """
 
     lengthscale: Setting = 1.0
-    variance: float = 1.0
+    variance: Scale = 1.0
     ard: bool = True
-    log_lengthscale_sd: float | None = None
+    log_lengthscale_sd: Positive | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        _check_positive(self.lengthscale, "lengthscale")
-        check_scale(self.variance, "variance")
-        if self.log_lengthscale_sd is not None:
-            check_positive(self.log_lengthscale_sd, "log_lengthscale_sd")
+        _check_setting(self.lengthscale, "lengthscale")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
@@ -132,16 +130,14 @@ class ArcCosine(Kernel):
 
     order: int = 1
     weight_variance: Setting = 1.0
-    bias_variance: float = 1.0
-    variance: float = 1.0
+    bias_variance: Scale = 1.0
+    variance: Scale = 1.0
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
-        _check_positive(self.weight_variance, "weight_variance")
-        check_scale(self.bias_variance, "bias_variance")
-        check_scale(self.variance, "variance")
+        _check_setting(self.weight_variance, "weight_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""
@@ -176,7 +172,7 @@ class DotProduct(Kernel):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        _check_positive(self.weight_variance, "weight_variance")
+        _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
             check_scale(self.bias_variance, "bias_variance")
 
@@ -198,8 +194,6 @@ class _Combination(Kernel):
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
-        for part in self.parts:
-            check_instance(part, Kernel, "every part")
 
 
 @dataclass(frozen=True)
@@ -236,8 +230,6 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def _check_positive(value: Setting, name: str) -> None:
+def _check_setting(value: Setting, name: str) -> None:
     if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
         raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
-    for number in value if isinstance(value, tuple) else (value,):
-        check_scale(number, name)

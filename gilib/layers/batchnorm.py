@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.config import ConfigDict
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
-from gilib.validation import check_positive
 
 
 class InducingBatchNorm(Layer):
@@ -33,10 +33,9 @@ class InducingBatchNorm(Layer):
 
     needs_inducing = True
 
-    def __init__(self, eps: float = 1e-5):
+    def __init__(self, eps: Positive = 1e-5):
         """Describe the layer."""
         super().__init__()
-        check_positive(eps, "eps")
         self.eps = eps
         self._point_dim = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -51,8 +51,6 @@ class Sequential(Layer):
     def __init__(self, layers: Sequence[Layer | nn.Module]):
         """Collect the layers."""
         super().__init__()
-        if isinstance(layers, Tensor) or not isinstance(layers, Iterable):
-            raise TypeError(f"layers must be a list of layers, got {type(layers).__name__}")
         if not layers:
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
+from gilib.arguments import Count
 from gilib.config import ConfigDict
 from gilib.convolution import Windows
 from gilib.convolution.windows import Pair
@@ -15,7 +16,7 @@ from gilib.layers.weights import WeightLayer
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import ConvolutionWeights, Shape
-from gilib.validation import check_choice, check_count, check_points_kind
+from gilib.validation import check_choice, check_points_kind
 
 BOUNDARIES = {"circular": "circular", "exact": "zero"}
 
@@ -50,8 +51,8 @@ class Conv2d(WeightLayer):
 
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
+        in_channels: Count,
+        out_channels: Count,
         kernel_size: int | Pair,
         posterior: Posterior | None = None,
         prior: Prior | None = None,
@@ -61,8 +62,6 @@ class Conv2d(WeightLayer):
         boundary: str = "circular",
     ):
         """Describe the layer; its parameters are created by `build`."""
-        check_count(in_channels, "in_channels")
-        check_count(out_channels, "out_channels")
         check_choice(boundary, BOUNDARIES, "boundary")
         windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary="zero")
         super().__init__(in_channels * windows.pixels, out_channels, posterior, prior)

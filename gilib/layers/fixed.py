@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count
 from gilib.config import ConfigDict
 from gilib.draws import Draw, FixedFunction
 from gilib.layers.base import Layer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
 from gilib.sites import Shape
-from gilib.validation import check_count, check_points_kind, check_tensor
+from gilib.validation import check_points_kind, check_tensor
 
 
 class FixedLinear(Layer):
@@ -37,11 +38,9 @@ class FixedLinear(Layer):
 
     matrix: Tensor
 
-    def __init__(self, in_features: int, out_features: int, matrix: Tensor | None = None):
+    def __init__(self, in_features: Count, out_features: Count, matrix: Tensor | None = None):
         """Hold the map."""
         super().__init__()
-        check_count(in_features, "in_features")
-        check_count(out_features, "out_features")
         self.in_features, self.out_features = in_features, out_features
         if matrix is None:
             matrix = torch.eye(in_features, out_features)

@@ -8,16 +8,17 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Fraction
 from gilib.config import ConfigDict
 from gilib.draws import Draw, Estimate
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers.base import Layer
 from gilib.linalg import ScaledIdentity
-from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, PosteriorModule
+from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Posterior, PosteriorModule
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import check_count, check_fraction, check_instance, check_tensor, from_numpy
+from gilib.validation import check_instance, check_tensor, from_numpy
 
 
 class GP(Layer):
@@ -71,23 +72,20 @@ class GP(Layer):
 
     def __init__(
         self,
-        in_features: int,
-        out_features: int,
+        in_features: Count,
+        out_features: Count,
         kernel: Kernel | None = None,
-        posterior: InducingPosterior | None = None,
+        posterior: Posterior | None = None,
         *,
         inducing_inputs: Tensor | None = None,
-        jitter: float = 1e-5,
-        num_features: int = 1024,
+        jitter: Fraction = 1e-5,
+        num_features: Count = 1024,
     ):
         """Describe the layer; its parameters are created by `build`."""
         super().__init__()
-        check_count(in_features, "in_features")
-        check_count(out_features, "out_features")
-        check_count(num_features, "num_features")
         self.in_features, self.out_features = in_features, out_features
-        self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
-        self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.jitter, self.num_features = float(jitter), num_features
+        self.kernel = RBF() if kernel is None else kernel
         self.posterior = check_inducing_posterior(GlobalInducing() if posterior is None else posterior)
         self.weights = self.hyperparameters = self.inducing_inputs = None
         self._start = inducing_inputs

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count
 from gilib.config import ConfigDict
 from gilib.layers.weights import WeightLayer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
-from gilib.validation import check_count, check_points_kind
+from gilib.validation import check_points_kind
 
 
 class Linear(WeightLayer):
@@ -40,17 +41,15 @@ class Linear(WeightLayer):
 
     def __init__(
         self,
-        in_features: int,
-        out_features: int,
+        in_features: Count,
+        out_features: Count,
         posterior: Posterior | None = None,
         prior: Prior | None = None,
         bias: bool = True,
     ):
         """Describe the layer; its parameters are created by `build`."""
-        check_count(in_features, "in_features")
-        check_count(out_features, "out_features")
-        super().__init__(in_features + bool(bias), out_features, posterior, prior)
-        self.in_features, self.out_features, self.bias = in_features, out_features, bool(bias)
+        super().__init__(in_features + bias, out_features, posterior, prior)
+        self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Create prior and posterior for inputs of shape (in_features,)."""

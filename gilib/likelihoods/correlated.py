@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.gaussian import Gaussian, check_inferred
@@ -18,9 +19,7 @@ from gilib.metrics import log_mean_exp
 from gilib.validation import (
     as_replicas,
     as_tensor,
-    check_count,
     check_own_targets,
-    check_scale,
 )
 
 if TYPE_CHECKING:
@@ -80,15 +79,13 @@ class CorrelatedGaussian(Likelihood):
 
     def __init__(
         self,
-        outputs: int,
-        noise_variance: float = 1.0,
+        outputs: Count,
+        noise_variance: Scale = 1.0,
         learn: bool = False,
         replicas: tuple[int, ...] = (),
     ):
         """Start from independent noise."""
         super().__init__()
-        check_count(outputs, "outputs")
-        check_scale(noise_variance, "noise_variance")
         self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
         self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)

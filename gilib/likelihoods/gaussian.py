@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Positive
 from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_instance, check_own_targets, check_positive, check_scale
+from gilib.validation import as_replicas, check_own_targets, check_scale
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -109,22 +110,14 @@ class Gaussian(GaussianNoise):
 
     def __init__(
         self,
-        noise_variance: float = 1.0,
+        noise_variance: Annotated[float, _check_single] = 1.0,
         learn: bool = False,
-        scale: float = 1.0,
+        scale: Positive = 1.0,
         replicas: tuple[int, ...] = (),
     ):
         """Start from a noise variance."""
         super().__init__()
-        several = isinstance(noise_variance, list | tuple | np.ndarray | Tensor)
-        if several and (count := torch.as_tensor(noise_variance).numel()) > 1:
-            raise ValueError(
-                f"Gaussian has one noise variance for all outputs, got {count}: "
-                "gilib.likelihoods.PerOutputGaussian has one for each"
-            )
-        check_scale(noise_variance, "noise_variance")
-        check_positive(scale, "scale")
-        self.learn, self.scale = check_instance(learn, bool, "learn"), scale
+        self.learn, self.scale = learn, scale
         self.replicas = as_replicas(replicas)
         start = torch.full(self.replicas, math.log(noise_variance) / scale, dtype=torch.float64)
         self.scaled_log_variance = nn.Parameter(start, requires_grad=learn)
@@ -189,3 +182,14 @@ class Gaussian(GaussianNoise):
     def config(self) -> ConfigDict:
         """Settings; the noise itself is part of the state."""
         return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
+
+
+def _check_single(value: Any, name: str) -> None:
+    """Raise unless it is one variance."""
+    several = isinstance(value, list | tuple | np.ndarray | Tensor)
+    if several and (count := torch.as_tensor(value).numel()) > 1:
+        raise ValueError(
+            f"Gaussian has one {name.replace('_', ' ')} for all outputs, got {count}: "
+            "gilib.likelihoods.PerOutputGaussian has one for each"
+        )
+    check_scale(value, name)

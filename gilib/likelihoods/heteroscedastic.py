@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
+from gilib.arguments import Scale
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import check_shape, gaussians
@@ -42,7 +43,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
     torch.Size([3, 5])
     """
 
-    def __init__(self, noise_variance: Sequence[float], learn: bool = True, replicas: tuple[int, ...] = ()):
+    def __init__(self, noise_variance: Sequence[Scale], learn: bool = True, replicas: tuple[int, ...] = ()):
         """Start from noise variances."""
         super().__init__(noise_variance, learn, replicas)
 

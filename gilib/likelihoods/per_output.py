@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Scale
 from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
 from gilib.likelihoods.gaussian import GaussianNoise
-from gilib.validation import as_replicas, check_own_targets, check_scale
+from gilib.validation import as_replicas, check_own_targets
 
 if TYPE_CHECKING:
     from gilib.draws import Drawn
@@ -29,17 +30,12 @@ class NoisePerTarget(GaussianNoise):
     The parameter is kept in float64, as that of `gilib.Gaussian`.
     """
 
-    def __init__(self, noise_variance: Sequence[float], learn: bool = False, replicas: tuple[int, ...] = ()):
+    def __init__(self, noise_variance: Sequence[Scale], learn: bool = False, replicas: tuple[int, ...] = ()):
         """Start from noise variances."""
         super().__init__()
-        if isinstance(noise_variance, int | float) or not len(noise_variance):
-            raise ValueError(
-                "noise_variance must be a list of one variance for every output, "
-                f"got {noise_variance!r}: gilib.Gaussian has one for all of them"
-            )
+        if not len(noise_variance):
+            raise ValueError("noise_variance must be a list of one variance for every output, got none")
         self.start = [float(value) for value in noise_variance]
-        for o, value in enumerate(self.start):
-            check_scale(value, f"noise_variance[{o}]")
         self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
         self.log_variance = nn.Parameter(start.clone(), requires_grad=learn)  # [R, O]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, checked
 from gilib.layers import Conv2d, InducingBatchNorm, Layer, Linear, Residual, Sequential, Sum
 from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
@@ -18,10 +18,11 @@ from gilib.randomness import GeneratorLike
 from gilib.validation import as_tensor, check_image_shape, check_instance, check_tensor, from_numpy
 
 
+@checked
 def mlp(
-    in_features: int,
-    hidden: Sequence[int],
-    out_features: int,
+    in_features: Count,
+    hidden: Sequence[Count],
+    out_features: Count,
     *,
     posterior: Posterior | Sequence[Posterior] | None = None,
     prior: Prior | None = None,
@@ -60,9 +61,6 @@ def mlp(
     >>> net.draw(10)(torch.zeros(4, 1)).shape
     torch.Size([10, 4, 1])
     """
-    if not isinstance(hidden, Iterable):
-        hint = f": write ({hidden},)" if isinstance(hidden, Integral) else "; () for none"
-        raise TypeError(f"hidden must be a sequence of widths, got {hidden!r}{hint}")
     hidden = tuple(hidden)
     widths = (in_features, *hidden, out_features)
     if posterior is None:
@@ -84,11 +82,12 @@ def mlp(
     )
 
 
+@checked
 def lenet(
-    image_shape: tuple[int, int, int] = (1, 28, 28),
-    classes: int = 10,
+    image_shape: tuple[Count, Count, Count] = (1, 28, 28),
+    classes: Count = 10,
     *,
-    channels: int = 64,
+    channels: Count = 64,
     posterior: Posterior | Sequence[Posterior] | None = None,
     prior: Prior | None = None,
     boundary: str = "circular",
@@ -122,11 +121,12 @@ def lenet(
     return _image_network(layers, image_shape, settings)
 
 
+@checked
 def resnet8(
-    image_shape: tuple[int, int, int] = (3, 32, 32),
-    classes: int = 10,
+    image_shape: tuple[Count, Count, Count] = (3, 32, 32),
+    classes: Count = 10,
     *,
-    channels: int = 32,
+    channels: Count = 32,
     posterior: Posterior | Sequence[Posterior] | None = None,
     prior: Prior | None = None,
     boundary: str = "circular",
@@ -158,11 +158,12 @@ def resnet8(
     return _image_network(layers, image_shape, settings)
 
 
+@checked
 def resnet18(
-    image_shape: tuple[int, int, int] = (3, 32, 32),
-    classes: int = 10,
+    image_shape: tuple[Count, Count, Count] = (3, 32, 32),
+    classes: Count = 10,
     *,
-    widths: Sequence[int] = (64, 128, 256, 512),
+    widths: Sequence[Count] = (64, 128, 256, 512),
     batch_norm: bool = True,
     posterior: Posterior | Sequence[Posterior] | None = None,
     prior: Prior | None = None,
@@ -187,7 +188,7 @@ def resnet18(
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
     (10,)
     """
-    if not isinstance(widths, Sequence) or not len(widths):
+    if not len(widths):
         raise ValueError(f"widths must be a sequence of channels, one for each stage, got {widths!r}")
     make = _Layers(posterior, 2 + 5 * len(widths) - 1, prior, boundary, batch_norm)
     layers: list[Layer | nn.Module] = [*make.normalised_conv(image_shape[0], widths[0]), nn.ReLU()]
@@ -270,7 +271,7 @@ class _Layers:
 
 
 def _image_network(
-    layers: list[Layer | nn.Module], image_shape: tuple[int, int, int], settings: dict[str, Any]
+    layers: list[Layer | nn.Module], image_shape: tuple[Count, Count, Count], settings: dict[str, Any]
 ) -> Network:
     points = settings.pop("inducing_points", None)
     points = None if points is None else as_tensor(points, "inducing_points")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Fraction, checked
 from gilib.kernels import Kernel
 from gilib.layers import GP, Concat, FixedLinear, Layer, Residual, Sum
 from gilib.layers.gp import check_inducing_posterior
@@ -17,17 +18,18 @@ from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_choice, check_count, check_precision, check_tensor, from_numpy
+from gilib.validation import check_choice, check_precision, check_tensor, from_numpy
 
 SETTINGS = ("replicas", "generator", "dtype", "jitter", "num_features")  # of `sparse_gp`
 
 
+@checked
 def deep_gp(
-    in_features: int,
-    out_features: int,
-    depth: int = 2,
+    in_features: Count,
+    out_features: Count,
+    depth: Count = 2,
     *,
-    width: int | None = None,
+    width: Count | None = None,
     posterior: Posterior | Sequence[Posterior] | None = None,
     kernel: Kernel | None = None,
     inducing_points: Tensor | None = None,
@@ -35,8 +37,8 @@ def deep_gp(
     replicas: tuple[int, ...] = (),
     generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
-    jitter: float = 1e-5,
-    num_features: int = 1024,
+    jitter: Fraction = 1e-5,
+    num_features: Count = 1024,
 ) -> Network:
     """A deep Gaussian process whose hidden layers have linear mean functions (Salimbeni & Deisenroth, 2017).
 
@@ -67,9 +69,7 @@ def deep_gp(
     >>> net.draw(10)(torch.zeros(4, 3)).shape
     torch.Size([10, 4, 1])
     """
-    check_count(depth, "depth")
     width = min(in_features, 30) if width is None else width
-    check_count(width, "width")
     if width > in_features and depth > 1:
         raise ValueError(
             f"hidden layers may be as wide as the inputs, {in_features}, and not wider, got width={width}: "
@@ -125,9 +125,10 @@ def _check_number(posterior: InducingPosterior, start: Tensor | None) -> None:
         )
 
 
+@checked
 def sparse_gp(
-    in_features: int,
-    out_features: int,
+    in_features: Count,
+    out_features: Count,
     *,
     inducing_points: Tensor,
     kernel: Kernel | None = None,
@@ -165,9 +166,10 @@ def sparse_gp(
     )
 
 
+@checked
 def heteroscedastic_gp(
-    in_features: int,
-    out_features: int,
+    in_features: Count,
+    out_features: Count,
     *,
     inducing_points: Tensor,
     noise_inducing_points: Tensor | None = None,
@@ -175,8 +177,8 @@ def heteroscedastic_gp(
     noise_kernel: Kernel | None = None,
     generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
-    jitter: float = 1e-5,
-    num_features: int = 1024,
+    jitter: Fraction = 1e-5,
+    num_features: Count = 1024,
 ) -> Network:
     """Two sparse processes side by side, of mean and log variance (Lázaro-Gredilla & Titsias, 2011).
 
@@ -215,7 +217,8 @@ def heteroscedastic_gp(
     return Network(None, [Concat(processes)], input_shape=(in_features,), generator=generator, dtype=dtype)
 
 
-def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed: int = 0) -> Tensor:
+@checked
+def inducing_start(x: Tensor, num_inducing: Count, method: str = "kmeans", *, seed: int = 0) -> Tensor:
     """M points that stand for the training inputs: where inducing points may start.
 
     Args:
@@ -231,7 +234,6 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
     tensor([0., 1., 2., 3., 4., 5.])
     """
     check_choice(method, ("kmeans", "subset"), "method")
-    check_count(num_inducing, "num_inducing")
     x = check_tensor(from_numpy(x), "x")
     if x.dim() != 2:
         raise ValueError(f"x must be [N, D], got {list(x.shape)}")
@@ -252,7 +254,7 @@ def inducing_start(x: Tensor, num_inducing: int, method: str = "kmeans", *, seed
         warnings.warn(
             f"only {different} of the {num_inducing} centres differ, as rows of x are repeated: choose them "
             "from x.unique(dim=0)",
-            stacklevel=2,
+            stacklevel=3,
         )
     return found
 
@@ -277,6 +279,6 @@ def principal_directions(
         warnings.warn(
             f"{name} tell {known} of {outputs} principal directions, as they lie in a subspace: the others, "
             "along which hidden units start, are arbitrary",
-            stacklevel=3,
+            stacklevel=4,
         )
     return found.Vh[:outputs].mT

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Fraction, checked
 from gilib.arithmetic import exact_products
 from gilib.kernels import Kernel
 from gilib.layers import FixedLinear
@@ -15,24 +16,24 @@ from gilib.models.processes import principal_directions
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.structured import Family, Process, StructuredGP
-from gilib.validation import check_count
 
 
+@checked
 def structured_gp(
-    in_features: int,
-    out_features: int,
-    depth: int = 3,
+    in_features: Count,
+    out_features: Count,
+    depth: Count = 3,
     *,
     inducing_points: Tensor,
-    width: int = 5,
+    width: Count = 5,
     family: Family | None = None,
     kernel: Kernel | None = None,
     mean_points: Tensor | None = None,
     replicas: tuple[int, ...] = (),
     generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
-    jitter: float = 1e-5,
-    num_features: int = 1024,
+    jitter: Fraction = 1e-5,
+    num_features: Count = 1024,
     marginalise: bool = True,
 ) -> Network:
     """A deep Gaussian process with one joint Gaussian over all inducing outputs (Lindinger et al., 2020).
@@ -62,13 +63,6 @@ def structured_gp(
     >>> net.estimate(10, 4)(torch.zeros(4, 8)).shape
     torch.Size([10, 4, 1])
     """
-    check_count(depth, "depth")
-    if isinstance(width, list | tuple):
-        raise TypeError(
-            f"width is one number, of all hidden layers, got {width!r}: for several build "
-            "gilib.structured.StructuredGP([Process(...), ...])"
-        )
-    check_count(width, "width")
     points = as_points(inducing_points, in_features)
     mean_points = points if mean_points is None else as_points(mean_points, in_features, "mean_points")
     widths = [in_features, *[width] * (depth - 1), out_features]

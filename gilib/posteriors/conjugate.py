@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.distributions import MatrixNormalInverseWishart
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
@@ -23,7 +24,6 @@ from gilib.posteriors.notes import notes_asked
 from gilib.randomness import Noise, NoiseSize
 from gilib.regression.joint import JointState, Place
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
-from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,9 @@ class Conjugate(Posterior):
     """
 
     short_name: ClassVar[str] = "bali"
-    initial_sd: float = 1.0
-    df: float | None = None
-    scale: float = 2e-3
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        check_positive(self.initial_sd, "initial_sd")
-        check_positive(self.scale, "scale")
-        if self.df is not None:
-            check_positive(self.df, "df")
+    initial_sd: Positive = 1.0
+    df: Positive | None = None
+    scale: Positive = 2e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """The state, in buffers.

@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Fraction
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
@@ -35,12 +36,7 @@ class Dropout(Posterior):
     """
 
     short_name: ClassVar[str] = "dropout"
-    rate: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Refuse what is no probability."""
-        if not 0.0 <= self.rate < 1.0:
-            raise ValueError(f"rate must be a probability below 1, got {self.rate!r}")
+    rate: Fraction = 0.5
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """The weights M `[R, I, O]`."""

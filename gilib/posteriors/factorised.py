@@ -10,13 +10,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Positive
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import ConvolutionWeights, Site
-from gilib.validation import check_choice, check_positive
+from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,11 @@ class Factorised(Posterior):
     """
 
     short_name: ClassVar[str] = "fac"
-    initial_variance: float = 1e-3
+    initial_variance: Positive = 1e-3
     variance_start: str = "paper"
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_positive(self.initial_variance, "initial_variance")
         check_choice(self.variance_start, ("paper", "reference"), "variance_start")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:

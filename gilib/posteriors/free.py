@@ -10,12 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Positive
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
 from gilib.posteriors.inducing import network_points, own_points
 from gilib.posteriors.pseudo import fitted
 from gilib.sites import InducingOutputs, Site
-from gilib.validation import check_count, check_positive
 
 HIDDEN_SCALE = 0.1
 
@@ -38,15 +38,8 @@ class FreeGaussian(InducingPosterior):
     """
 
     short_name: ClassVar[str] = "dsvi"
-    num_inducing: int | None = None
-    initial_scale: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        if self.num_inducing is not None:
-            check_count(self.num_inducing, "num_inducing")
-        if self.initial_scale is not None:
-            check_positive(self.initial_scale, "initial_scale")
+    num_inducing: Count | None = None
+    initial_scale: Positive | None = None
 
     def points(self, context: BuildContext) -> int:
         """Its own, or as many as the network has."""
@@ -161,11 +154,7 @@ class PropagatedGaussian(InducingPosterior):
 
     short_name: ClassVar[str] = "prop"
     is_global: ClassVar[bool] = True
-    initial_scale: float = 1e-2
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        check_positive(self.initial_scale, "initial_scale")
+    initial_scale: Positive = 1e-2
 
     def points(self, context: BuildContext) -> int:
         """Those of the network."""

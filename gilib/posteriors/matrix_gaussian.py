@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Positive
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.free import half_log_det
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import Site
-from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,7 @@ class MatrixGaussian(Posterior):
     """
 
     short_name: ClassVar[str] = "mvg"
-    initial_variance: float = 1e-3
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        check_positive(self.initial_variance, "initial_variance")
+    initial_variance: Positive = 1e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Mean and factors."""

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule
 from gilib.posteriors.inducing import own_points
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import InducingOutputs, Site
-from gilib.validation import check_count
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,7 @@ class PointEstimate(InducingPosterior):
     """
 
     short_name: ClassVar[str] = "map"
-    num_inducing: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        if self.num_inducing is not None:
-            check_count(self.num_inducing, "num_inducing")
+    num_inducing: Count | None = None
 
     def points(self, context: BuildContext) -> int:
         """Its own, or as many as the network has."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count, checked
 from gilib.arithmetic import exact_products
+from gilib.data import Normalisation
 from gilib.draws import Draw, Estimate, Moments
 from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import Prediction
@@ -20,24 +21,20 @@ from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
 from gilib.validation import (
     as_inputs,
-    check_count,
-    check_instance,
     check_tensor,
 )
 
-if TYPE_CHECKING:
-    from gilib.data import Normalisation
 
-
+@checked
 @torch.no_grad()
 def predict(
     drawable: Drawable,
     likelihood: Likelihood,
     x: Tensor | np.ndarray,
-    num_samples: int = 100,
+    num_samples: Count = 100,
     *,
     normalisation: Normalisation | None = None,
-    batch_size: int | None = None,
+    batch_size: Count | None = None,
     generator: GeneratorLike | None = None,
     pointwise: bool = False,
 ) -> Prediction:
@@ -71,11 +68,8 @@ def predict(
     >>> gilib.predict(net, gilib.Gaussian(0.1), torch.zeros(3, 1)).mean.shape
     torch.Size([3, 1])
     """
-    check_instance(likelihood, Likelihood, "likelihood")
     x = checked_inputs(drawable, x, normalisation)
     points = -1 - len(drawable.input_shape)
-    if batch_size is not None:
-        check_count(batch_size, "batch_size")
     members = drawable.members
     with failures_as_nan() if members or drawable.replicas else nullcontext():  # others may be in order
         batches = x.split(int(batch_size or x.shape[points]), dim=points)
@@ -161,7 +155,7 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
     warnings.warn(
         f"{who} {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be factorised, "
         f"or a parameter is not finite): {then} predictions are NaN",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
@@ -186,10 +180,10 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
     )
     where = "inputs lie far outside those of the training"
     if float(points.double().mean()) > 0.5:
-        warnings.warn(f"{int(points.sum())} of {points.numel()} {where}: {advice}", stacklevel=5)
+        warnings.warn(f"{int(points.sum())} of {points.numel()} {where}: {advice}", stacklevel=6)
     elif normalisation is None and low.dim() == 1 and len(columns := _apart(distance.flatten(0, -2), width)):
         where = f"column {columns[0]} of x lies outside its values in the training at nearly all points"
-        warnings.warn(f"{where}: {advice}", stacklevel=5)
+        warnings.warn(f"{where}: {advice}", stacklevel=6)
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:

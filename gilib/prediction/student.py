@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count, checked
 from gilib.arithmetic import exact_products
+from gilib.data import Normalisation
 from gilib.draws import record
 from gilib.layers.weights import WeightLayer
 from gilib.likelihoods.mixtures import Prediction
@@ -22,13 +23,8 @@ from gilib.prediction.predicting import checked_inputs
 from gilib.randomness import GeneratorLike
 from gilib.validation import (
     as_tensor,
-    check_count,
-    check_instance,
     check_own_targets,
 )
-
-if TYPE_CHECKING:
-    from gilib.data import Normalisation
 
 __all__ = ["StudentPrediction", "predict_student"]
 
@@ -173,14 +169,15 @@ def log_gamma_ratio(x: Tensor) -> Tensor:
     return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)
 
 
+@checked
 @torch.no_grad()
 def predict_student(
     net: Network,
     x: Tensor,
-    num_samples: int = 100,
+    num_samples: Count = 100,
     *,
     normalisation: Normalisation | None = None,
-    batch_size: int | None = None,
+    batch_size: Count | None = None,
     generator: GeneratorLike | None = None,
 ) -> StudentPrediction:
     """Predict a regression by BALI, the last layer's weights and noise integrated out exactly.
@@ -208,10 +205,7 @@ def predict_student(
     >>> gilib.prediction.predict_student(net, torch.zeros(3, 1)).log_prob(torch.zeros(3, 1)).shape
     torch.Size([3])
     """
-    check_instance(net, Network, "net")
     x = checked_inputs(net, x, normalisation)
-    if batch_size is not None:
-        check_count(batch_size, "batch_size")
     points = -1 - len(net.input_shape)
     draw, (layer, last) = net.draw(num_samples, generator=generator), _last_of(net)
     locations, spreads = [], []

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
+from gilib.arguments import Positive
 from gilib.distributions import gamma_from_normal
 from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import check_choice, check_instance, check_positive
+from gilib.validation import check_choice
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,13 +35,8 @@ class NealPrior(Prior):
     NealPrior(learn=True)
     """
 
-    scale: float = 1.0
+    scale: Positive = 1.0
     learn: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        check_positive(self.scale, "scale")
-        check_instance(self.learn, bool, "learn")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         """The precision I / scale², fixed or with a parameter."""
@@ -82,16 +78,14 @@ class ScalePrior(Prior):
     'reference'
     """
 
-    shape: float = 2.0
-    rate: float = 2.0
+    shape: Positive = 2.0
+    rate: Positive = 2.0
     initial_log_alpha: float = 6.0
     initial_log_beta: float = 6.0
     parameterisation: str = "paper"
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_positive(self.shape, "shape")
-        check_positive(self.rate, "rate")
         check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:

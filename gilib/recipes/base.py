@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
 from gilib.likelihoods import Categorical, Gaussian, Likelihood
 from gilib.likelihoods.per_output import PerOutputGaussian
@@ -20,7 +21,7 @@ from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import as_inputs, as_tensor, check_count, check_tensor
+from gilib.validation import as_inputs, as_tensor, check_tensor
 
 
 class Trained(NamedTuple):
@@ -43,7 +44,7 @@ class Trained(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe(ABC):
+class Recipe(Checked, ABC):
     """A model with settings of its training, for normalised inputs and targets.
 
     Args:
@@ -57,14 +58,14 @@ class Recipe(ABC):
         label_scale: size of the pseudo-outputs of classes, plus for the right one, minus for the others.
     """
 
-    steps: int = 1000
-    lr: float = 0.05
-    flat: float = 0.5
-    num_samples: int = 5
-    batch_size: int = 400
-    num_inducing: int = 200
-    noise_variance: float = 0.05
-    label_scale: float = 2.0
+    steps: Count = 1000
+    lr: Positive = 0.05
+    flat: Fraction = 0.5
+    num_samples: Count = 5
+    batch_size: Count = 400
+    num_inducing: Count = 200
+    noise_variance: Positive = 0.05
+    label_scale: Positive = 2.0
 
     @abstractmethod
     def network(
@@ -89,8 +90,9 @@ class Recipe(ABC):
             return Gaussian(self.noise_variance, learn=True, replicas=replicas)
         return PerOutputGaussian([self.noise_variance] * outputs, learn=True, replicas=replicas)
 
+    @checked
     def build(
-        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
+        self, x: Tensor, y: Tensor, *, classes: Count | None = None, seed: int | Sequence[int] = 0
     ) -> tuple[Network, Likelihood]:
         """A new network with a likelihood, its inducing points a random choice of the data.
 
@@ -130,12 +132,13 @@ class Recipe(ABC):
         """Adam at the recipe's rate and schedule."""
         return Adam(self.lr, schedule=LinearDecay(self.flat))
 
+    @checked
     def train(
         self,
         x: Tensor,
         y: Tensor,
         *,
-        classes: int | None = None,
+        classes: Count | None = None,
         seed: int | Sequence[int] = 0,
         **options: Any,
     ) -> Trained:
@@ -169,6 +172,7 @@ class Recipe(ABC):
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
+@checked
 @torch.no_grad()
 def bound(
     net: Network,
@@ -176,8 +180,8 @@ def bound(
     x: Tensor,
     y: Tensor,
     *,
-    num_samples: int = 100,
-    batch_size: int = 1000,
+    num_samples: Count = 100,
+    batch_size: Count = 1000,
     generator: GeneratorLike | None = None,
 ) -> Tensor:
     """The ELBO per data point over all the data, to compare trained models by; `[R]` nats.
@@ -196,7 +200,6 @@ def bound(
     >>> bound(net, likelihood, torch.randn(30, 3), torch.randn(30, 1)).shape
     torch.Size([])
     """
-    check_count(batch_size, "batch_size")
     like = net.layers.reference_tensor()
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gilib import models
+from gilib.arguments import Count, Positive
 from gilib.kernels import RBF, Kernel
 from gilib.layers import GP, Concat
 from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
@@ -46,9 +47,9 @@ class HeteroscedasticProcessRecipe(Recipe):
     (2,)
     """
 
-    steps: int = 400
-    num_samples: int = 1
-    tolerance: float = 1e-4
+    steps: Count = 400
+    num_samples: Count = 1
+    tolerance: Positive = 1e-4
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
     noise_kernel: RBF = RBF(variance=2.0, **PRIOR)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib import models
+from gilib.arguments import Count
 from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
@@ -43,10 +44,10 @@ class NetworkRecipe(Recipe):
     (1,)
     """
 
-    num_samples: int = 10
-    hidden: tuple[int, ...] = (50,)
+    num_samples: Count = 10
+    hidden: tuple[Count, ...] = (50,)
     activations: tuple[type[nn.Module] | nn.Module, ...] = (nn.ReLU, nn.GELU)
-    trial: int = 400
+    trial: Count = 400
     lower: Posterior = field(default_factory=Factorised)
     last: Posterior = field(default_factory=GlobalInducing)
     prior: Prior = field(default_factory=lambda: NealPrior(learn=True))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gilib import models
+from gilib.arguments import Count, CountOrZero
 from gilib.kernels import RBF, Matern
 from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
@@ -53,9 +54,9 @@ class ProcessRecipe(Recipe):
     (1,)
     """
 
-    num_samples: int = 1
-    num_inducing: int = 500
-    num_exact: int = 1500
+    num_samples: Count = 1
+    num_inducing: Count = 500
+    num_exact: CountOrZero = 1500
     kernels: tuple[RBF, ...] = KERNELS
 
     def network(
@@ -178,8 +179,8 @@ class DeepProcessRecipe(Recipe):
     (1,)
     """
 
-    num_inducing: int = 100
-    depth: int = 2
+    num_inducing: Count = 100
+    depth: Count = 2
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike

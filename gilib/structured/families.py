@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gilib.arguments import Positive
 from gilib.config import Specification
-from gilib.validation import check_positive
 
 
 @dataclass(frozen=True, order=True)
@@ -41,12 +41,7 @@ class Family(Specification, ABC):
             steps: see `gilib.FreeGaussian`.
     """
 
-    initial_scale: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        if self.initial_scale is not None:
-            check_positive(self.initial_scale, "initial_scale")
+    initial_scale: Positive | None = None
 
     @abstractmethod
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 
+from gilib.arguments import Count, Fraction
 from gilib.config import ConfigDict
 from gilib.draws import Composition, Draw, Estimate
 from gilib.draws.functions import Function, SumFunction
@@ -20,7 +21,6 @@ from gilib.structured.gaussian import JointGaussian
 from gilib.structured.pattern import Pattern
 from gilib.structured.process import Process
 from gilib.structured.theorem import Recursion
-from gilib.validation import check_count, check_fraction, check_instance
 
 
 class StructuredGP(Layer):
@@ -69,25 +69,17 @@ class StructuredGP(Layer):
         processes: Sequence[Process],
         family: Family | None = None,
         *,
-        jitter: float = 1e-5,
-        num_features: int = 1024,
+        jitter: Fraction = 1e-5,
+        num_features: Count = 1024,
         marginalise: bool = True,
     ):
         """Describe the layers; their parameters are created by `build`."""
         super().__init__()
-        if isinstance(processes, Process):
-            raise TypeError(f"processes must be a list, got {processes.describe()}: write [process]")
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
-        check_count(num_features, "num_features")
-        self.processes = nn.ModuleList(check_instance(process, Process, "processes") for process in processes)
-        if isinstance(family, str):
-            raise TypeError(
-                f"family is MeanField(), StripesAndArrow(), FullyCoupled() or your own, got {family!r}"
-            )
-        self.family = check_instance(StripesAndArrow() if family is None else family, Family, "family")
-        self.jitter, self.num_features = check_fraction(jitter, "jitter"), num_features
-        self.marginalise = check_instance(marginalise, bool, "marginalise")
+        self.processes = nn.ModuleList(processes)
+        self.family = StripesAndArrow() if family is None else family
+        self.jitter, self.num_features, self.marginalise = float(jitter), num_features, marginalise
         widths = tuple(process.out_features for process in self)
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from gilib.arguments import Count
 from gilib.config import ConfigDict, Part
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
@@ -13,7 +14,7 @@ from gilib.posteriors import BuildContext
 from gilib.posteriors.inducing import own_points
 from gilib.processes import Inducing, Path
 from gilib.sites import Shape
-from gilib.validation import as_tensor, check_count, check_instance, check_tensor, check_unused
+from gilib.validation import as_tensor, check_tensor, check_unused
 
 
 class Process(nn.Module, Part):
@@ -40,26 +41,22 @@ class Process(nn.Module, Part):
 
     def __init__(
         self,
-        in_features: int,
-        out_features: int,
+        in_features: Count,
+        out_features: Count,
         kernel: Kernel | None = None,
         *,
         mean: Layer | nn.Module | None = None,
-        num_inducing: int | None = None,
+        num_inducing: Count | None = None,
         inducing_inputs: Tensor | None = None,
     ):
         """Describe the processes; their parameters are created by `build`."""
         super().__init__()
-        check_count(in_features, "in_features")
-        check_count(out_features, "out_features")
-        if num_inducing is not None:
-            check_count(num_inducing, "num_inducing")
         if inducing_inputs is not None:
             inducing_inputs = as_tensor(inducing_inputs, "inducing_inputs")
         if num_inducing is None and inducing_inputs is not None:
             num_inducing = check_tensor(inducing_inputs, "inducing_inputs").shape[-2]
         self.in_features, self.out_features, self.num_inducing = in_features, out_features, num_inducing
-        self.kernel = check_instance(RBF() if kernel is None else kernel, Kernel, "kernel")
+        self.kernel = RBF() if kernel is None else kernel
         self.mean = None if mean is None else as_layer(mean)
         self.hyperparameters = self.inducing_inputs = None
         self.points = 0

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arguments import Checked, Count, CountOrZero
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.prediction.drawables import Samples
 from gilib.training.rules.sghmc import point_parameters
-from gilib.validation import check_count
 
 CallbackFunction = Callable[[int, Tensor, Network], Any]
 
 
-class Callback(ABC):
+class Callback(Checked, ABC):
     """Is called after every step, and may end the training; its state is kept in checkpoints."""
 
     @abstractmethod
@@ -80,10 +80,8 @@ class Plateau(Callback):
     [False, False, False, True]
     """
 
-    def __init__(self, every: int = 100, patience: int = 10, least: float = 0.0):
+    def __init__(self, every: Count = 100, patience: Count = 10, least: float = 0.0):
         """Wait for a training to begin."""
-        check_count(every, "every")
-        check_count(patience, "patience")
         self.every, self.patience, self.least = every, patience, least
         self.begin()
 
@@ -134,10 +132,8 @@ class FallingStrips(Callback):
     [False, False, False, True]
     """
 
-    def __init__(self, score: Callable[[Network], float | Tensor], every: int = 100, strips: int = 5):
+    def __init__(self, score: Callable[[Network], float | Tensor], every: Count = 100, strips: Count = 5):
         """Wait for a training to begin."""
-        check_count(every, "every")
-        check_count(strips, "strips")
         self.score, self.every, self.strips = score, every, strips
         self.begin()
 
@@ -188,10 +184,8 @@ class StoredStates(Callback):
     torch.Size([20, 1])
     """
 
-    def __init__(self, burn_in: int, every: int = 50):
+    def __init__(self, burn_in: CountOrZero, every: Count = 50):
         """Nothing yet."""
-        check_count(burn_in, "burn_in", 0)
-        check_count(every, "every")
         self.burn_in, self.every = burn_in, every
         self.begin()
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count, CountOrZero
 from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
 from gilib.network import Network
 from gilib.prediction import predict
 from gilib.training.callbacks import Callback
 from gilib.training.engine.checks import as_data, check_data
-from gilib.validation import check_count, check_instance
 
 
 class EarlyStopping(Callback):
@@ -56,17 +56,19 @@ class EarlyStopping(Callback):
         x: Tensor,
         y: Tensor,
         *,
-        every: int = 100,
-        patience: int = 10,
-        num_samples: int = 20,
-        seed: int = 0,
+        every: Count = 100,
+        patience: Count = 10,
+        num_samples: Count = 20,
+        seed: CountOrZero = 0,
     ):
         """Wait for a training to begin."""
-        self.likelihood: Likelihood = check_instance(likelihood, Likelihood, "likelihood")
-        for value, name in ((every, "every"), (patience, "patience"), (num_samples, "num_samples")):
-            check_count(value, name)
-        check_count(seed, "seed", 0)
-        self.every, self.patience, self.num_samples, self.seed = every, patience, num_samples, seed
+        self.likelihood, self.every, self.patience, self.num_samples, self.seed = (
+            likelihood,
+            every,
+            patience,
+            num_samples,
+            seed,
+        )
         self.x, self.y = x, y
         self.begin()
 

@@ -6,10 +6,10 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from gilib.validation import check_count, check_fraction, check_positive
+from gilib.arguments import Checked, Count, Fraction, Positive
 
 
-class Schedule(ABC):
+class Schedule(Checked, ABC):
     """A frozen dataclass that gives the factor of the learning rate at a step.
 
     Attributes:
@@ -36,12 +36,7 @@ class LinearDecay(Schedule):
     [1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
-    start: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Refuse what is no part of a training."""
-        if not 0.0 <= self.start < 1.0:
-            raise ValueError(f"start must be at least 0 and below 1, got {self.start!r}")
+    start: Fraction = 0.5
 
     def __call__(self, step: int, steps: int) -> float:
         """The part that is left, of what is left after `start`."""
@@ -61,13 +56,8 @@ class CosineDecay(Schedule):
     [1.0, 1.0, 0.55, 0.1]
     """
 
-    start: float = 0.5
-    last: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Refuse what is no part."""
-        check_fraction(self.start, "start")
-        check_fraction(self.last, "last")
+    start: Fraction = 0.5
+    last: Fraction = 0.1
 
     def __call__(self, step: int, steps: int) -> float:
         """Between 1 and `last`."""
@@ -88,8 +78,8 @@ class PiecewiseConstant(Schedule):
     (1.0, 0.4, 0.1)
     """
 
-    boundaries: tuple[int, ...]
-    factors: tuple[float, ...]
+    boundaries: tuple[Count, ...]
+    factors: tuple[Positive, ...]
 
     needs_total = False
 
@@ -97,10 +87,6 @@ class PiecewiseConstant(Schedule):
         """Refuse other numbers."""
         object.__setattr__(self, "boundaries", tuple(self.boundaries))
         object.__setattr__(self, "factors", tuple(self.factors))
-        for k, boundary in enumerate(self.boundaries):
-            check_count(boundary, f"boundaries[{k}]")
-        for k, factor in enumerate(self.factors):
-            check_positive(factor, f"factors[{k}]")
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise, got {self.boundaries}")
         if len(self.factors) != len(self.boundaries) + 1:
@@ -126,15 +112,10 @@ class ExponentialDecay(Schedule):
     0.25
     """
 
-    rate: float
-    every: int
+    rate: Positive
+    every: Count
 
     needs_total = False
-
-    def __post_init__(self) -> None:
-        """Refuse what is no decay."""
-        check_positive(self.rate, "rate")
-        check_count(self.every, "every")
 
     def __call__(self, step: int, steps: int) -> float:
         """The factor."""

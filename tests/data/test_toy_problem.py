@@ -84,10 +84,10 @@ def test_dtypes():
     ("arguments", "error", "message"),
     [
         ({"num_points": 1}, ValueError, "num_points must be at least 2"),
-        ({"num_points": 4.0}, TypeError, "num_points must be an integer"),
+        ({"num_points": 4.0}, ValueError, "num_points must be an integer"),
         ({"num_points": 41, "balanced": True}, ValueError, "pass an even number, got 41"),
-        ({"noise_sd": 0.0}, ValueError, "noise_sd must be positive and finite, got 0.0"),
-        ({"noise_sd": float("nan")}, ValueError, "noise_sd must be positive"),
+        ({"noise_sd": 0.0}, ValueError, "noise_sd must be a positive finite number, got 0.0"),
+        ({"noise_sd": float("nan")}, ValueError, "noise_sd must be a positive"),
         ({"dtype": torch.int64}, TypeError, "dtype must be a floating-point type"),
     ],
 )

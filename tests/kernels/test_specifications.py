@@ -15,18 +15,18 @@ from tests.support import D, assert_equal, normals
 VALUES = {
     "lengthscale -1": (lambda: RBF(-1.0), "lengthscale must be a positive finite number, got -1.0"),
     "lengthscale 0": (lambda: Matern(0.0), "lengthscale must be a positive finite number, got 0.0"),
-    "one of them 0": (lambda: RBF((1.0, 0.0)), "lengthscale must be a positive finite number, got 0.0"),
+    "one of them 0": (lambda: RBF((1.0, 0.0)), r"lengthscale\[1\] must be a positive finite number, got 0.0"),
     "lengthscale nan": (lambda: RBF(math.nan), "lengthscale must be a positive finite number, got nan"),
     "lengthscale inf": (lambda: RBF(math.inf), "lengthscale must be a positive finite number, got inf"),
     "variance 0": (lambda: RBF(variance=0.0), "variance must be a positive finite number, got 0.0"),
     "variances": (lambda: Matern(variance=(1.0, 1.0)), "variance must be a positive finite number"),
     "smoothness": (lambda: Matern(smoothness=2.0), r"one of \(0.5, 1.5, 2.5\), got 2.0"),
     "order 2": (lambda: ArcCosine(2), r"order must be 0 \(steps\) or 1 \(rectifiers\), got 2"),
-    "an order in words": (lambda: ArcCosine("0"), "order must be 0 .* got '0'"),
-    "weights": (lambda: ArcCosine(weight_variance=-1.0), "weight_variance must be a positive .*got -1.0"),
+    "an order in words": (lambda: ArcCosine("0"), "order must be an integer, got '0'"),
+    "weights": (lambda: ArcCosine(weight_variance=-1.0), "weight_variance.* must be a positive .*got -1.0"),
     "no bias": (lambda: ArcCosine(bias_variance=0.0), "bias_variance must be a positive .*got 0.0"),
     "amplitude": (lambda: ArcCosine(variance=-2.0), "variance must be a positive finite number, got -2.0"),
-    "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance must be a positive .*got -1.0"),
+    "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance.* must be a positive .*got -1.0"),
     "linear bias": (lambda: DotProduct(bias_variance=-1.0), "bias_variance must be a positive .*got -1.0"),
     "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
     "empty product": (lambda: KernelProduct(()), "KernelProduct needs at least one kernel"),
@@ -51,8 +51,8 @@ VALUES = {
 KINDS = {
     "a number in a sum": (lambda: RBF() + 1.0, "a term of a kernel must be a Kernel, got float"),
     "a class in a product": (lambda: RBF() * DotProduct, r"write DotProduct\(\) in place of DotProduct"),
-    "a number as a part": (lambda: KernelSum((RBF(), 2)), "every part must be a Kernel, got int"),
-    "text as a part": (lambda: KernelProduct(("rbf",)), "every part must be a Kernel, got str"),
+    "a number as a part": (lambda: KernelSum((RBF(), 2)), "parts\\[1\\] must be a Kernel, got int"),
+    "text as a part": (lambda: KernelProduct(("rbf",)), "parts\\[0\\] must be a Kernel, got str"),
 }
 
 

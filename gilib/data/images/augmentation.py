@@ -6,7 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gilib.arguments import CountOrZero, checked
+from gilib.validation import check_is_tensor
 
+
+@checked
 def random_flip(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Mirror each image left to right with probability one half, independently.
 
@@ -25,7 +29,8 @@ def random_flip(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     return torch.where(flipped, x.flip(-1), x)
 
 
-def random_crop(x: Tensor, padding: int = 4, generator: torch.Generator | None = None) -> Tensor:
+@checked
+def random_crop(x: Tensor, padding: CountOrZero = 4, generator: torch.Generator | None = None) -> Tensor:
     """Pad each image with zeros and cut a window of its own size from a random place, independently.
 
     Every one of the `(2 padding + 1)²` places is as likely as any other. Zero is black for pixels and the
@@ -37,18 +42,13 @@ def random_crop(x: Tensor, padding: int = 4, generator: torch.Generator | None =
         generator: of the device of `x`; torch's default if not given.
 
     Raises:
-        TypeError: if `padding` is not an integer.
-        ValueError: if `padding` is negative, `x` has fewer than three axes, or `generator` is of another
-            device.
+        ValueError: if `padding` is no integer of at least 0, `x` has fewer than three axes, or `generator` is
+            of another device.
 
     >>> random_crop(torch.zeros(8, 3, 32, 32), padding=2).shape
     torch.Size([8, 3, 32, 32])
     """
     _check(x, generator)
-    if isinstance(padding, bool) or not isinstance(padding, int):
-        raise TypeError(f"padding must be an integer, got {padding!r} ({type(padding).__name__})")
-    if padding < 0:
-        raise ValueError(f"padding must not be negative, got {padding}")
     images = x.reshape(-1, *x.shape[-3:])  # [B, C, H, W]
     n = len(images)
     top, left = torch.randint(2 * padding + 1, (2, n), generator=generator, device=x.device).unbind()  # [B]
@@ -59,7 +59,10 @@ def random_crop(x: Tensor, padding: int = 4, generator: torch.Generator | None =
     return windows[torch.arange(n, device=x.device), :, top, left].reshape(x.shape)
 
 
-def random_flip_and_crop(x: Tensor, padding: int = 4, generator: torch.Generator | None = None) -> Tensor:
+@checked
+def random_flip_and_crop(
+    x: Tensor, padding: CountOrZero = 4, generator: torch.Generator | None = None
+) -> Tensor:
     """Augment images as is usual for CIFAR-10: `random_flip`, then `random_crop`.
 
     The result depends on `x` and the state of `generator` alone; `x` is left as it was, and no value is
@@ -72,9 +75,8 @@ def random_flip_and_crop(x: Tensor, padding: int = 4, generator: torch.Generator
         generator: of the device of `x`; torch's default if not given.
 
     Raises:
-        TypeError: if `padding` is not an integer.
-        ValueError: if `padding` is negative, `x` has fewer than three axes, or `generator` is of another
-            device.
+        ValueError: if `padding` is no integer of at least 0, `x` has fewer than three axes, or `generator` is
+            of another device.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> random_flip_and_crop(torch.zeros(8, 3, 32, 32), generator=generator).shape
@@ -84,7 +86,7 @@ def random_flip_and_crop(x: Tensor, padding: int = 4, generator: torch.Generator
 
 
 def _check(x: Tensor, generator: torch.Generator | None) -> None:
-    if x.dim() < 3:
+    if check_is_tensor(x, "x").dim() < 3:
         raise ValueError(f"images must be [..., C, H, W], got shape {tuple(x.shape)}")
     if generator is not None and generator.device.type != x.device.type:
         raise ValueError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from gilib.arguments import checked
 from gilib.data import storage
 from gilib.data.images import cifar, idx, jpeg, svhn
 from gilib.data.images.catalogue import find_image_set
@@ -42,6 +43,7 @@ FORMATS = {
 }
 
 
+@checked
 def load_images(name: str, download: bool = True) -> ImageDataset:
     """Load a set of images as its publishers give it, in pixels.
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import torch
 
+from gilib.arguments import checked
 from gilib.data import storage
 from gilib.data.dataset import Dataset
 from gilib.data.storage import ChecksumError, DataError
@@ -14,6 +15,7 @@ from gilib.data.tables import regression_sets
 from gilib.data.tables.regression_sets import UciSet
 
 
+@checked
 def load_uci(name: str, download: bool = True) -> Dataset:
     """Load a UCI regression set with its published splits (Hernández-Lobato & Adams, 2015).
 

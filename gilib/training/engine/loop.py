@@ -123,6 +123,7 @@ def fit(
     torch.Size([3])
     """
     check_instance(net, Network, "net")
+    check_instance(progress, bool, "progress")
     settings = Settings(
         rule=rule,
         num_samples=check_instance(rule, Rule, "rule").samples if num_samples is None else num_samples,

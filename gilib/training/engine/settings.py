@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from gilib.arguments import Checked, Count
 from gilib.config import plain
 from gilib.training.engine.minibatches import Augmentation
 from gilib.training.rules.base import Rule
-from gilib.validation import check_count
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Checked):
     """Where a training is kept, how often, and when it pauses.
 
     Args:
@@ -82,13 +82,12 @@ class Checkpoint:
     """
 
     path: str | os.PathLike[str]
-    every: int = 1000
+    every: Count = 1000
     deadline: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no number of steps."""
         object.__setattr__(self, "path", Path(self.path))
-        check_count(self.every, "every")
 
 
 def described(value: Any) -> Any:

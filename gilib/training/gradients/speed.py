@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Checked
 from gilib.arithmetic import rounded_products, set_product_precisions
 from gilib.draws import Drawn
 from gilib.linalg.operation import Operation
 from gilib.training.gradients.parallel import DataParallel
-from gilib.validation import check_choice, check_instance
+from gilib.validation import check_choice
 
 PRECISIONS = ("full", "tf32", "bfloat16")
 AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
 
 
 @dataclass(frozen=True)
-class Speed:
+class Speed(Checked):
     """How the steps of a training are run.
 
     Args:
@@ -48,8 +49,6 @@ class Speed:
     def __post_init__(self) -> None:
         """Raise for an arithmetic that does not exist."""
         check_choice(self.arithmetic, PRECISIONS, "arithmetic")
-        if self.parallel is not None:
-            check_instance(self.parallel, DataParallel, "parallel")
 
 
 def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDrawn:

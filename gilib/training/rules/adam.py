@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from gilib.arguments import Fraction, Positive
 from gilib.config import plain
 from gilib.persistence import CheckpointError
 from gilib.posteriors import ConjugateWeights
@@ -15,7 +16,7 @@ from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.optimiser import NetworkAdam, Optimiser, Rate, ReplicaAdam
 from gilib.training.schedules import Schedule
-from gilib.validation import check_instance, check_positive
+from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,14 @@ class Adam(Rule):
     lr: Rate = 1e-2
     groups: Mapping[str, Rate] = field(default_factory=dict)
     schedule: Schedule | None = None
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    eps: Positive = 1e-8
 
     def __post_init__(self) -> None:
         """Refuse rates that are not positive."""
         object.__setattr__(self, "lr", _checked(self.lr, "lr"))
         groups = {name: _checked(rate, f"groups[{name!r}]") for name, rate in self.groups.items()}
         object.__setattr__(self, "groups", groups)
-        if self.schedule is not None:
-            check_instance(self.schedule, Schedule, "schedule")
-        check_positive(self.eps, "eps")
-        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
-            raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningAdam:

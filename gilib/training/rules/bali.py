@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.linalg import failures_as_nan, readable
 from gilib.persistence import CheckpointError
 from gilib.regression.joint import JointState, Place
@@ -28,7 +29,7 @@ from gilib.training.rules.layerwise import (
 from gilib.training.rules.numbers import Numbers, rate_at, steps_of
 from gilib.training.rules.passes import Passes, PassResult
 from gilib.training.schedules import CosineDecay, Schedule
-from gilib.validation import check_choice, check_instance, check_positive
+from gilib.validation import check_choice
 
 PRIORS = ("absolute", "relative")
 SENSIBLE_BATCH = 100
@@ -89,8 +90,8 @@ class Bali(Rule):
 
     samples: ClassVar[int] = 1
     tempers: ClassVar[bool] = False
-    lr: float = 0.3
-    update_rate: float = 0.2
+    lr: Positive = 0.3
+    update_rate: Positive = 0.2
     prior: str = "absolute"
     schedule: Schedule | None = CosineDecay()
     deterministic: bool = False
@@ -98,15 +99,9 @@ class Bali(Rule):
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_positive(self.lr, "lr")
-        check_positive(self.update_rate, "update_rate")
         if self.update_rate > 1.0:
             raise ValueError(f"update_rate is at most 1, no memory at all, got {self.update_rate}")
         check_choice(self.prior, PRIORS, "prior")
-        if self.schedule is not None:
-            check_instance(self.schedule, Schedule, "schedule")
-        check_instance(self.deterministic, bool, "deterministic")
-        check_instance(self.keep_moments, bool, "keep_moments")
 
     def begin(self, problem: Problem) -> RunningBali:
         """The rule at work.

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Checked
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
@@ -136,7 +137,7 @@ class RunningRule(ABC):
             raise NotImplementedError(f"{type(self).__name__} has a state_dict and no load_state_dict")
 
 
-class Rule(ABC):
+class Rule(Checked, ABC):
     """A rule as a frozen dataclass, whose fields (plain data, or such dataclasses) identify it.
 
     A checkpoint that was written under other fields is refused.

@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.linalg import cholesky
 from gilib.linalg.products import matmul
 from gilib.posteriors import MatrixGaussian, Posterior
 from gilib.training.rules.base import Problem
 from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
 from gilib.training.rules.weight_samples import Statistic, TrainedLayer, WeightGradients
-from gilib.validation import check_positive
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,15 @@ class NoisyKFAC(SampledWeightRule):
     0.001
     """
 
-    lr: float = 5e-2
-    decay: float = 0.05
-    damping: float = 1e-3
+    lr: Positive = 5e-2
+    decay: Positive = 0.05
+    damping: Positive = 1e-3
     posterior: ClassVar[type[Posterior]] = MatrixGaussian
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        super().__post_init__()
-        check_positive(self.decay, "decay")
         if self.decay > 1.0:
             raise ValueError(f"decay is at most 1, the newest statistics alone, got {self.decay}")
-        check_positive(self.damping, "damping")
 
     def statistic(self) -> Statistic:
         """Both factors' second moments."""

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.linalg import cholesky, readable
 from gilib.posteriors.free import Gaussians
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.schedules import Schedule
-from gilib.validation import check_instance, check_positive
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,14 @@ class NaturalGradient(Rule):
     0.01
     """
 
-    lr: float = 0.1
+    lr: Positive = 0.1
     rest: Adam = Adam()
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_positive(self.lr, "lr")
         if self.lr > 1.0:
             raise ValueError(f"lr of natural gradients is at most 1, a whole step, got {self.lr}")
-        check_instance(self.rest, Adam, "rest")
-        if self.schedule is not None:
-            check_instance(self.schedule, Schedule, "schedule")
 
     def begin(self, problem: Problem) -> RunningNaturalGradient:
         """Both at work.

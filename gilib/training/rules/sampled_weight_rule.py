@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Positive
 from gilib.posteriors import Posterior
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.weight_samples import SampledWeights, Statistic, TrainedLayer, WeightGradients
 from gilib.training.schedules import Schedule
-from gilib.validation import check_instance, check_positive
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,10 @@ class SampledWeightRule(Rule, ABC):
         schedule: of α: a factor for every step; None: 1.
     """
 
-    lr: float = 1e-2
+    lr: Positive = 1e-2
     rest: Adam = Adam()
     schedule: Schedule | None = None
     posterior: ClassVar[type[Posterior]]
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        check_positive(self.lr, "lr")
-        check_instance(self.rest, Adam, "rest")
-        if self.schedule is not None:
-            check_instance(self.schedule, Schedule, "schedule")
 
     def statistic(self) -> Statistic | None:
         """What it needs of single examples, see `SampledWeights`; None: nothing."""

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count, CountOrZero, Positive
 from gilib.network import Network
 from gilib.posteriors import PointWeights
 from gilib.randomness import standard_normal
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.validation import check_count, check_instance, check_positive
 
 LEAST = 1e-16  # of a mean square gradient: a parameter that nothing depends on has none
 
@@ -58,28 +58,21 @@ class SGHMC(Rule):
     300
     """
 
-    burn_in: int
-    lr: float = 1e-2
-    momentum_decay: float = 0.05
-    window: int = 300
+    burn_in: CountOrZero
+    lr: Positive = 1e-2
+    momentum_decay: Positive = 0.05
+    window: Count = 300
     rest: Adam = Adam()
-    adaptation: int | None = None
+    adaptation: CountOrZero | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_count(self.burn_in, "burn_in", 0)
-        check_positive(self.lr, "lr")
-        check_positive(self.momentum_decay, "momentum_decay")
         if self.momentum_decay > 1.0:
             raise ValueError(f"momentum_decay is at most 1, no memory at all, got {self.momentum_decay}")
-        check_count(self.window, "window")
-        check_instance(self.rest, Adam, "rest")
-        if self.adaptation is not None:
-            check_count(self.adaptation, "adaptation", 0)
-            if self.adaptation > self.burn_in:
-                raise ValueError(
-                    f"adaptation is a part of burn-in, at most {self.burn_in} steps, got {self.adaptation}"
-                )
+        if self.adaptation is not None and self.adaptation > self.burn_in:
+            raise ValueError(
+                f"adaptation is a part of burn-in, at most {self.burn_in} steps, got {self.adaptation}"
+            )
 
     @property
     def adaptive_steps(self) -> int:

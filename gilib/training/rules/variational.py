@@ -22,11 +22,11 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from gilib.arguments import Fraction, Positive
 from gilib.posteriors import Factorised, Posterior
 from gilib.training.rules.base import Problem
 from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
 from gilib.training.rules.weight_samples import Statistic, TrainedLayer, WeightGradients, squared_gradients
-from gilib.validation import check_positive
 
 
 class LayerState(NamedTuple):
@@ -54,14 +54,11 @@ class VariationalRule(SampledWeightRule, ABC):
         betas: β₁ of the gradient, β₂ of the curvature.
     """
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     posterior: ClassVar[type[Posterior]] = Factorised
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        super().__post_init__()
-        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
-            raise ValueError(f"betas must be two numbers of at least 0 and below 1, got {self.betas!r}")
+        """Fix the order of the betas."""
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningVariational:
@@ -112,7 +109,7 @@ class VOGN(VariationalRule):
     0.05
     """
 
-    lr: float = 5e-2
+    lr: Positive = 5e-2
 
     def statistic(self) -> Statistic:
         """Squared gradients of single examples."""
@@ -173,12 +170,7 @@ class NoisyAdam(VariationalRule):
     0.01
     """
 
-    damping: float = 1e-3
-
-    def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
-        super().__post_init__()
-        check_positive(self.damping, "damping")
+    damping: Positive = 1e-3
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
         """The squared gradient of the minibatch."""
@@ -215,7 +207,7 @@ class IVON(VariationalRule):
     0.2
     """
 
-    lr: float = 0.2
+    lr: Positive = 0.2
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
         """Gradient times standardised noise."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count, Positive
 from gilib.kernels.modules import kernels_with_prior
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
 from gilib.linalg import FactorisationError
@@ -19,7 +20,7 @@ from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.collapsed.model import CollapsedModel
 from gilib.training.rules.collapsed.noise import process_with_noise
 from gilib.training.rules.collapsed.process import single_process
-from gilib.validation import check_count, check_positive
+from gilib.validation import check_count
 
 PATIENCE = 3  # steps that gain next to nothing, after which the search is over
 
@@ -62,15 +63,13 @@ class Collapsed(Rule):
 
     samples: ClassVar[int] = 1
     tempers: ClassVar[bool] = False
-    memory: int = 20
+    memory: Count = 20
     evaluations: int = 20
-    tolerance: float = 1e-5
+    tolerance: Positive = 1e-5
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
-        check_count(self.memory, "memory")
         check_count(self.evaluations, "evaluations", 2)
-        check_positive(self.tolerance, "tolerance")
 
     def begin(self, problem: Problem) -> RunningCollapsed:
         """The rule at work.
