@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -71,20 +72,67 @@ def predict(
     """
     check_instance(likelihood, Likelihood, "likelihood")
     x = checked_inputs(drawable, x, normalisation)
+    parts = list(_evaluated(drawable, likelihood, x, num_samples, batch_size, generator, pointwise))
+    return _predicted(drawable, likelihood, parts, normalisation)
+
+
+@torch.no_grad()
+def predict_batches(
+    drawable: Drawable,
+    likelihood: Likelihood,
+    x: Tensor | np.ndarray,
+    num_samples: int,
+    *,
+    normalisation: Normalisation | None = None,
+    batch_size: int,
+    generator: GeneratorLike | None = None,
+) -> Iterator[Prediction]:
+    """`predict`, batch after batch: what is wanted of each is kept, and S outputs of all points never are.
+
+    Args:
+        drawable: as for `predict`, and so are all other arguments.
+        likelihood: likewise.
+        x: likewise.
+        num_samples: likewise.
+        normalisation: likewise.
+        batch_size: likewise.
+        generator: likewise.
+    """
+    x = checked_inputs(drawable, x, normalisation)
+    for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
+        yield _predicted(drawable, likelihood, [part], normalisation)
+
+
+def _evaluated(
+    drawable: Drawable,
+    likelihood: Likelihood,
+    x: Tensor,
+    num_samples: int,
+    batch_size: int | None,
+    generator: GeneratorLike | None,
+    pointwise: bool,
+) -> Iterator[Moments]:
+    """Outputs of functions, drawn once, at one batch after the other."""
     points = -1 - len(drawable.input_shape)
     if batch_size is not None:
         check_count(batch_size, "batch_size")
-    members = drawable.members
-    with failures_as_nan() if members or drawable.replicas else nullcontext():  # others may be in order
-        batches = x.split(int(batch_size or x.shape[points]), dim=points)
-        draws: list[Draw | Estimate]
-        if pointwise:
-            draws = [_estimate(drawable, num_samples, part.shape[points], generator) for part in batches]
-        else:
-            draws = [drawable.draw(num_samples, generator=generator)] * len(batches)
-        pairs = zip(draws, batches, strict=True)
-        parts = [draw.moments(x) if likelihood.integrates else Moments(draw(x)) for draw, x in pairs]
-    axis = -1 - len(drawable.output_shape)
+    draw: Draw | Estimate | None = None
+    for part in x.split(int(batch_size or x.shape[points]), dim=points):
+        # of members and replicas others may be in order
+        with failures_as_nan() if drawable.members or drawable.replicas else nullcontext():
+            if pointwise:
+                draw = _estimate(drawable, num_samples, part.shape[points], generator)
+            elif draw is None:
+                draw = drawable.draw(num_samples, generator=generator)
+            found = draw.moments(part) if likelihood.integrates else Moments(draw(part))
+        yield found
+
+
+def _predicted(
+    drawable: Drawable, likelihood: Likelihood, parts: Sequence[Moments], normalisation: Normalisation | None
+) -> Prediction:
+    """What the likelihood predicts of outputs at one batch or several."""
+    members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
         for pieces in zip(*parts, strict=True)
@@ -137,21 +185,26 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of members and replicas without functions, as of those that broke down in training.
+    """Warn of functions without numbers, as of members and replicas that broke down in training.
 
     Args:
         outputs: `[S, K, R, ...]`.
         members: how many axes K has.
         replicas: how many R has.
     """
-    if not (members or replicas) or bool(outputs.isfinite().all()):
+    if bool(outputs.isfinite().all()):
         return
     lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]
-    who, then = ("members", "leave them out of the ensemble, whose") if members else ("replicas", "their")
+    broken, then = f" {(~lead).nonzero().squeeze(-1).tolist()} give", "their"
+    who = "members" if members else "replicas"
+    if members:
+        then = "leave them out of the ensemble, whose"
+    elif not replicas:
+        who, broken, then = "the drawn functions", " give", "load or train the network again, its"
     warnings.warn(
-        f"{who} {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be factorised, "
-        f"or a parameter is not finite): {then} predictions are NaN",
-        stacklevel=3,
+        f"{who}{broken} no numbers (a matrix could not be factorised, or a parameter is not finite): "
+        f"{then} predictions are NaN",
+        stacklevel=5,
     )
 
 

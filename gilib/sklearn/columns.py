@@ -108,5 +108,5 @@ def warn_of_other_order(X: Any, y: Any) -> None:
             warnings.warn(
                 "X and y have the same rows in another order, and are paired by position: if labels are to "
                 "pair them, hand over y.loc[X.index]",
-                stacklevel=4,
+                stacklevel=5,
             )
