@@ -14,6 +14,7 @@ from torch import Tensor
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import CategoricalPrediction
 from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
+from gilib.sklearn.columns import as_array, check_labels, warn_of_far_values
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
 from gilib.validation import check_count
 
@@ -50,7 +51,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def _fit(self, X: Any, y: Any) -> None:
         """Train on labels `[N]` of any kind."""
         self.target_names_ = names_of(y)
+        check_labels(y)
         X, y = validated(self, X, y)
+        warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
         if len(kinds) > 1:
             raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
@@ -128,7 +131,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         Raises:
             ValueError: for labels that are not there.
         """
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(as_array(y), warn=True)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise ValueError(f"y has labels that the classifier does not know: {unknown}")

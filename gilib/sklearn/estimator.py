@@ -21,7 +21,7 @@ from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
-from gilib.sklearn.columns import check_numbers, warn_of_other_order
+from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive, check_unmasked
 
@@ -202,7 +202,7 @@ class BayesianEstimator(BaseEstimator):
 
 
 def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> Any:
-    """As `validate_data`, in float64; a data frame's columns that hold no numbers are named.
+    """As `validate_data`, in float64; columns that hold no numbers, or not everywhere, are named.
 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
@@ -211,8 +211,11 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     for given in y:
         warn_of_other_order(X, given)
         check_unmasked(given, "y")
+    X, *y = map(as_array, (X, *y))
     check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
-    return validate_data(estimator, X, *y, dtype=np.float64, **options)
+    found = validate_data(estimator, X, *y, dtype=np.float64, ensure_all_finite=False, **options)
+    check_complete(found[0] if y else found, getattr(estimator, "feature_names_in_", None))
+    return found
 
 
 def seed_of(random_state: Any) -> int:

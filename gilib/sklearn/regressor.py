@@ -24,7 +24,7 @@ from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
-from gilib.sklearn.columns import check_numbers
+from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
     Array,
@@ -36,6 +36,8 @@ from gilib.sklearn.estimator import (
 )
 from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_count
+
+CLASSES = "BayesianClassifier takes classes"
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -83,8 +85,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         """Train on the targets that vary."""
-        check_numbers(y, "y", "BayesianClassifier takes classes")
         self.target_names_ = names_of(y)
+        check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
@@ -93,13 +95,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(
                 "X has 1 sample, and one target tells nothing of the scale of others: a regressor needs 2"
             )
+        names = self.target_names_ if isinstance(self.target_names_, list) else None
+        warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
+        warn_of_far_values(y.numpy(), names, "y")
         constant = constant_columns(y)
         self._scales = _scaling(torch.from_numpy(np.array(X)), y)
         if constant.any():
-            outputs = (
-                self.target_names_ if isinstance(self.target_names_, list) else list(range(len(constant)))
-            )
-            which = [outputs[k] for k in constant.nonzero().flatten().tolist()]
+            which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
             warnings.warn(
                 f"all targets are the same in outputs {which}, which are predicted as they are; the standard "
                 "deviation is their size, for they do not tell it",
@@ -184,7 +186,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over outputs; the columns of a data frame are taken by name."""
-        return float(super().score(X, self._in_order(y), sample_weight))
+        check_numbers(y, "y", CLASSES)
+        return float(super().score(X, as_array(self._in_order(y)), sample_weight))
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
@@ -216,6 +219,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
         A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
+        Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
 
         Args:
             X: inputs `[N, D]`.
@@ -254,7 +258,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _targets(self, y: Any) -> Tensor:
         """Targets `[N, O]`."""
-        values = check_array(self._in_order(y), ensure_2d=False, dtype=np.float64, input_name="y")
+        check_numbers(y, "y", CLASSES)
+        values = check_array(as_array(self._in_order(y)), ensure_2d=False, dtype=np.float64, input_name="y")
         return torch.from_numpy(np.array(values)).reshape(len(values), -1)
 
     def _batches(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:

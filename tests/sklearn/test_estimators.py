@@ -230,5 +230,5 @@ def test_other_mistakes(model):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="missing values"):
         BayesianRegressor().fit(np.where(X > 0, np.nan, X), Y)
