@@ -191,7 +191,7 @@ class BayesianEstimator(BaseEstimator):
         """
         check_is_fitted(self, "net_")
         for part in (self.net_, self.likelihood_):
-            for name, value in part.state_dict().items():
+            for name, value in part.named_parameters():
                 if not bool(value.isfinite().all()):
                     raise ValueError(f"the model holds NaN or infinity in {name}: fit it, or load it, again")
         return torch.from_numpy(np.array(validated(self, X, reset=False)))
@@ -207,6 +207,11 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
     """
+    if (device := torch.get_default_device()).type != "cpu":
+        raise ValueError(
+            f"torch's default device is {device}, and estimators compute on the CPU: call them in a block "
+            "`with torch.device('cpu'):`"
+        )
     check_unmasked(X, "X")
     for given in y:
         warn_of_other_order(X, given)
