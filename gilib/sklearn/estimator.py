@@ -168,10 +168,11 @@ class BayesianEstimator(BaseEstimator):
 
     def _batches(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Iterator[Any]:
         """Predictions of a thousand rows at a time, original units; the functions are those of every call."""
+        points = self._points(X)
         return predict_batches(
             self.net_,
             self.likelihood_,
-            self._points(X),
+            points,
             num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
             batch_size=POINTS_AT_ONCE,

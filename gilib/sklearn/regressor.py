@@ -192,7 +192,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
         targets = self._targets(y)
-        wanted = [len(self._points(X)), len(self._varies)]
+        wanted = [len(X), len(self._varies)]
         if list(targets.shape) != wanted:
             raise ValueError(
                 f"y must hold {wanted} targets, one row for each of X, got {list(targets.shape)}"
@@ -264,10 +264,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _batches(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
         """With constant outputs, too."""
-        mean, sd = self._scales.y_mean, self._scales.y_std
         for batch in super()._batches(X, *options):
-            means, sds = self._all(batch.means, mean), self._all(batch.component_sd, sd)
-            yield GaussianPrediction(means, sds)
+            means = self._all(batch.means, self._scales.y_mean)
+            yield GaussianPrediction(means, self._all(batch.component_sd, self._scales.y_std))
 
     def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
