@@ -178,7 +178,7 @@ def check_complete(x: NDArray[Any], names: Any) -> None:
     wrong = ~np.isfinite(x)
     if not wrong.any():
         return
-    where = f"in columns {[_label(names, k) for k in np.flatnonzero(wrong.any(0))]}"
+    where = f"in columns {[_label(names, k) for k in np.flatnonzero(wrong.any(0)).tolist()]}"
     if missing := int(np.isnan(x).sum()):
         raise ValueError(
             f"X holds {missing} missing values (NaN) {where}: fill them in, as "
@@ -214,4 +214,4 @@ def warn_of_far_values(values: NDArray[Any], names: Any, table: str) -> None:
 
 def _label(names: Any, k: int) -> Any:
     """The name of a column, or its number."""
-    return int(k) if names is None else names[k]
+    return k if names is None else names[k]

@@ -72,8 +72,7 @@ class BayesianEstimator(BaseEstimator):
         try:
             self._fit(X, y)
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__ = before
             raise
         return self
 
@@ -217,10 +216,10 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     for given in y:
         warn_of_other_order(X, given)
         check_unmasked(given, "y")
-    X, *y = map(as_array, (X, *y))
+    X, targets = as_array(X), [as_array(given) for given in y]
     check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
-    found = validate_data(estimator, X, *y, dtype=np.float64, ensure_all_finite=False, **options)
-    check_complete(found[0] if y else found, getattr(estimator, "feature_names_in_", None))
+    found = validate_data(estimator, X, *targets, dtype=np.float64, ensure_all_finite=False, **options)
+    check_complete(found[0] if targets else found, getattr(estimator, "feature_names_in_", None))
     return found
 
 

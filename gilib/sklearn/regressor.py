@@ -177,9 +177,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """
         tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
         if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
-            raise ValueError(
-                f"coverage must be between 0 and 1, as 0.9 is, and not as near, got {coverage!r}"
-            )
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")
         ends = (methodcaller("quantile", probability) for probability in (tail, 1.0 - tail))
         lower, upper = (self._shown(values, X) for values in self._reduced(X, *ends))
         return lower, upper
