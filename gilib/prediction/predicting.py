@@ -216,7 +216,8 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
         return
     low, high = seen.to(x)  # [...]
     width = high - low
-    distance = torch.maximum(low - x, x - high)  # [..., N, ...], negative within
+    distance = x - high
+    distance = torch.maximum(distance, low - x, out=distance)  # [..., N, ...], negative within
     outside = distance > 3.0 * torch.where(width > 0, width, width.mean())
     points = outside.flatten(x.dim() - low.dim()).any(-1)
     advice = (

@@ -46,6 +46,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     Inputs and targets are normalised inside; every output has its own noise. The settings that are None are
     those of `gilib.recommended(model)`.
 
+    One target, or the same one over and over, tells nothing of a scale. A single row is refused. An output
+    whose targets are all the same is predicted as this constant, its standard deviation the size of the
+    constant, or one for zeros, with a warning; of several outputs the others are trained without it, and
+    `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. This holds for every model.
+
     Args:
         model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
             1500 data), "heteroscedastic_gp" (another one says how large the noise is where), "deep_gp" (two
