@@ -10,5 +10,3 @@ except ImportError:
     def glue(name: str, variable: object, display: bool = True) -> None:
         """Do nothing: there is no page."""
 
-
-__all__ = ["glue"]

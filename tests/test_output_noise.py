@@ -64,7 +64,7 @@ def test_it_is_learned_for_every_output_and_replica(tmp_path):
     [
         (
             lambda: gilib.likelihoods.PerOutputGaussian(0.1),
-            "must be a list of one variance for every output, got 0.1",
+            "noise_variance must be a list or tuple",
         ),
         (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list of one variance"),
         (

@@ -101,7 +101,7 @@ class Page:
     def __init__(self, app: Sphinx) -> None:
         self.app = app
         self.builder: Any = app.builder  # knows the numbers of the page that is being written
-        self.macros = app.config.mathjax3_config["tex"]["macros"]
+        self.macros = (app.config.mathjax3_config or {}).get("tex", {}).get("macros", {})
         self.pictures: dict[str, dict[str, str]] = {}
 
     def attached(self) -> dict[str, dict[str, dict[str, str]]]:

@@ -237,7 +237,7 @@ def test_importing_the_baselines_imports_no_jax():
         ({"samples": 5}, "samples must be an integer of at least 10, got 5"),
         ({"thin": 0}, "thin must be an integer of at least 1"),
         ({"leapfrog_steps": 2.0}, "leapfrog_steps must be an integer"),
-        ({"jitter": 1.0}, "jitter is a share of the step size, at least 0 and below 1, got 1.0"),
+        ({"jitter": 1.0}, "jitter must be .* at least 0 and below 1, got 1.0"),
         ({"step_size_burn_in": 0.0}, "step_size_burn_in must be a positive finite number"),
         ({"step_size": float("nan")}, "step_size must be a positive finite number"),
         ({"chains": True}, "chains must be an integer of at least 1, got True"),

@@ -194,7 +194,7 @@ def test_unknown_name_lists_the_known_ones():
 
 
 def test_name_must_be_a_string():
-    with pytest.raises(TypeError, match="name of a set of images must be a string, got int"):
+    with pytest.raises(TypeError, match="name must be a str, got int"):
         load_images(10)
 
 

@@ -131,7 +131,7 @@ def test_unknown_names(family):
 @BOTH
 @pytest.mark.parametrize("value", [0.0, -3.0, math.inf, math.nan])
 def test_log_precision_scale_must_be_positive(family, value):
-    with pytest.raises(ValueError, match="log_precision_scale must be a positive finite number"):
+    with pytest.raises(ValueError, match="log_precision_scale must be"):
         family(log_precision_scale=value)
 
 

@@ -196,7 +196,7 @@ def test_the_estimate_of_a_network_with_dropout_is_torchs():
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 2.0, math.nan])
 def test_rates_are_probabilities(rate):
-    with pytest.raises(ValueError, match="rate must be a probability below 1, got"):
+    with pytest.raises(ValueError, match="rate must be .* below 1, got"):
         Dropout(rate)
 
 

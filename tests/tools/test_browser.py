@@ -85,7 +85,8 @@ def test_ci_installs_a_browser_first(
     (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "")
     script = [shutil.which("bash") or "", str(stages.ROOT / ".ci" / "run")]
     subprocess.run(script, env={"PATH": str(tmp_path)}, check=True, capture_output=True)
-    assert log.read_text().splitlines() == expected
+    called = log.read_text().splitlines()
+    assert [line for line in called if line != "make test-data"] == expected  # where there are data beside
 
 
 def test_as_a_program_it_prints_the_path_or_fails_with_the_sentence(tmp_path: Path) -> None:

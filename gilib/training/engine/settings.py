@@ -134,7 +134,8 @@ def identified(value: Any) -> bool:
         return all(identified(part) for part in value.values())
     if isinstance(value, list | tuple):
         return all(identified(part) for part in value)
-    stateless = not getattr(value, "__dict__", None) and not getattr(type(value), "__slots__", None)
+    bare = inspect.unwrap(value)
+    stateless = not getattr(bare, "__dict__", None) and not getattr(type(value), "__slots__", None)
     return "<" not in name_of(value) and not inspect.ismethod(value) and stateless
 
 

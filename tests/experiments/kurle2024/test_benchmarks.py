@@ -156,7 +156,7 @@ def test_looks_are_resumed(tmp_path, monkeypatch):
     """Paused after the middle, a training goes on to the same looks; but for the clock."""
     whole = measures.run(config(steps=20), job())
     path = tmp_path / "checkpoint"
-    late = functools.partial(Checkpoint, path, 10, -math.inf)
+    late = functools.partial(Checkpoint, path, 10, 0.0)
     monkeypatch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": late(), "progress": False})
     with pytest.raises(Paused):
         measures.run(config(steps=20), job())
