@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8000
-PIP_ARGS ?=
+export PIP_ARGS ?=
 CHAPTERS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet $$PIP_ARGS -c constraints.txt
 STAGES := lint unit notebooks book links wheel site
 
 .PHONY: help book test serve lab references format clean distclean $(addprefix test-,$(STAGES))

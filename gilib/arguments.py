@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 
 from gilib.randomness import check_generator
-from gilib.validation import check_count, check_fraction, check_instance, check_is_tensor, check_positive
+from gilib.validation import (
+    check_count,
+    check_fraction,
+    check_instance,
+    check_is_tensor,
+    check_positive,
+    check_scale,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,6 +36,7 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Count = Annotated[int, check_count]
 CountOrZero = Annotated[int, partial(check_count, least=0)]
 Positive = Annotated[float, check_positive]
+Scale = Annotated[float, check_scale]
 Fraction = Annotated[float, check_fraction]
 
 

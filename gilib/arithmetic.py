@@ -1,9 +1,10 @@
 """How numbers are computed, where torch makes it a setting and not an argument.
 
 Products of float32 numbers on CUDA are exact ("ieee") or rounded to ten bits ("tf32"), for the whole process;
-torch's own default is TF32 for convolutions. Whatever draws or evaluates functions does so within
-`exact_products`, in training and outside of it: a bound that is measured is the bound that was trained.
-Training computes gradients within it, too; a gradient that you take yourself, wherever torch is set to.
+torch's own default is TF32 for convolutions. `torch.autocast` rounds all products of a thread to seven bits.
+Whatever draws or evaluates functions does so within `exact_products`, in training and outside of it: a bound
+that is measured is the bound that was trained. Training computes gradients within it, too; a gradient that
+you take yourself, wherever torch is set to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -78,7 +79,7 @@ def exact_products() -> AbstractContextManager[None]:
     """Within it CUDA computes with float32 numbers as IEEE has them; threads share this, and nest it.
 
     The setting is as before when the last thread has left. Compiled code keeps the setting under which it
-    runs.
+    runs. `torch.autocast` is left meanwhile: posteriors do not bear its rounding.
 
     >>> with exact_products():
     ...     torch.backends.cuda.matmul.fp32_precision
@@ -97,7 +98,8 @@ def _exact() -> Iterator[None]:
     _threads.enter(thread, alone=False)
     _here.exact = True
     try:
-        yield
+        with _without_autocast():
+            yield
     finally:
         _here.exact = False
         _threads.leave(thread)
@@ -115,7 +117,8 @@ def switchable_products() -> Iterator[None]:
     _threads.enter(thread, alone=True)
     _here.exact = False
     try:
-        yield
+        with _without_autocast():
+            yield
     finally:
         _here.exact = exact
         _threads.leave(thread)
@@ -142,3 +145,12 @@ def _switched(precision: str) -> Iterator[None]:
         yield
     finally:
         set_product_precisions(*before)
+
+
+def _without_autocast() -> AbstractContextManager[object]:
+    """Outside of `torch.autocast` on the CPU and on CUDA."""
+    inside = ExitStack()
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            inside.enter_context(torch.autocast(device, enabled=False))
+    return inside

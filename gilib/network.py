@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -187,7 +188,8 @@ class Network(nn.Module, Checked):
         Raises:
             FactorisationError: naming the layer, if a posterior precision cannot be factorised.
         """
-        return self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        drawn = self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
@@ -216,9 +218,10 @@ class Network(nn.Module, Checked):
         Returns:
             An `Estimate`, which `elbo` takes like a draw.
         """
-        return self.layers.estimate(
+        drawn = self.layers.estimate(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
         )
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def joint_draw(
         self,
@@ -238,9 +241,10 @@ class Network(nn.Module, Checked):
             generator: source of the noise; None: torch's default one.
             noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
         """
-        return self.layers.joint_draw(
+        drawn = self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
         )
+        return replace(drawn, input_axes=len(self.input_shape))
 
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None

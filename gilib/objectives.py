@@ -9,6 +9,7 @@ from numbers import Real
 from torch import Tensor
 
 from gilib.arguments import Checked, Count, CountOrZero, Positive
+from gilib.arithmetic import exact_products
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
@@ -20,6 +21,7 @@ from gilib.validation import (
     check_finite,
     check_instance,
     check_not_empty,
+    check_own_targets,
 )
 
 
@@ -52,8 +54,9 @@ def elbo(
         nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
 
     Raises:
-        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked),
-            and for settings that do not fit.
+        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked), or
+            that are not the same for all draws, and for settings that do not fit.
+        TypeError: for complex numbers.
 
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
@@ -66,10 +69,13 @@ def elbo(
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
     check_instance(per_point, bool, "per_point")
+    if isinstance(kl_weight, complex) or (isinstance(kl_weight, Tensor) and kl_weight.is_complex()):
+        raise TypeError(f"kl_weight must be a real number, got {kl_weight!r}")
     if not (isinstance(kl_weight, Tensor) or (isinstance(kl_weight, Real) and 0.0 <= kl_weight < math.inf)):
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
-    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
-    bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
+    x, y = _data(draw, x, y)
+    with exact_products():
+        bound = estimated_bound(draw, likelihood, x, y, num_data, kl_weight)
     if per_point:
         bound = bound / num_data
     return bound.mean(0) if reduction == "mean" else bound
@@ -91,6 +97,14 @@ def estimated_bound(
             f"num_data is the size of the whole training set: {num_data} is less than this batch of {batch}"
         )
     return (num_data / batch) * log_likelihood.sum(-1) + kl_weight * log_pq
+
+
+def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, if they are finite, and all samples share the inputs, as the evidence has them."""
+    inputs = _finite(as_inputs(x, "x", draw.density), "x", draw.density)
+    if draw.input_axes is not None:
+        check_own_targets(inputs.shape[: -1 - draw.input_axes], draw.density.shape[1:], "inputs")
+    return inputs, _finite(y, "y", draw.density)
 
 
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
@@ -159,14 +173,16 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             f"iwbo needs joint draws of functions, got {type(draw).__name__}: use net.draw(num_samples), or, "
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
-    x, y = _finite(as_inputs(x, "x", draw.density), "x", draw.density), _finite(y, "y", draw.density)
+    x, y = _data(draw, x, y)
     check_instance(likelihood, Likelihood, "likelihood")
-    outputs, steps = record(draw, x)
+    with exact_products():
+        outputs, steps = record(draw, x)
+        log_likelihood = likelihood.log_prob(outputs, y).sum(-1)
     if any(getattr(step.function, "approximate", False) for step in steps):
         raise TypeError(
             "iwbo needs draws that are exact at all points jointly, and paths of Gaussian processes are so "
             "on average only, over their random features: use "
             f"net.joint_draw({len(outputs)}, {x.shape[-2]})"
         )
-    log_weights = likelihood.log_prob(outputs, y).sum(-1) + draw.density  # [S, R]
+    log_weights = log_likelihood + draw.density  # [S, R]
     return log_weights.logsumexp(0) - math.log(log_weights.shape[0])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
+INSTALL = "pip install -c constraints.txt -e '.[{extra}]'"  # in a checkout: gilib is on no package index
+
 
 def require(module: str, extra: str) -> ModuleType:
     """Import a module that an optional extra of gilib installs.
@@ -24,7 +26,7 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         raise ImportError(
             f"{module.partition('.')[0]} is needed for this and cannot be imported ({error}): "
-            f"pip install 'gilib[{extra}]', or pip install -c constraints.txt -e '.[{extra}]' in a checkout"
+            f"{INSTALL.format(extra=extra)} in the checkout of gilib"
         ) from error
 
 

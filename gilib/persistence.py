@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import reprlib
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -22,6 +24,8 @@ from gilib.network import Network
 from gilib.validation import check_precision
 
 MODEL_FORMAT = "gilib model 1"
+SEAL = b"gilib sha256 "  # before the digest of all that precedes it, the last bytes of a file
+DIGEST_BYTES = 32
 
 
 class Model(NamedTuple):
@@ -54,11 +58,17 @@ class CheckpointError(RuntimeError):
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write tensors and plain values in one step: a reader sees the old file or the new, never half.
 
+    The file is the archive that torch writes, with seal and digest as its comment.
+
     Raises:
         OSError: if they cannot be written, for example because the disk is full.
     """
     with replacing(path) as stream:
         _save(content, stream, Path(path))
+        stream.seek(-2, os.SEEK_END)  # where an archive has the length of its comment
+        stream.write((len(SEAL) + DIGEST_BYTES).to_bytes(2, "little") + SEAL)
+        stream.seek(0)
+        stream.write(hashlib.file_digest(stream, "sha256").digest())
 
 
 def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
@@ -84,17 +94,34 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
         OSError: if there is none, or it may not be read.
         CheckpointError: if it is damaged or of another kind.
     """
-    with open(path, "rb") as stream:
-        try:
-            content = torch.load(stream, map_location="cpu", weights_only=True)
-        except Exception as error:  # foreign bytes make torch raise whatever they spell
-            raise CheckpointError(
-                f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
-            ) from error
+    archive = Path(path).read_bytes()
+    try:
+        _check_sums(archive)
+        content = torch.load(BytesIO(archive), map_location="cpu", weights_only=True)
+    except Exception as error:  # foreign bytes make torch raise whatever they spell
+        raise CheckpointError(
+            f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
+        ) from error
     found = content.get("format") if isinstance(content, dict) else None
     if found != kind:
         raise CheckpointError(f"{path} holds {found!r}, wanted {kind!r}")
     return content
+
+
+def _check_sums(archive: bytes) -> None:
+    """Raise if a file is not what was written: torch looks at no sums.
+
+    Files of version 0.2.0 have no digest, but a sum for each entry. No sum covers the bit that makes an entry
+    a folder, of which torch returns memory that nobody wrote.
+    """
+    sealed, digest = memoryview(archive)[:-DIGEST_BYTES], archive[-DIGEST_BYTES:]
+    if sealed[-len(SEAL) :] == SEAL:
+        if hashlib.sha256(sealed).digest() != digest:
+            raise ValueError("other bytes than were written")
+        return
+    with ZipFile(BytesIO(archive)) as entries:
+        if entries.testzip() or any(entry.external_attr for entry in entries.infolist()):
+            raise ValueError("other bytes than were written")
 
 
 @checked

@@ -20,6 +20,16 @@ def check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
+def check_scale(value: float, name: str) -> None:
+    """Raise unless `value` is positive, and float32 can compute with it and with its inverse."""
+    check_positive(value, name)
+    if not 1e-30 <= value <= 1e30:
+        raise ValueError(
+            f"{name} must lie between 1e-30 and 1e30, else numbers in float32 overflow, got {value!r}: "
+            "normalise the data"
+        )
+
+
 def check_count(value: int, name: str, least: int = 1) -> None:
     """Raise unless `value` is an integer of at least `least`, of Python or of numpy."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
@@ -151,6 +161,8 @@ def check_is_tensor(value: object, name: str) -> Tensor:
     if value.layout != torch.strided or value.is_nested:
         kind, dense = ("nested", "to_padded_tensor(...)") if value.is_nested else ("sparse", "to_dense()")
         raise TypeError(f"{name} is a {kind} tensor, and dense ones are taken: hand over {name}.{dense}")
+    if value.is_complex():
+        raise TypeError(f"{name} must hold real numbers, got {value.dtype}: hand over {name}.real, or .abs()")
     return value
 
 
@@ -207,8 +219,8 @@ def check_points_kind(x: Tensor, like: Tensor) -> None:
 def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "targets") -> None:
     """Raise unless `own`, the axes of targets before their points, are replicas' axes, or broadcast to them.
 
-    Samples share their targets: an axis of as many sets as there are samples would train or score each
-    sample by a set of its own.
+    Samples share their targets, and the inputs of a bound: an axis of as many sets as there are samples would
+    train or score each sample by a set of its own.
 
     >>> check_own_targets((3,), (3,)), check_own_targets((), (3,))
     (None, None)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import pickle
 from collections.abc import Callable
 
@@ -10,7 +11,9 @@ import torch
 
 import gilib
 from gilib.training import Bali, Checkpoint
+from gilib.training.engine.checkpoints import CHECKPOINT_FORMAT
 from gilib.training.engine.settings import identified
+from tests.persistence_models import loaded_after_flips
 from tests.support import PRIORS, D, normals, small_net
 
 X = normals(20, 2, seed=1)
@@ -283,6 +286,38 @@ def test_other_files_are_refused(damage, message, tmp_path):
         fit(net, likelihood, path)
     assert not path.with_suffix(".exploded").exists()
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+
+
+def test_no_flipped_bit_of_a_checkpoint_resumes_another_training(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4)
+    draws = torch.Generator().manual_seed(0)
+    size = path.stat().st_size
+    bits = [*torch.randint(8 * size, (300,), generator=draws).tolist(), 4 * size]
+    assert loaded_after_flips(path, CHECKPOINT_FORMAT, bits) < 9  # the seal is less than 1 % of the bits
+    with pytest.raises(gilib.persistence.CheckpointError, match="damaged or not a file of gilib"):
+        fit(*pair(), path)
+
+
+@pytest.mark.parametrize("where", ["", "folder", "file/below", "pipe"])
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+    steps = []
+    with pytest.raises(OSError, match="give the path of a file"):
+        gilib.fit(
+            *pair(),
+            X,
+            Y,
+            checkpoint=where,
+            steps=2,
+            callbacks=[lambda *step: steps.append(step)],
+            progress=False,
+        )
+    assert not steps and sorted(os.listdir()) == ["file", "folder", "pipe"]
 
 
 def test_divergence_keeps_the_last_checkpoint(tmp_path):

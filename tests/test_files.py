@@ -1,13 +1,14 @@
 """A file is replaced whole or not at all, whatever happens on the way."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gilib.files import replace_file, replacing, sweep, write_all
+from gilib.files import check_replaceable, replace_file, replacing, write_all
 
 ROOT = Path(__file__).parents[1]
 KILLED = """
@@ -72,16 +73,86 @@ def test_content_is_on_the_disk_before_it_has_the_name(old, monkeypatch):
     assert steps[3:] == (["fsync"] if os.name == "posix" else [])
 
 
-def test_a_killed_process_leaves_the_old_content_and_what_can_be_swept(old):
-    replace_file(old.with_name("file.2"), b"another file")
+posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX systems")
+
+
+@posix
+def test_what_a_killed_process_leaves_is_swept_by_the_next_and_nothing_else_is(old):
+    others = ["file.2", ".file.2.0123456789abcdef.new", ".file.kept.new", ".other.0123456789abcdef.new"]
+    for name in others:
+        old.with_name(name).touch()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", KILLED, str(old)], env=environment, check=False)
     assert done.returncode < 0 and old.read_bytes() == b"old"
-    assert len(os.listdir(old.parent)) == 3
-    sweep(old.with_name("other"))
-    assert len(os.listdir(old.parent)) == 3
-    sweep(old)
-    assert sorted(os.listdir(old.parent)) == ["file", "file.2"]
+    assert len(os.listdir(old.parent)) == 2 + len(others)
+    replace_file(old.with_name("file.3"), b"another")
+    assert len(os.listdir(old.parent)) == 3 + len(others)
+    replace_file(old, b"new")
+    assert sorted(os.listdir(old.parent)) == sorted(["file", "file.3", *others])
+
+
+def test_what_a_living_process_writes_is_not_swept(old):
+    with replacing(old) as first:
+        first.write(b"first")
+        replace_file(old, b"second")
+        assert old.read_bytes() == b"second"
+    assert old.read_bytes() == b"first" and os.listdir(old.parent) == ["file"]
+
+
+@posix
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_its_file_is_replaced(old, tmp_path, exists):
+    link, target = tmp_path / "deep" / "link", old if exists else tmp_path / "other"
+    link.parent.mkdir()
+    (tmp_path / "folder").symlink_to("deep")
+    link.symlink_to(Path("..") / target.name)
+    replace_file(tmp_path / "folder" / "link", b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new" and not target.is_symlink()
+    assert os.listdir(link.parent) == ["link"]
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="others' files need root")
+def test_the_owner_is_kept(old):
+    os.chown(old, 65534, 65533)
+    old.chmod(0o640)
+    replace_file(old, b"new")
+    after = old.stat()
+    assert (after.st_uid, after.st_gid, after.st_mode & 0o777) == (65534, 65533, 0o640)
+
+
+@posix
+@pytest.mark.parametrize("kind", ["pipe", "socket", "loop", "link to a pipe", "folder"])
+def test_what_is_no_file_is_refused_and_stays(tmp_path, monkeypatch, kind):
+    path = tmp_path / "special"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)  # the name of a socket is short
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path.name)
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        path.symlink_to("pipe")
+    before, names = path.lstat(), sorted(os.listdir(tmp_path))
+    for refuse in (lambda: replace_file(path, b"new"), lambda: check_replaceable(path)):
+        with pytest.raises(OSError, match="is a folder|a device, a pipe or the like"):
+            refuse()
+    after = path.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert sorted(os.listdir(tmp_path)) == names
+
+
+def test_whether_a_file_can_be_replaced_is_found_out_without_a_trace(old):
+    check_replaceable(old)
+    check_replaceable(old.with_name("other"))
+    assert old.read_bytes() == b"old" and os.listdir(old.parent) == ["file"]
+    with pytest.raises(OSError, match=r"cannot write .*below \(.*\): give the path of a file"):
+        check_replaceable(old / "below")
 
 
 def test_permissions_are_kept_and_new_files_have_the_usual_ones(old, tmp_path):

@@ -131,3 +131,16 @@ def test_predictions_of_a_network_with_too_few_outputs_say_so():
         ValueError, match="mean and log variance of 1 targets from a network with 2 outputs, got 1"
     ):
         gilib.predict(net, gilib.likelihoods.HeteroscedasticGaussian([0.1]), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("doubt, at_five, at_eight", [(1.0, -0.10, -1.72), (4.0, 0.08, -0.93)])
+def test_what_twenty_components_cost_in_the_tails(doubt, at_five, at_eight):
+    """As the docstring has it, in nats; oracle: the trapezium rule over g."""
+    g = torch.linspace(-12.0, 12.0, 4001, dtype=D)
+    weights = torch.exp(Normal(0.0, 1.0).log_prob(g)) * (g[1] - g[0])
+    sd = math.exp(doubt / 4)
+    y = sd * torch.tensor([[5.0], [8.0]], dtype=D)
+    exact = (weights * Normal(0.0, (0.5 * math.sqrt(doubt) * g).exp()).log_prob(y).exp()).sum(-1).log()
+    variance = torch.tensor([0.0, doubt], dtype=D).expand(1, 2, 2)
+    found = HeteroscedasticGaussian([1.0]).predictive(torch.zeros(1, 2, 2, dtype=D), None, variance)
+    assert_equal(found.log_prob(y) - exact, torch.tensor([at_five, at_eight]), 0.01)

@@ -4,11 +4,15 @@ Modules are counted, in a fresh interpreter, and nothing is timed: seconds are a
 """
 
 import json
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import gilib
 
 PROGRAM = """
 import json, sys
@@ -20,6 +24,7 @@ print(json.dumps({"torch": sorted(needed - before), "gilib": sorted(set(sys.modu
 """
 ON_REQUEST = (
     "baselines",
+    "book",
     "experiments",
     "plots",
     "sklearn",
@@ -56,3 +61,19 @@ def test_importing_opens_few_modules_beside_its_own(opened):
     foreign = [name for name in opened["gilib"] if name.split(".")[0] != "gilib"]
     assert len(foreign) < len(opened["torch"]) / 20
     assert len(opened["gilib"]) < len(opened["torch"]) / 4
+
+
+def test_nothing_is_said_to_install_gilib_from_an_index():
+    """No index has it, and a stranger could claim the name: an extra is installed from the checkout."""
+    root = Path(__file__).resolve().parent.parent
+    pages = [*root.glob("*.md"), *(root / "book").rglob("*.md")]
+    code = [path for folder in ("gilib", "benchmarks", "tools") for path in (root / folder).rglob("*.py")]
+    pages.remove(root / "CHANGELOG.md")
+    said = re.compile(r"gilib\[\w+\]|pip install (-U |--upgrade )?[\"']?gilib\b")
+    assert [path for path in pages + code if said.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_glue_of_a_chapter_does_nothing_where_no_book_is_built(monkeypatch):
+    monkeypatch.setitem(sys.modules, "myst_nb", None)
+    module = runpy.run_path(str(Path(gilib.__file__).parent / "book.py"))
+    assert module["glue"]("a-number", 1.0, display=False) is None

@@ -188,3 +188,63 @@ def test_arguments_of_another_kind_are_refused(bound):
 def test_labels_out_of_range_are_refused():
     with pytest.raises(ValueError, match=r"class labels must lie in 0 \.\.\. 1, got 5 \.\.\. 5"):
         gilib.elbo(DRAW, gilib.Categorical(), X, torch.full((12,), 5), num_data=12)
+
+
+@pytest.mark.parametrize("own", [(5,), (5, 1), (1, 1), (3,), (1,)])
+def test_draws_share_their_inputs(own):
+    """Each with points of its own would be scored by data that nobody has."""
+    x = X.expand(*own, 12, 2) + normals(*own, 1, 1)
+    calls = [
+        lambda: elbo(x=x),
+        lambda: elbo(NET.estimate(5, 12), x=x),
+        lambda: gilib.iwbo(DRAW, LIKELIHOOD, x, Y),
+        lambda: gilib.recipes.bound(NET, LIKELIHOOD, x, Y, num_samples=5),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"inputs have axes \[.*samples share them"):
+            call()
+
+
+def test_replicas_may_have_inputs_of_their_own():
+    net = small_net(gilib.GlobalInducing(), replicas=(2,))
+    draw, x = net.draw(5), torch.stack([X, X + 1.0])
+    assert elbo(draw, x=x).shape == (2,)
+    with pytest.raises(ValueError, match=r"inputs have axes \[5, 2\] before .*, \[2\]"):
+        elbo(draw, x=x.expand(5, 2, 12, 2))
+
+
+def test_images_have_no_axes_in_front():
+    images, labels = normals(6, 3, 16, 16), torch.arange(6) % 3
+    net = gilib.models.lenet((3, 16, 16), 3, inducing_points=images[:4], channels=2, dtype=D)
+    bound = gilib.elbo(net.draw(2), gilib.Categorical(), images, labels, num_data=6)
+    assert bound.shape == ()
+    with pytest.raises(ValueError, match=r"inputs have axes \[2\]"):
+        gilib.elbo(net.draw(2), gilib.Categorical(), images.expand(2, 6, 3, 16, 16), labels, num_data=6)
+
+
+COMPLEX = X.to(torch.complex128) * 1j
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: elbo(x=COMPLEX),
+        lambda: elbo(y=COMPLEX),
+        lambda: elbo(kl_weight=1j),
+        lambda: elbo(kl_weight=torch.tensor(1j)),
+        lambda: gilib.iwbo(DRAW, LIKELIHOOD, COMPLEX, Y),
+        lambda: gilib.recipes.bound(NET, LIKELIHOOD, COMPLEX, Y),
+        lambda: gilib.recipes.bound(NET, LIKELIHOOD, X, COMPLEX),
+        lambda: gilib.models.mlp(2, (3,), 2, inducing_points=X, pseudo_outputs=COMPLEX),
+        lambda: gilib.models.mlp(2, (3,), 2, inducing_points=COMPLEX),
+        lambda: gilib.fit(NET, LIKELIHOOD, COMPLEX, Y, steps=1, progress=False),
+        lambda: gilib.fit(NET, LIKELIHOOD, X, COMPLEX, steps=1, progress=False),
+        lambda: gilib.predict(NET, LIKELIHOOD, COMPLEX),
+        lambda: gilib.predict(NET, LIKELIHOOD, X, 2).log_prob(COMPLEX),
+        lambda: DRAW(COMPLEX),
+    ],
+)
+def test_complex_numbers_are_refused(call):
+    """Their imaginary part would be lost, or stay in the bound."""
+    with pytest.raises(TypeError, match="real number"):
+        call()

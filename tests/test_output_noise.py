@@ -63,8 +63,8 @@ def test_it_is_learned_for_every_output_and_replica(tmp_path):
     ("call", "message"),
     [
         (
-            lambda: gilib.likelihoods.PerOutputGaussian(0.1),
-            "must be a list of one variance for every output, got 0.1",
+            lambda: gilib.likelihoods.PerOutputGaussian([]),
+            "must be a list of one variance for every output, got none",
         ),
         (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list of one variance"),
         (

@@ -3,6 +3,8 @@
 import io
 import os
 import pickle
+import re
+import zipfile
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 import gilib
 from gilib import persistence
-from tests.persistence_models import ordinary
+from tests.persistence_models import loaded_after_flips, ordinary
 
 
 class Bomb:
@@ -60,8 +62,7 @@ def edited(**changes):
     [
         (lambda path: path.write_text("hello"), "damaged or not a file of gilib"),
         (lambda path: path.write_bytes(b""), "damaged or not a file of gilib"),
-        (lambda path: path.write_bytes(b"q(J0NJ1cc  "), r"damaged or not a file of gilib \(IndexError\)"),
-        (lambda path: path.write_bytes(b")GL1\n]"), r"damaged or not a file of gilib \(error\)"),
+        (lambda path: path.write_bytes(b"q(J0NJ1cc  "), "damaged or not a file of gilib"),
         (truncated, "damaged or not a file of gilib"),
         (pickled_bomb, "damaged or not a file of gilib"),
         (zipped_bomb, "damaged or not a file of gilib"),
@@ -95,6 +96,51 @@ def test_any_few_bytes_are_refused(content, tmp_path_factory):
     path.write_bytes(content)
     with pytest.raises(gilib.persistence.CheckpointError, match="damaged or not a file of gilib"):
         gilib.load(path)
+
+
+def without_digest(path):
+    """As version 0.2.0 wrote it."""
+    content = torch.load(path, weights_only=True)
+    torch.save(content, path)
+
+
+@pytest.mark.parametrize("age", ["this version", "0.2.0"])
+def test_no_flipped_bit_loads_other_numbers(age, tmp_path):
+    """A bit of every third byte of a small file, and those that say that an entry is a folder."""
+    path = tmp_path / "model.pt"
+    gilib.save(path, gilib.models.mlp(1, (2,), 1, posterior=gilib.Factorised()), gilib.Gaussian(0.1))
+    if age == "0.2.0":
+        without_digest(path)
+    content = path.read_bytes()
+    bits = [8 * k + k % 8 for k in range(0, len(content), 3)]
+    folders = [8 * (entry.start() + 38) + 4 for entry in re.finditer(rb"PK\x01\x02", content)]
+    loaded = loaded_after_flips(path, persistence.MODEL_FORMAT, bits + folders)
+    assert loaded < len(bits) / (100 if age == "this version" else 2)
+
+
+def test_a_saved_file_is_an_archive_that_others_can_read(tmp_path):
+    path = tmp_path / "model.pt"
+    saved(path)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None and archive.comment.startswith(b"gilib sha256 ")
+    assert torch.load(path, weights_only=True)["format"] == persistence.MODEL_FORMAT
+
+
+def test_a_file_of_version_0_2_0_loads(tmp_path):
+    path = tmp_path / "model.pt"
+    saved(path)
+    wanted = gilib.load(path).network.state_dict()
+    without_digest(path)
+    found = gilib.load(path).network.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
+
+
+def test_save_writes_through_a_link(tmp_path):
+    path, link = tmp_path / "model.pt", tmp_path / "latest.pt"
+    saved(path)
+    link.symlink_to(path.name)
+    gilib.save(link, *ordinary(), config={"second": True})
+    assert link.is_symlink() and gilib.load(path).config == {"second": True}
 
 
 def test_a_missing_file_and_a_folder(tmp_path):

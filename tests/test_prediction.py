@@ -297,3 +297,13 @@ def test_a_column_is_no_reason_to_warn(on_yacht):
         gilib.predict(still, gilib.Gaussian(0.1), torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
         given = {"normalisation": split.normalisation}
         gilib.predict(net, gilib.Gaussian(0.1), raw + 4 * raw.std(0), 2, **given)
+
+
+@pytest.mark.parametrize("pointwise", [False, True])
+def test_a_network_that_gives_no_numbers_is_warned_of(pointwise):
+    net = small_net(gilib.Factorised())
+    with torch.no_grad():
+        next(net.parameters()).fill_(torch.nan)
+    with pytest.warns(UserWarning, match="gives NaN or infinite outputs.*parameters is not finite"):
+        found = gilib.predict(net, gilib.Gaussian(0.1), normals(3, 2), 2, pointwise=pointwise)
+    assert bool(found.mean.isnan().all())

@@ -28,7 +28,7 @@ def run(program: str, folder: Path) -> dict[str, object]:
 
 
 def test_readme_holds_two_programs_of_about_ten_lines_and_the_landing_page_the_first() -> None:
-    both = programs("README.md")
+    both = programs("README.md")[:2]
     assert [8 <= len([line for line in p.splitlines() if line.strip()]) <= 14 for p in both] == [True, True]
     assert both[0] in programs("book/intro.md")
 
@@ -58,6 +58,18 @@ def test_quickstart_prints_what_stands_beside_it(tmp_path: Path, capsys: pytest.
     assert len(got) == len(said) == 10 and got[-2] < 0.6 and said[-2] < 0.6
     assert max(abs(a - b) for a, b in zip(got[2:-2], said[2:-2], strict=True)) < 1.0
     assert abs(got[-1] - said[-1]) < 0.25
+
+
+def test_one_thing_is_changed_in_a_recorded_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program as it stands, but for three steps."""
+    program = programs("README.md")[2]
+    assert program.count("**own.settings)") == 1
+    names = run(program.replace("**own.settings)", '**own.settings | {"steps": 3})'), tmp_path)
+    printed = capsys.readouterr().out.split()
+    assert float(printed[-1]) == names["own"].record["metrics"]["test_log_likelihood"]  # type: ignore[attr-defined]
+    assert "Matern" in repr(names["net"].layers.layers[-1].hyperparameters())  # type: ignore[attr-defined]
 
 
 def test_seconds_of_auto_are_those_of_the_records() -> None:

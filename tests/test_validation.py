@@ -102,6 +102,22 @@ def test_what_is_no_positive_number(value):
         gilib.Gaussian(value)
 
 
+@pytest.mark.parametrize("value", [1e-60, 1e-40, 1e300])
+def test_what_float32_cannot_compute_with(value):
+    """It gave NaN, by an infinite precision or frequency."""
+    calls = [
+        lambda: gilib.Gaussian(value),
+        lambda: gilib.likelihoods.PerOutputGaussian([0.1, value]),
+        lambda: gilib.likelihoods.HeteroscedasticGaussian([value]),
+        lambda: gilib.likelihoods.CorrelatedGaussian(2, value),
+        lambda: gilib.kernels.RBF(lengthscale=(1.0, value)),
+        lambda: gilib.kernels.Matern(variance=value),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="must lie between 1e-30 and 1e30"):
+            call()
+
+
 @pytest.mark.parametrize("value", [True, np.True_, np.float64(3.0), np.int64(0)])
 def test_what_is_no_count(value):
     with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):

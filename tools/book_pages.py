@@ -6,11 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jupytext
+import nbformat
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 
 import chapters
+import downloads
 
 LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs\]</a>')
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
@@ -63,7 +64,7 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 def run_line(docname: str, notebook: str, seconds: float | None) -> str:
     """A line below a chapter's title: how to run it, and how long that took."""
-    ways = [f'as a <a href="{notebook}" download>notebook</a> where gilib is installed']
+    ways = [f'as a <a href="{notebook}" download>notebook</a> where gilib has its extra <code>sklearn</code>']
     ways += [f"with <code>make lab</code>, as <code>{docname}.md</code>"]
     if address := launch(repository(), docname):
         ways.append(f'on <a href="{address}">Binder</a>')
@@ -81,7 +82,7 @@ def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doc
     if page in chapters.chapters(Path(app.srcdir)) and "header_buttons" in context:
         notebook = Path(app.outdir) / "notebooks" / f"{page.stem}.ipynb"
         notebook.parent.mkdir(exist_ok=True)
-        notebook.write_text(jupytext.writes(jupytext.read(page), fmt="ipynb"))
+        nbformat.write(downloads.notebook(app, docname, doctree), notebook)
         button = {"type": "link", "icon": "fas fa-download", "tooltip": "Download as a notebook"}
         button["url"] = context["pathto"](f"notebooks/{notebook.name}", 1)
         button["label"] = "download-notebook-button"

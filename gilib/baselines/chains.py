@@ -184,7 +184,7 @@ class Chains(OfNetwork):
             flattened over points and outputs, their worst values, and those of the log joint; plain values.
 
         Raises:
-            ImportError: without the extra `gilib[hmc]`.
+            ImportError: without the extra `hmc`.
         """
         values = self.evaluate(grid).flatten(2)  # [chains, kept, N O]
         r_hat, effective = split_r_hat(values), effective_sample_size(values)
@@ -209,7 +209,7 @@ class Chains(OfNetwork):
             states: at most how many values of the log joint, evenly spaced over all chains.
 
         Raises:
-            ImportError: without the extra `gilib[hmc]`.
+            ImportError: without the extra `hmc`.
         """
         prediction = predict(self, self.likelihood, grid, self.num_draws)
         assert isinstance(prediction, GaussianPrediction)

@@ -20,7 +20,7 @@ def split_r_hat(values: Tensor) -> Tensor:
         `[...]`, float64; 1 where all half chains agree.
 
     Raises:
-        ImportError: without the extra `gilib[hmc]`.
+        ImportError: without the extra `hmc`.
         ValueError: if there are fewer than four states per chain.
     """
     _check(values)
@@ -38,7 +38,7 @@ def effective_sample_size(values: Tensor) -> Tensor:
         `[...]`, float64; about chains · kept for independent draws, more for draws that alternate.
 
     Raises:
-        ImportError: without the extra `gilib[hmc]`.
+        ImportError: without the extra `hmc`.
         ValueError: if there are fewer than four states per chain.
     """
     _check(values)

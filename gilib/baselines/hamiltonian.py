@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gilib.baselines.chains import Chains, HMCSettings
 from gilib.baselines.sampling import Array, ChainCheckpoint, LogJoint, Sampler, Target
+from gilib.files import check_replaceable
 from gilib.linalg import ScaledIdentity
 from gilib.optional import require
 from gilib.priors import NealPrior, Prior
@@ -56,10 +57,11 @@ def hmc(
 
     Raises:
         ValueError, TypeError: for arguments that do not fit, or a deadline without a checkpoint.
-        ImportError: without the extra `gilib[hmc]`.
+        ImportError: without the extra `hmc`.
         StuckChainError: if a chain accepts nothing in a whole phase.
         gilib.training.Paused: at the deadline; call again with the same arguments to go on.
         CheckpointError: if the checkpoint is damaged, or of other data or settings.
+        OSError: if it cannot be written, before any work starts.
 
     >>> settings = HMCSettings(burn_in=0, samples=20, thin=2, chains=2)
     >>> chains = hmc((1, 5, 1), torch.zeros(3, 1), torch.zeros(3, 1), 0.1, settings=settings, progress=False)
@@ -74,6 +76,8 @@ def hmc(
     if deadline is not None and checkpoint is None:
         raise ValueError("a deadline needs a checkpoint to pause at: give checkpoint=PATH")
     path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        check_replaceable(path)
     stop = ChainCheckpoint(path, _fingerprint(widths, x, y, noise_variance, scales, settings), deadline)
     with jax.enable_x64(True):
         points, targets = (jax.numpy.asarray(data.detach().cpu().double().numpy()) for data in (x, y))

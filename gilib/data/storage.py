@@ -13,6 +13,7 @@ from gilib.files import replacing
 
 TIMEOUT_SECONDS = 30.0
 CHUNK_BYTES = 1 << 16
+MOST_BYTES = 1 << 28  # of a download; the largest that there is, CIFAR-10, has 170 MB
 
 
 class DataError(RuntimeError):
@@ -86,7 +87,7 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
 
     Raises:
         DataError: if the folder of `target` cannot be written to.
-        DownloadError: if the address cannot be reached, answers with an error, or ends early.
+        DownloadError: if the address cannot be reached, answers with an error, ends early or is too long.
     """
     with ExitStack() as stack:
         try:
@@ -120,12 +121,16 @@ def _copy(response: Any, sink: IO[bytes], label: str) -> str:
     from tqdm import tqdm
 
     length = response.headers.get("Content-Length")
+    if length and not length.isdecimal():
+        return f"Content-Length is {length!r}, wanted a number of bytes"
     wanted = int(length) if length else None
     received = 0
     with tqdm(total=wanted, unit="B", unit_scale=True, desc=f"fetching {label}") as bar:
         while chunk := response.read(CHUNK_BYTES):
-            sink.write(chunk)
             received += len(chunk)
+            if max(received, wanted or 0) > MOST_BYTES:
+                return f"{wanted or received} bytes or more, at most {MOST_BYTES} are taken"
+            sink.write(chunk)
             bar.update(len(chunk))
     return f"incomplete answer, {received} of {wanted} bytes" if wanted not in (None, received) else ""
 

@@ -25,6 +25,7 @@ class Drawn(ABC):
             integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
         inducing_outputs: what became of the inducing points, `[S, R, M, ...]`; None: there were none, or
             the function has to be asked.
+        input_axes: how many axes an input point has, if a network drew this.
 
     It unpacks into the first two: `function, log_pq = layer.draw(u)`. What it evaluates itself, a call of it,
     `moments` and `marginals`, is exact on a GPU (`gilib.arithmetic.exact_products`); the bare function, and
@@ -34,6 +35,7 @@ class Drawn(ABC):
     function: Function
     log_pq: Tensor | None
     inducing_outputs: Tensor | None = None
+    input_axes: int | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at `x`."""

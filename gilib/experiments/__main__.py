@@ -8,15 +8,22 @@ import sys
 from pathlib import Path
 
 from gilib.data.storage import DataError
+from gilib.experiments.comparing import compared
 from gilib.experiments.merging import merge
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.memory import keep_memory
-from gilib.experiments.runner.records import SCALES, RecordError
-from gilib.experiments.running import DEVICES, PLACES, Placement, run_experiment, status
+from gilib.experiments.runner.records import SCALES, RecordError, diverged
+from gilib.experiments.running import DEVICES, PLACES, Placement, repeat, run_experiment, status
 from gilib.training import Speed
 from gilib.training.gradients.speed import PRECISIONS
 
+CONFLICT, DIVERGED, LEFT = 3, 4, 5
 INTERRUPTED = 130  # what a shell reports after Ctrl-C
+STATUSES = (
+    "exit status: 0 all is done; 1 an error; 2 wrong usage; 3 merge: another file contradicts a record, "
+    "which is kept; 4 run: a training diverged; 5 run: work is left, because time is up or because "
+    "another runner does it; 130 interrupted"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,25 +31,26 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     keep_memory()
     try:
-        options.command(options)
+        status = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (RecordError, DataError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: what was recorded is kept; run again to go on", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    return int(status or 0)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gilib.experiments", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m gilib.experiments", description=__doc__, epilog=STATUSES)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("list", help="what there is").set_defaults(command=_list)
     commands.add_parser("status", help="how much of it is recorded").set_defaults(command=_status)
-    run = commands.add_parser("run", help="run what is not recorded yet")
+    run = commands.add_parser("run", help="run what is not recorded yet", epilog=STATUSES)
     run.set_defaults(command=_run)
     run.add_argument("name", choices=sorted(EXPERIMENTS))
     run.add_argument("--scale", choices=SCALES, default="reduced", help="status lists what there is")
@@ -54,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
     run.add_argument("--arithmetic", choices=PRECISIONS, default="full", help="of the data's pass; see fit")
     run.add_argument("--replay", action="store_true", help="record a step, and replay it")
-    joining = commands.add_parser("merge", help="join results files of several machines")
+    run.add_argument("--again", action="store_true", help="repeat what is recorded, and print old beside new")
+    joining = commands.add_parser("merge", help="join results files of several machines", epilog=STATUSES)
     joining.set_defaults(command=_merge)
     joining.add_argument("files", nargs="+", type=Path, metavar="FILE")
     report = commands.add_parser("report", help="our numbers beside the papers'")
@@ -74,24 +83,42 @@ def _status(options: argparse.Namespace) -> None:
         print(f"{row.name:16} {row.scale:8} " + (row.note or f"{row.recorded:4} of {row.total}{broken}"))
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     speed = Speed(options.arithmetic, options.replay)
     place = Placement(options.device, options.where, options.jobs, options.gpus, speed)
+    if options.again:
+        return _again(options, place)
     ran = run_experiment(options.name, options.scale, place, only=options.only, time_limit=options.time_limit)
     broken = f" ({ran.diverged} diverged)" if ran.diverged else ""
     all_there = " (all are recorded already)" if not (ran.added or ran.left) else ""
     print(f"{ran.added} records added to {options.name}{broken or all_there}")
-    if ran.left:
-        print(f"time is up: {ran.left} configurations are left; run again to go on")
+    if paused := ran.left - ran.elsewhere:
+        print(f"time is up: {paused} configurations are left; run again to go on")
+    if ran.elsewhere:
+        print(f"another runner works on {ran.elsewhere} configurations, which are left to it")
+    return LEFT if ran.left else DIVERGED if ran.diverged else 0
 
 
-def _merge(options: argparse.Namespace) -> None:
+def _again(options: argparse.Namespace, place: Placement) -> int:
+    if options.time_limit is not None:
+        raise ValueError(
+            "--again keeps no checkpoints that a --time-limit could leave: name less with --only"
+        )
+    found = 0
+    for old, new in repeat(options.name, options.scale, place, only=options.only):
+        print(compared(old, new), flush=True)
+        found = DIVERGED if diverged(new) else found
+    return found
+
+
+def _merge(options: argparse.Namespace) -> int:
     merged = merge(options.files)
     for conflict in merged.conflicts:
         print(f"conflict: {conflict}", file=sys.stderr)
     for name, added in merged.added.items():
         print(f"{added} records added to {name}")
     print(f"{merged.known} were recorded already, {len(merged.conflicts)} of them with other metrics")
+    return CONFLICT if merged.conflicts else 0
 
 
 def _report(options: argparse.Namespace) -> None:

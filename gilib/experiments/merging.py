@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.identity import record_identity
-from gilib.experiments.runner.records import Record, read_records, recorded
+from gilib.experiments.runner.records import Record, known_identity, read_records, recorded, refuse_misfit
 from gilib.experiments.runner.writing import append
 from gilib.validation import check_choice
 
@@ -35,14 +35,20 @@ def merge(files: Iterable[Path]) -> Merged:
         files: results files of any experiments, of which a file may hold several.
 
     Raises:
-        RecordError: if a file or the results are damaged or of a newer schema.
+        RecordError: if a file or the results are damaged or of a newer schema, or hold a setting that this
+            version does not know.
         ValueError: if a record belongs to an unknown experiment.
     """
-    incoming = [(path, record) for path in files for record in read_records(path)]
-    for path, record in incoming:
-        check_choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
+    incoming = []
+    for path in files:
+        for number, record in enumerate(read_records(path), 1):
+            check_choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
+            kind, place = EXPERIMENTS[record["experiment"]].config, f"{path}, line {number}"
+            refuse_misfit(place, record, kind)
+            known_identity(place, record, kind)
+            incoming.append((path, record))
     names = dict.fromkeys(record["experiment"] for _, record in incoming)
-    kept = {_key(record): record for name in names for record in recorded(name)}
+    kept = {_key(record): record for name in names for record in recorded(name, EXPERIMENTS[name].config)}
     new: dict[str, list[Record]] = {name: [] for name in names}
     conflicts = []
     for path, record in incoming:

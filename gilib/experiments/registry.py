@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gilib.experiments.comparisons import against, defaults_run, posteriors_run
+from gilib.experiments.comparisons import against, columns, defaults_run, posteriors_run
 from gilib.experiments.kurle2024 import benchmarks as bali_benchmarks
 from gilib.experiments.kurle2024 import search as bali_search
 from gilib.experiments.kurle2024 import settings as bali_settings
@@ -45,5 +45,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     **bali_benchmarks.EXPERIMENTS,
     **bali_toys.EXPERIMENTS,
     **against.EXPERIMENTS,
+    **columns.EXPERIMENTS,
     **defaults_run.EXPERIMENTS,
 }

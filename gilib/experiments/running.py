@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,9 +16,17 @@ from tqdm import tqdm
 from gilib.data.storage import DataError
 from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner import cluster, local
+from gilib.experiments.runner.claims import Claims
 from gilib.experiments.runner.groups import chosen, cut
-from gilib.experiments.runner.identity import identity, record_identity
-from gilib.experiments.runner.records import Record, RecordError, diverged, recorded
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.records import (
+    Record,
+    RecordError,
+    diverged,
+    known_identity,
+    recorded,
+    results_file,
+)
 from gilib.experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from gilib.experiments.runner.writing import append, check_writable
 from gilib.training import Speed
@@ -55,11 +64,15 @@ class Placement:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did: records added, how many of them diverged, and configurations left to run."""
+    """What a run did: records added, how many of them diverged, and configurations left to run.
+
+    Of those that are left `elsewhere` are the ones that another runner with this cache works on.
+    """
 
     added: int
     diverged: int
     left: int
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,23 @@ def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any],
 
 
 def _by_identity(name: str) -> dict[str, Record]:
-    return {record_identity(record, EXPERIMENTS[name].config): record for record in recorded(name)}
+    kind = EXPERIMENTS[name].config
+    lines = enumerate(recorded(name, kind), 1)
+    return {known_identity(f"{results_file(name)}, line {number}", r, kind): r for number, r in lines}
+
+
+def _known(name: str) -> Callable[[], Container[str]]:
+    """What gives the identities of what is recorded by now; it reads the file again if it was replaced."""
+
+    @functools.lru_cache(1)
+    def read(inode: int, changed: int) -> Container[str]:
+        return frozenset(_by_identity(name))
+
+    def known() -> Container[str]:
+        path = results_file(name)
+        return read(path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else ()
+
+    return known
 
 
 def run_experiment(
@@ -93,6 +122,8 @@ def run_experiment(
     time_limit: float | None = None,
 ) -> RunSummary:
     """Run what is missing, and append the records of every group of configurations when it is done.
+
+    What another runner with the same cache works on is left to it.
 
     Args:
         name: of the experiment.
@@ -121,24 +152,60 @@ def run_experiment(
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
         work = Work(name, experiment.run, device_of(place), deadline, speed=place.speed)
-        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
-            return _record(name, outcomes, len(todo), total)
+        groups = cut(experiment, todo)
+        claims, place = Claims(name, groups, _known(name)), replace(place, jobs=min(place.jobs, len(groups)))
+        with closing(claims), closing(_outcomes(work, claims, place)) as outcomes:
+            return _record(name, claims, outcomes, len(todo), total)
 
 
-def _record(name: str, outcomes: Iterator[Outcome], todo: int, total: int) -> RunSummary:
+def _record(name: str, claims: Claims, outcomes: Iterator[Outcome], todo: int, total: int) -> RunSummary:
     """Append what arrives, then remove its checkpoints."""
     added = broken = left = 0
     with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
         for outcome in outcomes:
             if outcome.records is None:
                 left += len(outcome.group)
-                continue
-            new = append(name, outcome.records, EXPERIMENTS[name].config)
-            shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
-            added += len(new)
-            broken += sum(map(diverged, new))
-            bar.update(len(outcome.group))
-    return RunSummary(added, broken, left)
+            else:
+                new = append(name, outcome.records, EXPERIMENTS[name].config)
+                shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
+                added += len(new)
+                broken += sum(map(diverged, new))
+                bar.update(len(outcome.group))
+            claims.release(outcome.group)
+    elsewhere = claims.open(claims.left)
+    return RunSummary(added, broken, left + elsewhere, elsewhere)
+
+
+def repeat(
+    name: str, scale: str = "reduced", place: Placement | None = None, *, only: Sequence[str] = ()
+) -> Iterator[tuple[Record, Record]]:
+    """Run again what is recorded; records and checkpoints stay as they are.
+
+    Args:
+        name: of the experiment.
+        scale: one of the experiment's.
+        place: where to run; default: this process.
+        only: filters "field=value".
+
+    Yields:
+        The record that there is, and the new one, as soon as its group is done.
+
+    Raises:
+        ValueError, RecordError, DataError: as `run_experiment`; also if nothing of it is recorded.
+    """
+    check_choice(name, EXPERIMENTS, "experiment")
+    place, experiment, records = place or Placement(), EXPERIMENTS[name], _by_identity(name)
+    todo = [each for each in chosen(experiment, scale, only) if identity(name, each) in records]
+    if not todo:
+        raise RecordError(f"nothing of this is recorded in {results_file(name)}: run it without --again")
+    if experiment.check is not None:
+        experiment.check(todo)
+    with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
+        work = Work(name, experiment.run, device_of(place), speed=place.speed, again=True)
+        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
+            for outcome in outcomes:
+                for record in outcome.records or []:
+                    yield records[record["id"]], record
 
 
 def device_of(place: Placement) -> str:
@@ -152,11 +219,11 @@ def device_of(place: Placement) -> str:
     return device
 
 
-def _outcomes(work: Work, groups: Sequence[Group], place: Placement) -> Generator[Outcome, None, None]:
+def _outcomes(work: Work, groups: Iterable[Group], place: Placement) -> Generator[Outcome, None, None]:
     """The generator of what becomes of the groups."""
     if place.where == "ray":
         return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)
-    if place.jobs == 1 or len(groups) == 1:
+    if place.jobs == 1:
         return local.in_process(work, groups)
     return local.in_processes(work, groups, place.jobs)
 

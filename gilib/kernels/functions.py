@@ -20,6 +20,7 @@ from torch.special import ndtr
 from gilib.linalg.exponential import Exponents
 
 CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
+LOST = 1e-14  # what rounding leaves of the squared distance of two points that are one, of their squares
 ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
 
 
@@ -141,10 +142,13 @@ class MaternFunction(Stationary):
         return self.inputs + 1 + self.degrees
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """From distances in float64."""
+        """From distances in float64; for ν = ½ points that coincide up to rounding are one."""
         left, right = self.scaled(a, b)
         squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
-        r = (self.degrees * (squares - 2 * left.mT @ right).clamp_min(CLOSEST)).sqrt()
+        distances = squares - 2 * left.mT @ right
+        if self.degrees == 1:  # which alone is so rough that the root of a rounding shows
+            distances = distances.masked_fill(distances < LOST * squares, 0.0)
+        r = (self.degrees * distances.clamp_min(CLOSEST)).sqrt()
         polynomial = {1: torch.ones_like(r), 3: 1 + r, 5: 1 + r + r.square() / 3}[self.degrees]
         return (self.variance * polynomial * torch.exp(-r)).to(longer(a, b))
 
@@ -185,7 +189,7 @@ class ArcCosineFunction(KernelFunction):
         left, right = self._augmented(a.double()), self._augmented(b.double())
         norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
         cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)
-        angle = cosine.acos()
+        angle = cosine.acos().masked_fill(cosine >= ALIKE, 0.0)
         if self.order == 0:
             value = 1 - angle / math.pi
         else:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Positive
+from gilib.arguments import Scale
 from gilib.kernels.functions import KernelFunction
 from gilib.posteriors.base import BuildContext
 
-Setting = Positive | tuple[Positive, ...]
+Setting = Scale | tuple[Scale, ...]
 
 
 class KernelModule(nn.Module, ABC):
@@ -56,14 +56,26 @@ class BasicKernel(KernelModule):
     """
 
     def __init__(
-        self, starts: Mapping[str, Start], function: Callable[..., KernelFunction], context: BuildContext
+        self,
+        starts: Mapping[str, Start],
+        function: Callable[..., KernelFunction],
+        context: BuildContext,
+        log_lengthscale_sd: float | None = None,
     ):
         """Create the parameters."""
         super().__init__()
-        self.function = function
-        self.log = nn.ParameterDict(
-            {name: nn.Parameter(start.logs(name, context)) for name, start in starts.items()}
-        )
+        self.function, self.log_lengthscale_sd = function, log_lengthscale_sd
+        logs = {name: start.logs(name, context) for name, start in starts.items()}
+        self.log = nn.ParameterDict({name: nn.Parameter(values) for name, values in logs.items()})
+        if log_lengthscale_sd is not None:
+            self.register_buffer("prior_mean", logs["lengthscale"].clone(), persistent=False)
+
+    def log_prior(self) -> Tensor:
+        """-½ Σ_d (log ℓ_d - m)² / s², m the logarithm of where ℓ starts and s its deviation, `[R]`."""
+        if self.log_lengthscale_sd is None:
+            raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")
+        distance = (self.log["lengthscale"] - self.prior_mean).double() / self.log_lengthscale_sd
+        return -0.5 * distance.square().sum(-1)
 
     def forward(self) -> KernelFunction:
         """In float64, with an axis for points."""
@@ -89,3 +101,9 @@ class CombinedKernel(KernelModule):
     def forward(self) -> KernelFunction:
         """Of the parts' functions."""
         return self.combine(tuple(part() for part in self.parts))
+
+
+def kernels_with_prior(net: nn.Module) -> list[BasicKernel]:
+    """The kernels of a network whose lengthscales have a prior."""
+    found = (module for module in net.modules() if isinstance(module, BasicKernel))
+    return [kernel for kernel in found if kernel.log_lengthscale_sd is not None]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, Scale
 from gilib.config import Specification
 from gilib.kernels import functions
 from gilib.kernels.modules import BasicKernel, CombinedKernel, KernelModule, Setting, Start
 from gilib.posteriors.base import BuildContext
-from gilib.validation import check_instance, check_positive
+from gilib.validation import check_instance, check_scale
 
 SMOOTHNESS = (0.5, 1.5, 2.5)
 
@@ -50,6 +51,9 @@ class RBF(Kernel):
         lengthscale: ℓ at the start, one number or D of them, in units of the inputs.
         variance: σ² at the start, the squared amplitude.
         ard: whether every coordinate has its own lengthscale (automatic relevance determination).
+        log_lengthscale_sd: s of the prior log ℓ_d ~ N(log `lengthscale`, s²), whose log density `gilib.fit`
+            adds to the bound; None: the bound alone decides. Where columns are nearly as many as rows its
+            maximum takes noise for signal, and intervals come out far too narrow.
 
     >>> import torch
     >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()
@@ -58,8 +62,9 @@ class RBF(Kernel):
     """
 
     lengthscale: Setting = 1.0
-    variance: Positive = 1.0
+    variance: Scale = 1.0
     ard: bool = True
+    log_lengthscale_sd: Positive | None = None
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
@@ -67,11 +72,14 @@ class RBF(Kernel):
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
-        return BasicKernel(self._starts(inputs), partial(functions.RBFFunction, inputs=inputs), context)
+        starts = {
+            "lengthscale": Start(self.lengthscale, inputs if self.ard else 1),
+            "variance": Start(self.variance),
+        }
+        return BasicKernel(starts, self._function(inputs), context, self.log_lengthscale_sd)
 
-    def _starts(self, inputs: int) -> dict[str, Start]:
-        lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
-        return {"lengthscale": lengthscale, "variance": Start(self.variance)}
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.RBFFunction, inputs=inputs)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Matern(RBF):
     ν = ½: σ² e^-r;  3/2: σ² (1 + √3 r) e^-√3r;  5/2: σ² (1 + √5 r + 5r²/3) e^-√5r.
 
     Args:
-        lengthscale: as for `RBF`; `variance` and `ard` likewise.
+        lengthscale: as for `RBF`; `variance`, `ard` and `log_lengthscale_sd` likewise.
         smoothness: ν, 0.5, 1.5 or 2.5; by name, as the first setting is the lengthscale.
 
     >>> import torch
@@ -97,10 +105,8 @@ class Matern(RBF):
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Lengthscales and a variance."""
-        function = partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
-        return BasicKernel(self._starts(inputs), function, context)
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
 
 
 @dataclass(frozen=True)
@@ -124,8 +130,8 @@ class ArcCosine(Kernel):
 
     order: int = 1
     weight_variance: Setting = 1.0
-    bias_variance: Positive = 1.0
-    variance: Positive = 1.0
+    bias_variance: Scale = 1.0
+    variance: Scale = 1.0
 
     def __post_init__(self) -> None:
         """Refuse unsuitable settings."""
@@ -168,7 +174,7 @@ class DotProduct(Kernel):
         """Refuse unsuitable settings."""
         _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
-            check_positive(self.bias_variance, "bias_variance")
+            check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Variances."""

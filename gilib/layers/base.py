@@ -27,7 +27,8 @@ class Layer(nn.Module, Part, ABC):
     shapes.
 
     To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing`
-    true. A layer that can integrate something out also defines `estimate_from_noise` and `estimate_size`.
+    true. What it draws is a value: a function that holds a parameter holds its `clone()`. A layer that can
+    integrate something out also defines `estimate_from_noise` and `estimate_size`.
 
     Attributes:
         noise_size: how many standard normals one draw takes, known once the layer is built.
@@ -154,7 +155,7 @@ class Layer(nn.Module, Part, ABC):
         else:
             self._check_noise(noise, (*self.replicas, self.noise_size), "base_noise(S)")
         with exact_products():
-            return self.located("", self.draw_from_noise, inducing, noise)
+            return self.located("", self.draw_from_noise, _kept(inducing), noise)
 
     def estimate(
         self,
@@ -183,7 +184,7 @@ class Layer(nn.Module, Part, ABC):
         else:
             self._check_point_noise(noise, self.estimate_size, "estimate_noise(S, N)")
         with exact_products():
-            return self.located("", self.estimate_from_noise, inducing, noise)
+            return self.located("", self.estimate_from_noise, _kept(inducing), noise)
 
     def joint_draw(
         self,
@@ -209,7 +210,7 @@ class Layer(nn.Module, Part, ABC):
         else:
             self._check_point_noise(noise, self.joint_size, "normals of joint_size")
         with exact_products():
-            drawn = self.located("", self.joint_from_noise, inducing, noise)
+            drawn = self.located("", self.joint_from_noise, _kept(inducing), noise)
         return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
@@ -277,6 +278,11 @@ class Layer(nn.Module, Part, ABC):
         like = self.reference_tensor()
         if like is not None:
             check_same_kind(noise, "noise", like)
+
+
+def _kept(inducing: Tensor | None) -> Tensor | None:
+    """Inducing points as they are now: training moves them in place, and what is drawn is a value."""
+    return None if inducing is None else inducing.clone()
 
 
 def _first_number(module: nn.Module) -> Tensor | None:

@@ -63,7 +63,7 @@ class FixedLinear(Layer):
 
     def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
         """The map, with log_pq zero."""
-        return Draw(LinearMap(self.matrix), noise.new_zeros(noise.shape[:-1]))
+        return Draw(LinearMap(self.matrix.clone()), noise.new_zeros(noise.shape[:-1]))
 
     def input_shape(self) -> Shape:
         """(in_features,)."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Count, Positive
+from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.gaussian import Gaussian, check_inferred
@@ -80,7 +80,7 @@ class CorrelatedGaussian(Likelihood):
     def __init__(
         self,
         outputs: Count,
-        noise_variance: Positive = 1.0,
+        noise_variance: Scale = 1.0,
         learn: bool = False,
         replicas: tuple[int, ...] = (),
     ):

@@ -15,7 +15,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_own_targets, check_positive
+from gilib.validation import as_replicas, check_own_targets, check_scale
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -192,4 +192,4 @@ def _check_single(value: Any, name: str) -> None:
             f"Gaussian has one {name.replace('_', ' ')} for all outputs, got {count}: "
             "gilib.likelihoods.PerOutputGaussian has one for each"
         )
-    check_positive(value, name)
+    check_scale(value, name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Positive
+from gilib.arguments import Scale
 from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
@@ -30,9 +30,7 @@ class NoisePerTarget(GaussianNoise):
     The parameter is kept in float64, as that of `gilib.Gaussian`.
     """
 
-    def __init__(
-        self, noise_variance: Sequence[Positive], learn: bool = False, replicas: tuple[int, ...] = ()
-    ):
+    def __init__(self, noise_variance: Sequence[Scale], learn: bool = False, replicas: tuple[int, ...] = ()):
         """Start from noise variances."""
         super().__init__()
         if not len(noise_variance):

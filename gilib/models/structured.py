@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction, checked
+from gilib.arithmetic import exact_products
 from gilib.kernels import Kernel
 from gilib.layers import FixedLinear
 from gilib.models.networks import as_points
@@ -71,7 +72,8 @@ def structured_gp(
         matrix = mean_matrix(inputs, outputs, mean_points)
         mean = nn.Identity() if matrix is None else FixedLinear(inputs, outputs, matrix)
         processes.append(Process(inputs, outputs, kernel, mean=mean, inducing_inputs=start))
-        start = start if matrix is None else start @ matrix.to(start)
+        with exact_products():
+            start = start if matrix is None else start @ matrix.to(start)
     processes.append(Process(widths[-2], out_features, kernel, inducing_inputs=start))
     settings: dict[str, Any] = {"jitter": jitter, "num_features": num_features, "marginalise": marginalise}
     return Network(

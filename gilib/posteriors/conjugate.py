@@ -225,7 +225,7 @@ class ConjugateWeights(PosteriorModule):
         trace = prior_precision.quadratic(root) * columns.square().sum((-2, -1))
         kl = 0.5 * (trace + prior_precision.quadratic(mean) - self.noise_size)
         kl = kl - self._log_scales(columns, prior_precision)
-        outputs = CorrelatedOutputs(function(mean), function(root), columns, noise.points)
+        outputs = CorrelatedOutputs(function(mean), function(root), columns.clone(), noise.points)
         return outputs, -kl.expand(noise.draw.shape[:-1])
 
     @torch.no_grad()

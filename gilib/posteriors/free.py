@@ -128,7 +128,7 @@ class FreeInducing(PosteriorModule, Gaussians):
     def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
         """Means, covariances L Lᵀ, and minus the divergence."""
         root = self.root.tril()
-        return Law(self.mean, root @ root.mT, -self.kl().expand(noise.shape[:-1]))
+        return Law(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
 
     def kl(self) -> Tensor:
         """KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, `[R]` nats."""

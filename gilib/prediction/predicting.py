@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count, checked
+from gilib.arithmetic import exact_products
 from gilib.data import Normalisation
 from gilib.draws import Draw, Estimate, Moments
 from gilib.likelihoods import Likelihood
@@ -59,7 +60,8 @@ def predict(
     Returns:
         What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
         `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own. NaN for replicas that
-        broke down in training, and for an ensemble with such a member; a warning names them.
+        broke down in training, and for an ensemble with such a member; a warning names them, and says so of a
+        network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
@@ -85,7 +87,8 @@ def predict(
         if pieces[0] is not None
     )
     _warn_if_broken(outputs, len(members), len(drawable.replicas))
-    prediction = likelihood.predictive(outputs, normalisation, *variance)
+    with exact_products():
+        prediction = likelihood.predictive(outputs, normalisation, *variance)
     return prediction.pooled(len(members)) if members else prediction
 
 
@@ -131,14 +134,21 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of members and replicas without functions, as of those that broke down in training.
+    """Warn of functions that give no numbers, by members and replicas where there are any.
 
     Args:
         outputs: `[S, K, R, ...]`.
         members: how many axes K has.
         replicas: how many R has.
     """
-    if not (members or replicas) or bool(outputs.isfinite().all()):
+    if bool(outputs.isfinite().all()):
+        return
+    if not (members or replicas):
+        warnings.warn(
+            "the network gives NaN or infinite outputs, and so do its predictions: one of its parameters is "
+            "not finite, or inputs are beyond what its numbers hold",
+            stacklevel=3,
+        )
         return
     lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]
     who, then = ("members", "leave them out of the ensemble, whose") if members else ("replicas", "their")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Per
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
-from gilib.recipes.processes import JITTER, ProcessRecipe, in_diagonals
+from gilib.recipes.processes import JITTER, PRIOR, ProcessRecipe, in_diagonals
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
+
+FEW_STEPS, WIDE = 6, 0.3  # of the second mean: steps, and the variance of the noise at their start
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class HeteroscedasticProcessRecipe(Recipe):
     """Two Gaussian processes: of the mean, and of the logarithm of the noise's variance; for regression.
 
     The mean's process is first trained with constant noise. Its residuals say where the process of the noise
-    starts, and `gilib.training.Collapsed` goes on with both, in float64.
+    starts, and `gilib.training.Collapsed` goes on with both, in float64. A mean that fits all it can leaves
+    noise nothing to vary, so a second search starts from one that was hardly trained, with wide noise; on the
+    inducing points the better bound decides between the two.
 
     Args:
         steps: of L-BFGS, at most, with noise that varies.
@@ -47,7 +51,7 @@ class HeteroscedasticProcessRecipe(Recipe):
     num_samples: Count = 1
     tolerance: Positive = 1e-4
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
-    noise_kernel: RBF = RBF(variance=2.0)
+    noise_kernel: RBF = RBF(variance=2.0, **PRIOR)
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
@@ -80,8 +84,16 @@ class HeteroscedasticProcessRecipe(Recipe):
         self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
+        few = self.mean.compared(x, y, torch.Generator().manual_seed(seed))
+        means = (self.mean, replace(self.mean, steps=FEW_STEPS, noise_variance=WIDE))
+        found = [self._from(mean, x[few], y[few], seed, {"progress": False}) for mean in means]
+        bounds = [float(trained.history.elbo[-1]) for trained in found]
+        return self._from(means[bounds.index(max(bounds))], x, y, seed, options)
+
+    def _from(self, mean: ProcessRecipe, x: Tensor, y: Tensor, seed: int, options: dict[str, Any]) -> Trained:
+        """Search from where a recipe leaves the mean's process."""
         shown = {name: value for name, value in options.items() if name == "progress"}
-        start = self.mean.train(x, y, seed=seed, **shown)
+        start = mean.train(x, y, seed=seed, **shown)
         net, likelihood = self._continued(start, x[self.rows(x, torch.Generator().manual_seed(seed))])
         rule = Collapsed(tolerance=self.tolerance)
         settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from torch import Tensor
 from gilib import models
 from gilib.arguments import Count, CountOrZero
 from gilib.kernels import RBF, Matern
+from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.posteriors import FreeGaussian
@@ -24,17 +26,19 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
 LEAST = 50  # points by whose evidence kernels are compared
-KERNELS = (Matern(smoothness=1.5), RBF(), Matern(), Matern(smoothness=0.5))
+PRIOR = {"log_lengthscale_sd": 1.2}  # about √D; chosen by the experiment `columns`
+KERNELS = (Matern(smoothness=1.5, **PRIOR), RBF(**PRIOR), Matern(**PRIOR), Matern(smoothness=0.5, **PRIOR))
+STARTS = (1.0, 0.1)  # lengthscales of a search, in units of √D: from a long one, waves are noise
 
 
 @dataclass(frozen=True)
 class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
-    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are compared by their evidence on
-    the inducing points, at least fifty; the best one goes on with all data: as exact GP regression if they
-    are few, which is a sparse process whose inducing points are all of them. A kernel that cannot be
-    factorised is left out.
+    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are searched from two lengths
+    and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data:
+    as exact GP regression if they are few, which is a sparse process whose inducing points are all of them. A
+    kernel that cannot be factorised is left out.
     Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
 
     Args:
@@ -42,7 +46,8 @@ class ProcessRecipe(Recipe):
         num_samples: as every recipe's; bounds of regression are in closed form.
         num_inducing: M, at most.
         num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D.
+        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(½ log D, 1.2²): without
+            it intervals are too narrow where columns are many (the experiment `columns`).
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -83,7 +88,7 @@ class ProcessRecipe(Recipe):
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
-        compared = self._compared(x, y, torch.Generator().manual_seed(seed))
+        compared = self.compared(x, y, torch.Generator().manual_seed(seed))
         candidates = self._candidates(x[compared], y[compared])
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
@@ -91,7 +96,7 @@ class ProcessRecipe(Recipe):
         own, start = candidates[-1]
         return own._climb(x, y, rows, start, **options)
 
-    def _compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+    def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """The inducing points, others if these are few, and of a target that is the same at all, another."""
         found = replace(self, num_inducing=max(self.num_inducing, LEAST)).rows(x, generator)
         for column in y.mT:
@@ -110,9 +115,10 @@ class ProcessRecipe(Recipe):
         if not self.kernels:
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
-        for own in (replace(self, kernels=(kernel,)) for kernel in self.kernels):
+        for kernel, shorter in itertools.product(self.kernels, STARTS):
+            own = replace(self, kernels=(kernel,))
             try:
-                found.append((own, own._climb(x, y, slice(None), progress=False)))
+                found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
@@ -120,9 +126,24 @@ class ProcessRecipe(Recipe):
         return sorted(found, key=lambda pair: -float(pair[1].history.elbo[-1]))
 
     def _climb(
-        self, x: Tensor, y: Tensor, rows: Tensor | slice, start: Trained | None = None, **options: Any
+        self,
+        x: Tensor,
+        y: Tensor,
+        rows: Tensor | slice,
+        start: Trained | None = None,
+        shorter: float = 1.0,
+        **options: Any,
     ) -> Trained:
-        """A process at some rows of the data, from the hyper-parameters of another if there is one."""
+        """A process at some rows of the data, from the hyper-parameters of another if there is one.
+
+        Args:
+            x: `[N, D]`.
+            y: `[N, O]`.
+            rows: of the inducing points.
+            start: the other one.
+            shorter: factor of the lengthscales at the start; their prior stays where it is.
+            options: of `gilib.fit`.
+        """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
         likelihood = self.likelihood(y.shape[-1]).to(x.device)
@@ -131,6 +152,9 @@ class ProcessRecipe(Recipe):
             kernel = start.network.state_dict().items()
             known = {name: value for name, value in kernel if "hyperparameters" in name}
             net.load_state_dict(known, strict=False)
+        for module in (m for m in net.modules() if isinstance(m, BasicKernel)):
+            with torch.no_grad():
+                module.log["lengthscale"] += math.log(shorter)
         settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 

@@ -1,6 +1,6 @@
 """scikit-learn's estimators: own data in a few lines, with normalisation and recommended settings inside.
 
-    pip install 'gilib[sklearn]'
+    pip install -c constraints.txt -e '.[sklearn]'
 
 `import gilib` does not open this room: write `from gilib.sklearn import BayesianRegressor`.
 """

@@ -113,7 +113,8 @@ class JointGaussian(nn.Module, Gaussians):
 
     def law(self) -> JointLaw:
         """Means and covariances."""
-        return JointLaw(self.pattern, tuple(self.means), covariance_blocks(self.factor(), self.pattern))
+        means = tuple(mean.clone() for mean in self.means)
+        return JointLaw(self.pattern, means, covariance_blocks(self.factor(), self.pattern))
 
     def kl(self) -> Tensor:
         """KL(Q(w) ‖ N(0, Id)) = ½ (‖C‖² + ‖m‖² - n) - Σ log|C_ii|, `[R]` nats."""

@@ -38,7 +38,7 @@ class StructuredGP(Layer):
     Args:
         processes: the layers, from the first to the last.
         family: which of the processes depend on each other: `MeanField`, `StripesAndArrow`, `FullyCoupled`.
-        jitter: added to the diagonal of each K, times its mean variance.
+        jitter: added to the diagonal of each K, times its mean variance; what it costs, `gilib.GP` says.
         num_features: F, of a draw.
         marginalise: False: an estimate samples the inducing outputs, and points given them: the same bound on
             average, with more noise (ibid., Fig. 2).

@@ -95,7 +95,7 @@ class Process(nn.Module, Part):
             FactorisationError: if K has no factor.
         """
         assert self.hyperparameters is not None and self.inducing_inputs is not None
-        return Inducing.of(self.hyperparameters(), self.inducing_inputs, jitter)
+        return Inducing.of(self.hyperparameters(), self.inducing_inputs.clone(), jitter)
 
     def path_sizes(self, num_features: int) -> tuple[int, int, int]:
         """How many normals a path through given inducing outputs takes."""

@@ -14,8 +14,8 @@ from gilib.baselines import hamiltonian as module
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
 
-jax = pytest.importorskip("jax", reason="the extra gilib[hmc] is not installed")
-pytest.importorskip("numpyro", reason="the extra gilib[hmc] is not installed")
+jax = pytest.importorskip("jax", reason="the extra hmc is not installed")
+pytest.importorskip("numpyro", reason="the extra hmc is not installed")
 
 WIDTHS = (2, 7, 5, 2)
 

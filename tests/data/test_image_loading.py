@@ -2,7 +2,9 @@
 
 import dataclasses
 import gzip
+import hashlib
 import os
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,7 +41,8 @@ def remote(empty_directory, monkeypatch, tmp_path) -> Path:
         (folder / name).write_bytes(content)
     (layout,) = catalogue.IMAGE_SETS["mnist"].layouts
     variant = dataclasses.replace(SAMPLE.layouts[0].variants[0], label="MNIST")
-    install(monkeypatch, "mnist", dataclasses.replace(layout, variants=(variant,), url=folder.as_uri()))
+    there = {"url": folder.as_uri(), "sha256": ()}
+    install(monkeypatch, "mnist", dataclasses.replace(layout, variants=(variant,), **there))
     return folder
 
 
@@ -111,6 +114,29 @@ def test_bad_answers_leave_nothing_behind(remote, empty_directory, damage, error
     with pytest.raises(error, match=f"^file:.*{message}.*: the file at that address was changed or altered"):
         load_images("mnist")
     assert leftovers(empty_directory) == set()
+
+
+def test_what_is_fetched_is_held_to_its_sha256_before_it_is_unpacked(remote, empty_directory, monkeypatch):
+    (layout,) = catalogue.IMAGE_SETS["mnist"].layouts
+    known = tuple(hashlib.sha256(sample_bytes()[name]).hexdigest() for name in NAMES)
+    install(monkeypatch, "mnist", dataclasses.replace(layout, sha256=known))
+    again = gzip.compress(gzip.decompress(sample_bytes()[NAMES[3]]), 1)  # the same images, other bytes
+    (remote / NAMES[3]).write_bytes(again)
+    with pytest.raises(
+        ChecksumError, match=f"mnist; its SHA-256 is {hashlib.sha256(again).hexdigest()}, wanted"
+    ):
+        load_images("mnist")
+    assert leftovers(empty_directory) == set(NAMES[:3])
+    (remote / NAMES[3]).write_bytes(sample_bytes()[NAMES[3]])
+    assert load_images("mnist").label == "MNIST"
+
+
+def test_every_file_that_can_be_fetched_has_a_sha256_and_a_safe_address():
+    layouts = [layout for entry in catalogue.IMAGE_SETS.values() for layout in entry.layouts if layout.url]
+    assert len(layouts) == 4
+    for layout in layouts:
+        assert layout.url.startswith("https://") and len(layout.sha256) == len(layout.files)
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in layout.sha256)
 
 
 def test_no_network(remote, empty_directory):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, data_directory, load_uci
+from gilib.data import ChecksumError, DataError, DownloadError, data_directory, load_uci, storage
 from gilib.data.storage import fetch, find_file, user_cache
 from gilib.data.tables import regression_sets, uci
 
@@ -26,12 +26,19 @@ class Handler(BaseHTTPRequestHandler):
             "cut": YACHT[:5001],
             "page": b"<html>not what you asked for</html>",
             "empty": b"",
+            "abc": YACHT,
+            "negative": YACHT,
+            "huge": YACHT,
+            "endless": YACHT,
         }.get(kind)
         if content is None:
             self.send_error(404)
             return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        announced = {"abc": "abc", "negative": "-1", "huge": str(1 << 40), "endless": None}
+        length = announced.get(kind, str(len(content)))
+        if length is not None:
+            self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(content[:4000] if kind == "truncated" else content)
 
@@ -92,6 +99,17 @@ def test_fetched_once_checked_and_kept(remote, empty_directory, monkeypatch, cap
         ("cut", DataError, r"is not a table of numbers"),
         ("page", DataError, r"is not a table of numbers"),
         ("empty", DataError, r"wanted \(308, 7\) for yacht"),
+        (
+            "abc",
+            DownloadError,
+            "Content-Length is 'abc', wanted a number of bytes.*GILIB_DATA",
+        ),
+        ("negative", DownloadError, "Content-Length is '-1', wanted a number"),
+        (
+            "huge",
+            DownloadError,
+            "1099511627776 bytes or more, at most 268435456 are taken",
+        ),
     ],
 )
 def test_bad_answers_leave_nothing_behind(remote, empty_directory, kind, error, message, recwarn):
@@ -99,6 +117,16 @@ def test_bad_answers_leave_nothing_behind(remote, empty_directory, kind, error, 
     with pytest.raises(error, match=message):
         load_uci("yacht")
     assert leftovers(empty_directory) == [] and not recwarn.list
+
+
+def test_an_answer_that_does_not_end_is_left(remote, empty_directory, monkeypatch):
+    remote("endless")
+    assert load_uci("yacht").x.shape == (308, 6)
+    (empty_directory / "uci" / "yacht" / "data.txt").unlink()
+    monkeypatch.setattr(storage, "MOST_BYTES", len(YACHT) - 1)
+    with pytest.raises(DownloadError, match=f"{len(YACHT)} bytes or more, at most {len(YACHT) - 1} "):
+        load_uci("yacht")
+    assert leftovers(empty_directory) == []
 
 
 def test_no_network(remote, empty_directory):

@@ -1,14 +1,16 @@
 """The command line: what it prints, and its exit status."""
 
 import dataclasses
+import json
 import sys
 import types
 
 import pytest
 
 import gilib.experiments
-from gilib.experiments.__main__ import main
+from gilib.experiments.__main__ import CONFLICT, DIVERGED, INTERRUPTED, LEFT, main
 from gilib.experiments.registry import EXPERIMENTS
+from gilib.training import DivergenceError
 from tests.experiments.tiny import TINY
 
 
@@ -24,8 +26,8 @@ def test_list_run_and_status(capsys):
     assert ["tiny", "smoke", "1", "of", "6"] in [line.split() for line in capsys.readouterr().out.split("\n")]
 
 
-def test_a_time_limit_ends_well(capsys):
-    assert main(["run", "tiny", "--scale", "smoke", "--time-limit", "1e-9"]) == 0
+def test_work_that_a_time_limit_leaves_has_an_exit_status_of_its_own(capsys):
+    assert main(["run", "tiny", "--scale", "smoke", "--time-limit", "1e-9"]) == 5
     assert "6 configurations are left; run again" in capsys.readouterr().out
 
 
@@ -36,6 +38,8 @@ def test_a_time_limit_ends_well(capsys):
         (["run", "tiny", "--only", "sed=1"], "the fields are task, seed, lr, scale"),
         (["run", "tiny", "--only", "seed=9"], "There are seed: 0, 1"),
         (["run", "tiny", "--time-limit", "-1"], "time_limit must be"),
+        (["run", "tiny", "--again", "--time-limit", "1"], "keeps no checkpoints"),
+        (["run", "tiny", "--again"], "nothing of this is recorded"),
     ],
 )
 def test_mistakes_are_explained(arguments, message, capsys, results):
@@ -59,6 +63,49 @@ def test_an_interruption_is_reported(monkeypatch, capsys):
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=interrupt))
     assert main(["run", "tiny", "--scale", "smoke"]) == 130
     assert "run again to go on" in capsys.readouterr().err
+
+
+def test_trainings_that_diverge_have_an_exit_status_of_their_own(monkeypatch, capsys):
+    def diverge(configs, job):
+        raise DivergenceError("not finite at step 3")
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=diverge))
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "seed=0"]) == 4
+    assert "1 diverged" in capsys.readouterr().out
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "seed=0"]) == 0, "recorded already"
+
+
+def test_the_exit_statuses_are_in_the_help(capsys):
+    for command in (["--help"], ["run", "--help"], ["merge", "--help"]):
+        with pytest.raises(SystemExit):
+            main(command)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert all(f"{n} " in printed for n in (0, 1, 2, CONFLICT, DIVERGED, LEFT, INTERRUPTED))
+        assert "exit status" in printed
+
+
+def test_what_is_recorded_is_repeated_beside_it_and_nothing_is_written(capsys, results, tmp_path):
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "--device", "cpu"]) == 0
+    path = results / "tiny.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    records[1]["metrics"]["elbo"] -= 1.0  # as a machine might have it that computes otherwise
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    before = sorted(tmp_path.rglob("*")), path.read_bytes()
+    capsys.readouterr()
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "task=cube", "--again"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "cube" not in "".join(printed), "what is not recorded is not repeated"
+    assert [line.split()[-1] for line in printed if line.split()[0] == "elbo"] == ["0", "1"]
+    assert [line.split()[1:] for line in printed if line.split()[0] == "weights"] == [
+        [f"{n}", "numbers"] * 2 + ["0"] for n in [len(records[0]["metrics"]["weights"])] * 2
+    ]
+    assert before == (sorted(tmp_path.rglob("*")), path.read_bytes())
+
+
+def test_a_repetition_says_when_it_trains_in_another_group(capsys):
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine"]) == 0
+    assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "seed=1", "--again"]) == 0
+    assert "trained as one of 2 replicas, and now as one of 1" in capsys.readouterr().out
 
 
 def test_the_report_is_printed_or_written(monkeypatch, capsys, tmp_path):

@@ -147,3 +147,41 @@ def test_points_far_from_the_origin_keep_their_distances(spec):
     """Multiples of 1/8, moved by 2²⁵ without rounding."""
     kernel, x = spec.build(1, BuildContext())(), torch.arange(6, dtype=D)[:, None] / 8
     assert_equal(kernel.cross(x + 2.0**25, x[:4] + 2.0**25).detach(), kernel.cross(x, x[:4]).detach(), 1e-12)
+
+
+def twice(spread):
+    """Every point twice, one of them far away, as no centre can mend."""
+    points = normals(20, INPUTS, seed=5)
+    points[0] *= spread
+    return torch.cat([points, points]).requires_grad_()
+
+
+@pytest.mark.parametrize("spread", [1.0, 1000.0])
+@pytest.mark.parametrize(
+    "kernel",
+    [Matern(0.3, 0.6, smoothness=0.5), Matern(0.3, 0.6), RBF(0.3, 0.6), ArcCosine(0, variance=0.6)],
+    ids=["matern 1/2", "matern 5/2", "rbf", "arc cosine"],
+)
+def test_points_that_coincide_are_one(kernel, spread):
+    """From squares that cancel, k(x, x) of rough kernels was low by the root of their rounding: 3e-5."""
+    points, kernel = twice(spread), function(kernel)
+    same = kernel.cross(points, points)[:20, 20:].diagonal()
+    wanted = torch.full((20,), 0.6, dtype=D)
+    torch.testing.assert_close(same.detach(), wanted, rtol=1e-8, atol=0.0)
+    (slope,) = torch.autograd.grad(kernel.gram(points).sum(), points)
+    assert bool(slope.isfinite().all())
+
+
+@pytest.mark.parametrize("spread", [1.0, 1000.0])
+def test_a_rough_kernel_has_the_evidence_of_rows_that_stand_twice(spread):
+    """With little noise, in which an error of the kernel counts; oracle: direct differences."""
+    points, targets = twice(spread).detach(), normals(20, seed=6).repeat(2)
+    noise = 1e-7 * torch.eye(40, dtype=D)
+
+    def evidence(gram):
+        law = torch.distributions.MultivariateNormal(torch.zeros(40, dtype=D), gram + noise)
+        return law.log_prob(targets)
+
+    direct = 0.6 * torch.exp(-(points[:, None] - points).square().sum(-1).sqrt() / 0.3)
+    found = evidence(function(Matern(0.3, 0.6, smoothness=0.5)).gram(points))
+    assert_equal(found.detach(), evidence(direct), 1e-6)

@@ -186,3 +186,24 @@ def test_that_needs_float64(monkeypatch):
     """Where everything but the factors stays in float32, up to a hundred are lost."""
     monkeypatch.setattr(processes.Inducing, "arithmetic", lambda self, x, weights: x.dtype)
     assert lost(10.0, 3.0, 10.0, "estimate") > 10.0 and lost(10.0, 3.0, 14.0, "estimate") > 100.0
+
+
+@pytest.mark.parametrize("jitter", [1e-5, 1e-8])
+def test_what_a_jitter_costs(jitter):
+    """With inducing inputs at the data: the evidence less the best bound, against the docstring's."""
+    x, noise = 10.0 * normals(40, 1, seed=3), 1e-4
+    y = torch.sin(x)
+    net = gilib.models.sparse_gp(1, 1, inducing_points=x, dtype=torch.float64, jitter=jitter)
+    likelihood, layer = gilib.Gaussian(noise), next(iter(net.layers))
+    gram = layer.hyperparameters().gram(x).detach()
+    law = torch.distributions.MultivariateNormal(
+        torch.zeros(40, dtype=torch.float64), gram + noise * torch.eye(40, dtype=torch.float64)
+    )
+    for parameter in layer.hyperparameters.parameters():
+        parameter.requires_grad_(False)
+    layer.inducing_inputs.requires_grad_(False)
+    gilib.fit(net, likelihood, x, y, steps=1, rule=gilib.training.NaturalGradient(1.0), progress=False)
+    bound = gilib.elbo(net.estimate(1, 40), likelihood, x, y, num_data=40).detach()
+    lost = float(law.log_prob(y[:, 0]) - bound)
+    most = 40 * jitter * float(layer.hyperparameters().variance) / (2 * noise)
+    assert 0.2 * most < lost < 1.01 * most

@@ -1,60 +1,18 @@
 """The wheel, installed where nothing of this tree is: it holds its data and needs only what it declares.
 
-The clean environment is a fresh ``venv`` into which the files of gilib's declared requirements, and of
-theirs, are linked from the present environment: a requirement that is not declared is not there. That takes
-seconds where downloading PyTorch again would take minutes.
+The clean environment is that of `tests/clean.py`: a requirement that is not declared is not there.
 """
 
 import re
-import subprocess
 import sys
-import venv
 import zipfile
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+
+from tests.clean import environment, run
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def closure(requirements: list[str]) -> dict[str, Distribution]:
-    """The installed distributions that these requirements need, and those that they need."""
-    found: dict[str, Distribution] = {}
-    queue = [Requirement(text) for text in requirements]
-    while queue:
-        wanted = queue.pop()
-        if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-            continue
-        try:
-            installed = distribution(wanted.name)
-        except PackageNotFoundError:
-            continue
-        assert wanted.specifier.contains(installed.version, prereleases=True), (
-            f"{wanted} against {installed.version}"
-        )
-        if installed.name not in found:
-            found[installed.name] = installed
-            queue += [Requirement(text) for text in installed.requires or []]
-    return found
-
-
-def link(installed: Distribution, folder: Path) -> None:
-    """Link the top of everything that a distribution has put beside its metadata."""
-    tops = {file.parts[0] for file in installed.files or []} - {"..", "__pycache__"}
-    for top in tops:
-        source, target = Path(str(installed.locate_file(top))), folder / top
-        if source.exists() and not target.exists():
-            target.symlink_to(source)
 
 
 @pytest.fixture(scope="session")
@@ -68,12 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clean")
-    venv.create(folder / "venv", symlinks=True)
-    (packages,) = (folder / "venv").glob("lib/python*/site-packages")
-    declared = distribution("gilib").requires or []
-    for installed in closure([text for text in declared if "extra ==" not in text]).values():
-        link(installed, packages)
-    path = folder / "venv" / "bin" / "python"
+    path = environment(folder / "venv")
     run(
         sys.executable, "-m", "pip", "--python", path, "install", "--no-deps", "--no-index", wheel, cwd=folder
     )

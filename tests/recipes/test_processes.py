@@ -1,10 +1,13 @@
 """The recipe of a Gaussian process: exact for few data, the kernel by its evidence, sparse beyond."""
 
+import math
+
 import pytest
 import torch
 
 import gilib
 from gilib.kernels import RBF, Matern
+from gilib.kernels.modules import kernels_with_prior
 from gilib.linalg import FactorisationError
 from tests.support import D, assert_equal, normals
 
@@ -117,3 +120,46 @@ def test_kernels_are_compared_where_targets_vary(rare):
 def test_a_single_inducing_point():
     trained = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
     assert next(iter(trained.network.layers)).inducing_inputs.shape == (1, X.shape[1])
+
+
+def test_intervals_cover_where_columns_are_as_many_as_rows():
+    x, y = normals(560, 60, seed=3), normals(560, 1, seed=4)
+    y = x[:, :1] - 2 * x[:, 1:2] + 0.5 * y  # without the prior 0.51 are covered
+    net, likelihood, _ = gilib.recommended("gp").train(x[:60], y[:60], progress=False)
+    found = gilib.predict(net, likelihood, x[60:], 1)
+    inside = (found.quantile(0.05) < y[60:]) & (y[60:] < found.quantile(0.95))
+    assert inside.double().mean() > 0.8
+
+
+def test_the_prior_is_that_of_independent_logarithms():
+    (own,) = kernels_with_prior(train().network)
+    logs = own.log["lengthscale"].detach()
+    normal = torch.distributions.Normal(torch.tensor(0.5 * math.log(2), dtype=D), 1.2)
+    constant = 2 * normal.log_prob(normal.mean)
+    assert_equal(own.log_prior().detach(), normal.log_prob(logs).sum(-1) - constant, 1e-12)
+
+
+def test_the_prior_is_part_of_what_is_climbed():
+    free, tight = (train(kernels=(RBF(log_lengthscale_sd=sd),)) for sd in (None, 1e-3))
+    (own,) = kernels_with_prior(tight.network)
+    assert_equal(own.log["lengthscale"].detach(), own.prior_mean, 0.01)
+    bounds = [float(gilib.recipes.bound(t.network, t.likelihood, X, Y)) for t in (free, tight)]
+    assert bounds[0] > bounds[1] + 0.01
+    assert float(tight.history.elbo[-1]) < bounds[1] + 1e-6  # less the distance from the prior's mean
+
+
+def test_adam_climbs_the_prior_too():
+    recipe = gilib.recommended("gp", num_inducing=20, steps=150, kernels=(RBF(log_lengthscale_sd=1e-2),))
+    both = recipe.train(X, Y, seed=[0, 1], progress=False)
+    (own,) = kernels_with_prior(both.network)
+    assert own.log_prior().shape == (2,)
+    assert_equal(own.log["lengthscale"].detach(), own.prior_mean, 0.05)
+
+
+def test_a_short_wave_is_found():
+    x = torch.linspace(0, 1, 150, dtype=D)[:, None]
+    y = torch.sin(40 * math.pi * x) + 0.3 * normals(150, 1, seed=5)
+    scales = gilib.data.Normalisation.fit(x, y)
+    _, likelihood, _ = train(scales.x(x), scales.y(y))
+    noise = likelihood.noise_variance.detach().sqrt() * scales.y_std
+    assert 0.2 < float(noise) < 0.4  # from a long lengthscale alone all is noise, or none

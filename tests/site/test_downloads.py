@@ -1,14 +1,29 @@
-"""What one takes away from a page: every chapter as a notebook, by a button."""
+"""What one takes away from a page: every chapter as a notebook, by a button, for any machine."""
 
+import ast
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
+from bs4 import BeautifulSoup
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
 from playwright.sync_api import Browser
 
 import chapters
+from tests.clean import environment, run
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
+
+MARKUP = re.compile(
+    r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M
+)  # of MyST: a role, a directive, a label
+QUICK = ("one-idea", "optimal-last-layer", "wishart")  # a few seconds each
 
 
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
@@ -17,6 +32,68 @@ def test_a_chapter_is_there_as_a_notebook(site: Path, chapter: Path) -> None:
     nbformat.validate(notebook)
     expected = [cell.source for cell in chapters.code(chapters.read(chapter))]
     assert [cell.source for cell in chapters.code(notebook)] == expected
+
+
+def prose(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """What a reader sees as text: Markdown cells, and Markdown that code has made."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            yield cell.source
+        else:
+            yield from (output.get("data", {}).get("text/markdown", "") for output in cell.outputs)
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
+def test_its_text_has_no_holes(site: Path, chapter: Path) -> None:
+    text = "\n".join(prose(nbformat.read(site / "notebooks" / f"{chapter.stem}.ipynb", as_version=4)))
+    assert MARKUP.findall(text) == []
+    macros = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]["mathjax3_config"]["tex"]
+    assert [name for name in macros["macros"] if re.search(rf"\\{name}(?![A-Za-z])", text)] == []
+    page = site / chapter.relative_to(ROOT).with_suffix(".html")
+    pasted = BeautifulSoup(page.read_text(), "html.parser").find_all(class_="pasted-text")
+    bare = text.replace("\\", "")
+    assert [number.text for number in pasted if number.text not in bare] == []
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
+def test_its_checks_are_folded_and_its_outputs_are_there(site: Path, chapter: Path) -> None:
+    cells = chapters.code(nbformat.read(site / "notebooks" / f"{chapter.stem}.ipynb", as_version=4))
+    checks = [cell for cell in cells if cell.source.startswith("# check:")]
+    assert all(cell.metadata.jupyter.source_hidden for cell in checks)
+    assert all(cell.execution_count for cell in cells) and any(cell.outputs for cell in cells)
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pip install -e '.[sklearn]'` and a kernel make, and nothing else of the book."""
+    folder = tmp_path_factory.mktemp("clean")
+    path = environment(folder, "sklearn", ("ipykernel",))
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "gilib.pth").write_text(f"{ROOT}\n")
+    return path
+
+
+def test_all_that_chapters_import_comes_with_the_extra(site: Path, python: Path, tmp_path: Path) -> None:
+    found = set()
+    for path in (site / "notebooks").glob("*.ipynb"):
+        for cell in chapters.code(nbformat.read(path, as_version=4)):
+            parts = ast.walk(ast.parse(cell.source))
+            found |= {ast.unparse(part) for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
+    assert "from gilib.book import glue" in found
+    run(python, "-c", "\n".join(sorted(found)), cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_it_runs_where_gilib_alone_is_installed(site: Path, python: Path, name: str, tmp_path: Path) -> None:
+    command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = {"argv": command, "display_name": "gilib alone", "language": "python"}
+    (tmp_path / "python3").mkdir()
+    (tmp_path / "python3" / "kernel.json").write_text(json.dumps(kernel))
+    known = KernelSpecManager(kernel_dirs=[str(tmp_path)], ensure_native_kernel=False)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=known)
+    notebook = nbformat.read(site / "notebooks" / f"{name}.ipynb", as_version=4)
+    where = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, manager, timeout=120, resources=where).execute()
 
 
 def test_the_button_downloads_it(browser: Browser, address: str, tmp_path: Path) -> None:

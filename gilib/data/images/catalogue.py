@@ -7,7 +7,7 @@ from gilib.data.images.layouts import ImageSet, Layout, Variant
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
 FASHION_URL = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz"
-SVHN_URL = "http://ufldl.stanford.edu/housenumbers"
+SVHN_URL = "https://ufldl.stanford.edu/housenumbers"
 
 IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -17,6 +17,23 @@ IDX_FILES = (
 )
 DIGITS = tuple("0123456789")
 
+# SHA-256 of the files at the addresses. The publishers of Fashion-MNIST and CIFAR-10 give MD5 alone, those of
+# MNIST and SVHN nothing: these sums are what TensorFlow Datasets (MNIST, Fashion-MNIST, SVHN) and
+# Keras (CIFAR-10) recorded of the official files.
+MNIST_SHA256 = (
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+)
+FASHION_SHA256 = (
+    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+)
+CIFAR_SHA256 = ("6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",)
+SVHN_SHA256 = ("cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",)
 
 MNIST_SOURCE = (
     "Yann LeCun, Corinna Cortes and Christopher J. C. Burges, The MNIST database of handwritten digits, "
@@ -33,6 +50,7 @@ _SETS = (
                 folders=("mnist", "MNIST/raw"),
                 files=IDX_FILES,
                 url=MNIST_URL,
+                sha256=MNIST_SHA256,
                 variants=(
                     Variant(
                         label="MNIST",
@@ -89,6 +107,7 @@ _SETS = (
                 folders=("fashion-mnist", "FashionMNIST/raw"),
                 files=IDX_FILES,
                 url=FASHION_URL,
+                sha256=FASHION_SHA256,
                 variants=(
                     Variant(
                         label="Fashion-MNIST",
@@ -138,6 +157,7 @@ _SETS = (
                 folders=("cifar10", "."),
                 files=("cifar-10-python.tar.gz",),
                 url=CIFAR_URL,
+                sha256=CIFAR_SHA256,
                 variants=(Variant(label="CIFAR-10", fingerprints=("c58f30108f718f92721af3b95e74349a",)),),
             ),
             Layout(
@@ -180,6 +200,7 @@ _SETS = (
                 folders=("svhn", "SVHN", "."),
                 files=("test_32x32.mat",),
                 url=SVHN_URL,
+                sha256=SVHN_SHA256,
                 variants=(
                     Variant(label="SVHN (test set)", fingerprints=("eb5a983be6a315427106f1b164d9cef3",)),
                 ),
@@ -188,7 +209,7 @@ _SETS = (
         class_names=DIGITS,
         source="Yuval Netzer, Tao Wang, Adam Coates, Alessandro Bissacco, Bo Wu and Andrew Y. Ng (2011), "
         "Reading digits in natural images with unsupervised feature learning; "
-        "http://ufldl.stanford.edu/housenumbers/",
+        "https://ufldl.stanford.edu/housenumbers/",
         licence="non-commercial use only",
         note="The test set alone, as data out of the distribution of CIFAR-10: there are no training images.",
     ),

@@ -33,6 +33,7 @@ class Layout:
         files: their names.
         variants: the known contents.
         url: address of the folder that has them; empty where they cannot be fetched.
+        sha256: checksums of the files at that address, as they are fetched.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Layout:
     files: tuple[str, ...]
     variants: tuple[Variant, ...]
     url: str = ""
+    sha256: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

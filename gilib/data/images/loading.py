@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,8 @@ def load_images(name: str, download: bool = True) -> ImageDataset:
     The files must have recorded fingerprints before anything is decoded: the MD5 of an IDX file unpacked, of
     the official archive of CIFAR-10 and of SVHN's file as published, of the names, sizes and CRC-32 sums of
     JPEG files. They choose the label. The decoded arrays must then have the recorded SHA-256, for all but the
-    official files of Fashion-MNIST, CIFAR-10 and SVHN, of which we know no more than the publishers' MD5.
+    official files of Fashion-MNIST, CIFAR-10 and SVHN, of which we had none to decode. A file that is fetched
+    must have a recorded SHA-256 before it is kept.
 
     Args:
         name: mnist, mnist-500, fashion-mnist, cifar10 or svhn.
@@ -162,8 +164,18 @@ def _fetch(name: str, layout: Layout, k: int) -> Path:
     """Fetch file `k` of a layout; it is kept only if it is one of the known ones."""
     url, target = f"{layout.url}/{layout.files[k]}", _target(layout, layout.files[k])
     remedy = "the file at that address was changed or altered on its way; report this to the authors of gilib"
-    unpack = FORMATS[layout.format].unpack
-    storage.fetch(url, target, lambda content: _check(name, layout, k, unpack(File(url, content, remedy))))
+
+    def check(content: bytes) -> None:
+        file, found = File(url, content, remedy), hashlib.sha256(content).hexdigest()
+        if layout.sha256 and found != layout.sha256[k]:
+            raise file.refusal(
+                f"does not hold the published content of {name}; its SHA-256 is {found}, wanted "
+                f"{layout.sha256[k]}",
+                ChecksumError,
+            )
+        _check(name, layout, k, FORMATS[layout.format].unpack(file))
+
+    storage.fetch(url, target, check)
     return target
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ WIDTHS = {"protein": 100, "fashion-mnist": 100}  # of the hidden layer; else 50
 DECAY = training.CosineDecay(start=0.5, last=0.01)  # of the rules that set precisions by their gradients
 
 
-Networks = Callable[[PosteriorConfig, Task], gilib.Network]
+Networks = Callable[..., gilib.Network]  # of configuration and task; keywords change what makes it
 Layers = gilib.posteriors.Posterior | Sequence[gilib.posteriors.Posterior]
 
 
@@ -111,10 +112,11 @@ def perceptron(
         members: trained side by side.
     """
 
-    def build(config: PosteriorConfig, task: Task) -> gilib.Network:
+    def build(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
         layers, seeds = posterior(config), member_seeds(config, members)
         source = ReplicaGenerators([1000 + s for s in seeds]) if members else _generator(config)
-        return gilib.models.mlp(
+        return partial(
+            gilib.models.mlp,
             task.x.shape[-1],
             (WIDTHS.get(config.dataset, 50),),
             task.outputs,
@@ -124,7 +126,7 @@ def perceptron(
             generator=source,
             dtype=task.x.dtype,
             **_inducing(layers, config, task),
-        )
+        )(**changed)
 
     return build
 
@@ -165,10 +167,11 @@ def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = 
         centres: whether inducing inputs start at centres of k-means; else at training points.
     """
 
-    def build(config: PosteriorConfig, task: Task) -> gilib.Network:
+    def build(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
         rows, x = _some(config, task), task.x.cpu()
         start = inducing_start(x, len(rows), seed=config.split) if centres else x[rows]
-        return gilib.models.deep_gp(
+        return partial(
+            gilib.models.deep_gp,
             x.shape[-1],
             task.outputs,
             depth,
@@ -178,22 +181,23 @@ def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = 
             pseudo_outputs=None if centres else task.y.cpu()[rows],
             generator=_generator(config),
             dtype=x.dtype,
-        )
+        )(**changed)
 
     return build
 
 
-def structured(config: PosteriorConfig, task: Task) -> gilib.Network:
+def structured(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
     """Stripes and arrow, two layers, hidden width 5; its factor starts at a tenth of the prior's."""
     x = task.x.cpu()
-    net = gilib.models.structured_gp(
+    net = partial(
+        gilib.models.structured_gp,
         x.shape[-1],
         1,
         2,
         inducing_points=inducing_start(x, min(config.num_inducing, len(x)), seed=config.split),
         mean_points=x,
         generator=_generator(config),
-    )
+    )(**changed)
     begin_at(net, 0.1)
     return net
 

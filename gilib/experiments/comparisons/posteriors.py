@@ -248,7 +248,7 @@ def best(
     Raises:
         RecordError: if one of them is not recorded.
     """
-    found = {record_identity(r, PosteriorConfig): r for r in recorded(name)}
+    found = {record_identity(r, PosteriorConfig): r for r in recorded(name, PosteriorConfig)}
     scores: dict[str, dict[Setting, dict[str, list[float | None]]]] = {}
     for trial in trials:
         record = found.get(identity(name, trial))

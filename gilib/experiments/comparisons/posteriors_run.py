@@ -19,7 +19,7 @@ from gilib.experiments.comparisons.methods import METHODS, WIDTHS, Method
 from gilib.experiments.comparisons.posteriors import PRIOR_VARIANCE, SCALES, PosteriorConfig
 from gilib.experiments.comparisons.tasks import Task, image_task, measured, task, validation_task
 from gilib.experiments.kurle2024.measures import told_apart
-from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
+from gilib.experiments.runner.experiment import Experiment, Job, Training, one_by_one
 from gilib.experiments.runner.records import Record
 from gilib.likelihoods import Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction, Prediction
@@ -66,34 +66,64 @@ def search(config: PosteriorConfig, job: Job) -> Record:
 def _trained(config: PosteriorConfig, on: Task, job: Job) -> Record:
     """Train, predict, measure; a training that breaks down is recorded as diverged."""
     method, on = METHODS[config.method], on.to(job.device)
-    net = method.network(config, on).to(job.device)
-    likelihood = _likelihood(method, on).to(job.device)
-    stored = method.stored(config)
+    own = _training(config, on)
+    net, likelihood = own.start()
     clock = (time.perf_counter(), time.process_time())
     try:
-        history = gilib.fit(
-            net,
-            likelihood,
-            on.x,
-            on.y,
-            steps=config.steps,
-            rule=method.rule(config),
-            num_samples=config.num_samples,
-            batch_size=config.batch_size,
-            estimator=method.estimator,
-            kl_weight=None if method.kl_weight == 1.0 else SteppedTempering(0, last=method.kl_weight),
-            seed=method.seeds(config),
-            callbacks=stored,
-            **job.fit_options(),
-        )
-        drawable = method.drawable(net, likelihood, on, stored)
+        history = gilib.fit(net, likelihood, on.x, on.y, **own.settings, **job.fit_options())
+        drawable = method.drawable(net, likelihood, on, own.settings["callbacks"])
         metrics: dict[str, Any] = _seconds(clock, history)
-        metrics |= _measured(config, drawable, likelihood, on)
-        metrics |= _bound(config, method, net, likelihood, on)
-        metrics |= _evidence(drawable, on)
+        metrics |= _all_measured(config, drawable, net, likelihood, on)
     except (DivergenceError, FactorisationError) as error:
         return _diverged(config, on, error)
     return _body(config, on, metrics, history.elbo)
+
+
+def _training(config: PosteriorConfig, on: Task) -> Training:
+    """What is trained on a task."""
+    method = METHODS[config.method]
+    stored = method.stored(config)
+    settings = {
+        "steps": config.steps,
+        "rule": method.rule(config),
+        "num_samples": config.num_samples,
+        "batch_size": config.batch_size,
+        "estimator": method.estimator,
+        "kl_weight": None if method.kl_weight == 1.0 else SteppedTempering(0, last=method.kl_weight),
+        "seed": method.seeds(config),
+        "callbacks": stored,
+    }
+
+    def start(**changed: Any) -> tuple[gilib.Network, Likelihood]:
+        net = method.network(config, on, **changed)
+        return net.to(on.x.device), _likelihood(method, on).to(on.x.device)
+
+    def measure(net: gilib.Network, likelihood: Likelihood) -> dict[str, Any]:
+        drawable = method.drawable(net, likelihood, on, stored)
+        return _all_measured(config, drawable, net, likelihood, on)
+
+    return Training(start, on.x, on.y, settings, measure, on.test_x, on.test_y)
+
+
+def training(config: PosteriorConfig, device: torch.device) -> Training:
+    """What `run` trains.
+
+    Raises:
+        ValueError: for Hamiltonian Monte Carlo, which trains nothing.
+    """
+    if config.method == "hmc":
+        raise ValueError("hmc runs chains (gilib.baselines.hmc), and trains no network: name another method")
+    if config.images:
+        return _training(config, image_task(config.dataset, config.split, config.images).to(device))
+    return _training(config, task(config.dataset, config.split).to(device))
+
+
+def _all_measured(
+    config: PosteriorConfig, drawable: Drawable, net: gilib.Network, likelihood: Likelihood, on: Task
+) -> dict[str, Any]:
+    metrics = _measured(config, drawable, likelihood, on)
+    metrics |= _bound(config, METHODS[config.method], net, likelihood, on)
+    return metrics | _evidence(drawable, on)
 
 
 def _likelihood(method: Method, on: Task) -> Likelihood:
@@ -213,7 +243,14 @@ def step_size(config: PosteriorConfig) -> float:
 
 
 EXPERIMENTS = {
-    name: Experiment(about, PosteriorConfig, grid, one_by_one(one), check=check)
+    name: Experiment(
+        about,
+        PosteriorConfig,
+        grid,
+        one_by_one(one),
+        check=check,
+        build=training if one is run else None,
+    )
     for name, about, grid, one, check in (
         (
             "posteriors_search",

@@ -130,7 +130,10 @@ def scores(scale: str, sets: Sequence[str]) -> Scores[BaliSettings]:
     Raises:
         RecordError: if a part of them is missing.
     """
-    found = {record_identity(record, BaliSearchConfig): record for record in recorded("bali_search")}
+    found = {
+        record_identity(record, BaliSearchConfig): record
+        for record in recorded("bali_search", BaliSearchConfig)
+    }
     known: dict[BaliSettings, dict[str, list[float | None]]] = {own: {} for own in candidates(scale)}
     for trial in (each for each in search(scale) if each.dataset in sets and each.settings in known):
         record = found.get(identity("bali_search", trial))

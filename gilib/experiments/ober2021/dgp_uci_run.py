@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.uci_splits import Data, load, records
 from gilib.experiments.ober2021 import dgp_uci, uci
 from gilib.experiments.ober2021.dgp_uci import DgpConfig
-from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.experiment import Experiment, Job, Training
 from gilib.experiments.runner.records import Record
 from gilib.linalg import failures_as_nan
 from gilib.models import inducing_start
@@ -37,38 +38,53 @@ def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
         variance; of every layer the kernels' variance, and smallest, median and largest lengthscale; thinned
         training curve.
     """
-    config, seeds = configs[0], [config.split for config in configs]
-    data = load(config.dataset, seeds, job.device)
-    net, likelihood = build(config, data, seeds)
-    history = gilib.fit(
-        net,
-        likelihood,
-        data.x,
-        data.y,
-        steps=config.steps,
-        batch_size=config.batch_size,
-        num_samples=config.num_samples,
-        rule=gilib.Adam(config.lr, schedule=LinearDecay(start=0.5) if config.decay else None),
-        seed=seeds,
-        estimator="pointwise",
-        on_divergence="freeze",
-        **job.fit_options(),
-    )
-    with torch.no_grad(), failures_as_nan():
-        results = measure_elbo(net, likelihood, data, config.elbo_samples, seeds)
-        results |= measure_test(net, likelihood, data, config.test_samples, seeds)
-    bodies = records(data, history, results | {"noise_variance": likelihood.noise_variance.detach()})
+    data = load(configs[0].dataset, [config.split for config in configs], job.device)
+    own = training(configs, data)
+    net, likelihood = own.start()
+    history = gilib.fit(net, likelihood, own.x, own.y, **own.settings, **job.fit_options())
+    bodies = records(data, history, own.measure(net, likelihood))
     for replica, body in enumerate(bodies):
         if body["metrics"]:
             body["metrics"] |= kernels(net, replica)
     return bodies
 
 
-def build(config: DgpConfig, data: Data, seeds: Sequence[int]) -> tuple[gilib.Network, gilib.Gaussian]:
+def training(configs: Sequence[DgpConfig], data: Data) -> Training:
+    """What is trained: a replica for each split."""
+    config, seeds = configs[0], [config.split for config in configs]
+    settings = {
+        "steps": config.steps,
+        "batch_size": config.batch_size,
+        "num_samples": config.num_samples,
+        "rule": gilib.Adam(config.lr, schedule=LinearDecay(start=0.5) if config.decay else None),
+        "seed": seeds,
+        "estimator": "pointwise",
+        "on_divergence": "freeze",
+    }
+
+    def measure(net: gilib.Network, likelihood: gilib.Gaussian) -> dict[str, Tensor]:
+        with torch.no_grad(), failures_as_nan():
+            results = measure_elbo(net, likelihood, data, config.elbo_samples, seeds)
+            results |= measure_test(net, likelihood, data, config.test_samples, seeds)
+        return results | {"noise_variance": likelihood.noise_variance.detach()}
+
+    start = partial(build, config, data, seeds)
+    return Training(start, data.x, data.y, settings, measure, data.test_x, data.test_y)
+
+
+def alone(config: DgpConfig, device: torch.device) -> Training:
+    """That of one split."""
+    return training([config], load(config.dataset, [config.split], device))
+
+
+def build(
+    config: DgpConfig, data: Data, seeds: Sequence[int], **changed: Any
+) -> tuple[gilib.Network, gilib.Gaussian]:
     """One network with a replica for each split, initialised on the CPU as App. O has it."""
     replicas, inducing = (len(seeds),), min(config.num_inducing, data.x.shape[1])
     points, targets = start("dsvi" if config.centred else config.method, data, inducing, seeds)
-    net = gilib.models.deep_gp(
+    make = partial(
+        gilib.models.deep_gp,
         data.x.shape[-1],
         data.y.shape[-1],
         config.depth,
@@ -83,7 +99,7 @@ def build(config: DgpConfig, data: Data, seeds: Sequence[int]) -> tuple[gilib.Ne
         num_features=FEATURES,
     )
     noise = gilib.Gaussian(config.noise_variance, learn=True, replicas=replicas)
-    return net.to(data.x.device), noise.to(data.x.device)
+    return make(**changed).to(data.x.device), noise.to(data.x.device)
 
 
 def posteriors(config: DgpConfig, inducing: int) -> list[Posterior]:
@@ -170,6 +186,7 @@ EXPERIMENTS = {
         group=dgp_uci.group_key,
         check=uci.check,
         largest_group=20,
+        build=alone,
     ),
     "dgp_attempts": Experiment(
         "Attempts to win yacht, energy, kin8nm, power and protein with two layers of global inducing points",
@@ -179,6 +196,7 @@ EXPERIMENTS = {
         group=dgp_uci.group_key,
         check=uci.check,
         largest_group=20,
+        build=alone,
     ),
     "dgp_start": Experiment(
         "Where the free Gaussians of Tables 8-10 start, and how slowly Adam leaves 1e-5",
@@ -188,5 +206,6 @@ EXPERIMENTS = {
         group=dgp_uci.group_key,
         check=uci.check,
         largest_group=20,
+        build=alone,
     ),
 }

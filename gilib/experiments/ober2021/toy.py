@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ import gilib
 from gilib.data import ToyProblem, toy
 from gilib.experiments.common.measuring import rounded
 from gilib.experiments.common.methods import posterior_of
-from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
+from gilib.experiments.runner.experiment import Experiment, Job, Training, one_by_one
 from gilib.experiments.runner.records import Record
 from gilib.metrics import layer_variances
 
@@ -99,29 +101,40 @@ def run(config: ToyConfig, job: Job) -> Record:
         predictive distribution on a grid and the thinned training curve; nats in all, in the units of the
         training targets.
     """
-    problem = toy(config.seed, config.num_points, normalise=config.normalise, balanced=config.balanced)
-    net, likelihood = build(config, problem)
-    net, likelihood = net.to(job.device), likelihood.to(job.device)
-    x, y = problem.x.to(job.device), problem.y.to(job.device)
-    history = gilib.fit(
-        net,
-        likelihood,
-        x,
-        y,
-        steps=config.steps,
-        num_samples=config.num_samples,
-        rule=gilib.Adam(config.lr),
-        seed=config.seed,
-        **job.fit_options(),
-    )
-    with torch.no_grad():
-        measured = measure(config, x, y, net, likelihood)
+    problem = problem_of(config)
+    own = training(config, job.device)
+    net, likelihood = own.start()
+    history = gilib.fit(net, likelihood, own.x, own.y, **own.settings, **job.fit_options())
+    measured = own.measure(net, likelihood)
     curve = history.elbo[:: max(1, config.steps // 50)]
     data = {"name": "toy", "sha256": problem.sha256}
     return {"data": data, "metrics": measured, "curve": [round(value, 4) for value in curve.tolist()]}
 
 
-def build(config: ToyConfig, problem: ToyProblem) -> tuple[gilib.Network, gilib.Gaussian]:
+def problem_of(config: ToyConfig) -> ToyProblem:
+    """Its data."""
+    return toy(config.seed, config.num_points, normalise=config.normalise, balanced=config.balanced)
+
+
+def training(config: ToyConfig, device: torch.device) -> Training:
+    """What is trained."""
+    problem = problem_of(config)
+    x, y = problem.x.to(device), problem.y.to(device)
+
+    def start(**changed: Any) -> tuple[gilib.Network, gilib.Gaussian]:
+        net, likelihood = build(config, problem, **changed)
+        return net.to(device), likelihood.to(device)
+
+    settings = {
+        "steps": config.steps,
+        "num_samples": config.num_samples,
+        "rule": gilib.Adam(config.lr),
+        "seed": config.seed,
+    }
+    return Training(start, x, y, settings, partial(measure, config, x, y))
+
+
+def build(config: ToyConfig, problem: ToyProblem, **changed: Any) -> tuple[gilib.Network, gilib.Gaussian]:
     """Network and likelihood of a configuration."""
     generator = torch.Generator().manual_seed(1000 + config.seed)
     if config.inducing_start == "data":
@@ -129,7 +142,8 @@ def build(config: ToyConfig, problem: ToyProblem) -> tuple[gilib.Network, gilib.
         points = problem.x[order]
     else:
         points = torch.randn(config.num_inducing, 1, generator=generator)
-    net = gilib.models.mlp(
+    make = partial(
+        gilib.models.mlp,
         1,
         (50, 50),
         1,
@@ -139,9 +153,10 @@ def build(config: ToyConfig, problem: ToyProblem) -> tuple[gilib.Network, gilib.
         generator=generator,
     )
     noise = math.exp(-4.0) if config.learn_noise else problem.noise_variance
-    return net, gilib.Gaussian(noise, learn=config.learn_noise)
+    return make(**changed), gilib.Gaussian(noise, learn=config.learn_noise)
 
 
+@torch.no_grad()
 def measure(
     config: ToyConfig, x: Tensor, y: Tensor, net: gilib.Network, likelihood: gilib.Gaussian
 ) -> Record:
@@ -173,11 +188,13 @@ def measure(
 
 
 EXPERIMENTS = {
-    "toy": Experiment("Table 2 and Fig. 1: methods on the toy problem", ToyConfig, table_2, one_by_one(run)),
+    "toy": Experiment(
+        "Table 2 and Fig. 1: methods on the toy problem", ToyConfig, table_2, one_by_one(run), build=training
+    ),
     "toy_inducing": Experiment(
-        "Fig. A2: the number of inducing points", ToyConfig, figure_a2, one_by_one(run)
+        "Fig. A2: the number of inducing points", ToyConfig, figure_a2, one_by_one(run), build=training
     ),
     "reproduction": Experiment(
-        "The TensorFlow reproduction and its sweeps", ToyConfig, reproduction, one_by_one(run)
+        "The TensorFlow reproduction and its sweeps", ToyConfig, reproduction, one_by_one(run), build=training
     ),
 }

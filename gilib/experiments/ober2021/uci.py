@@ -160,7 +160,7 @@ def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
 
 def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
     """The best learning rate and batch size of every cell of which all trials are recorded."""
-    found = {record_identity(record, SearchConfig): record for record in recorded("uci_search")}
+    found = {record_identity(record, SearchConfig): record for record in recorded("uci_search", SearchConfig)}
     bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
     for trial in search(scale):
         record = found.get(identity("uci_search", trial))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
 
 import gilib
@@ -13,7 +15,7 @@ from gilib.experiments.common.methods import PRIORS, Posteriors, ends_global, po
 from gilib.experiments.common.uci_splits import Data, drawn, load, measure, records
 from gilib.experiments.ober2021 import uci
 from gilib.experiments.ober2021.uci import UciConfig
-from gilib.experiments.runner.experiment import Experiment, Job
+from gilib.experiments.runner.experiment import Experiment, Job, Training
 from gilib.experiments.runner.records import Record
 from gilib.priors import PerReplica, Prior
 from gilib.randomness import ReplicaGenerators
@@ -40,11 +42,11 @@ def search(configs: Sequence[UciConfig], job: Job) -> list[Record]:
 
 def _records(configs: Sequence[UciConfig], job: Job, measured: bool) -> list[Record]:
     data = load(configs[0].dataset, [config.split for config in configs], job.device)
-    seeds = [config.split for config in configs]
-    net, likelihood = build(configs, data, seeds)
-    history = train(configs[0], net, likelihood, data, [c.lr for c in configs], seeds, job)
+    own = training(configs, data)
+    net, likelihood = own.start()
+    history = gilib.fit(net, likelihood, own.x, own.y, **own.settings, **job.fit_options())
     if measured:
-        results = measure(drawn(net, configs[0].test_samples, seeds), likelihood, data)
+        results = own.measure(net, likelihood)
     else:
         results = {"elbo": last_bounds(history)}
     return records(data, history, results)
@@ -55,12 +57,30 @@ def last_bounds(history: gilib.training.History) -> Tensor:
     return history.elbo[-math.ceil(len(history.elbo) / 10) :].mean(0)
 
 
+def training(configs: Sequence[UciConfig], data: Data) -> Training:
+    """What is trained: a replica for each configuration."""
+    seeds = [config.split for config in configs]
+
+    def measured(net: gilib.Network, likelihood: gilib.Gaussian) -> dict[str, Tensor]:
+        return measure(drawn(net, configs[0].test_samples, seeds), likelihood, data)
+
+    start = functools.partial(build, configs, data, seeds)
+    fitting = settings(configs[0], [config.lr for config in configs], seeds)
+    return Training(start, data.x, data.y, fitting, measured, data.test_x, data.test_y)
+
+
+def alone(config: UciConfig, device: torch.device) -> Training:
+    """That of one configuration."""
+    return training([config], load(config.dataset, [config.split], device))
+
+
 def build(
     configs: Sequence[UciConfig],
     data: Data,
     seeds: Sequence[int],
     posterior: Posteriors | None = None,
     prior: Prior | None = None,
+    **changed: Any,
 ) -> tuple[gilib.Network, gilib.Gaussian]:
     """One network with a replica for each configuration, initialised on the CPU as App. O has it.
 
@@ -69,7 +89,8 @@ def build(
     config, replicas = configs[0], (len(configs),)
     inducing = min(config.num_inducing, data.x.shape[1])
     is_global = ends_global(config.method)
-    net = gilib.models.mlp(
+    make = functools.partial(
+        gilib.models.mlp,
         data.x.shape[-1],
         (50, 50),
         1,
@@ -80,9 +101,9 @@ def build(
         replicas=replicas,
         generator=ReplicaGenerators([1000 + seed for seed in seeds]),
         dtype=data.x.dtype,
-    ).to(data.x.device)
+    )
     noise = gilib.Gaussian(math.exp(LOG_NOISE_VARIANCE), learn=True, scale=NOISE_SCALE, replicas=replicas)
-    return net, noise.to(data.x.device)
+    return make(**changed).to(data.x.device), noise.to(data.x.device)
 
 
 def prior_of(configs: Sequence[UciConfig]) -> Prior:
@@ -108,21 +129,21 @@ def train(
     job: Job,
 ) -> gilib.training.History:
     """Train all replicas; those that diverge are frozen."""
-    estimator = "pointwise" if config.method == "fac" else "draw"
-    return gilib.fit(
-        net,
-        likelihood,
-        data.x,
-        data.y,
-        steps=config.steps,
-        batch_size=config.batch_size,
-        num_samples=config.num_samples,
-        rule=gilib.Adam(list(rates)),
-        seed=list(seeds),
-        estimator=estimator,
-        on_divergence="freeze",
-        **job.fit_options(),
-    )
+    own = settings(config, rates, seeds)
+    return gilib.fit(net, likelihood, data.x, data.y, **own, **job.fit_options())
+
+
+def settings(config: UciConfig, rates: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
+    """How they are trained: arguments of `gilib.fit`."""
+    return {
+        "steps": config.steps,
+        "batch_size": config.batch_size,
+        "num_samples": config.num_samples,
+        "rule": gilib.Adam(list(rates)),
+        "seed": list(seeds),
+        "estimator": "pointwise" if config.method == "fac" else "draw",
+        "on_divergence": "freeze",
+    }
 
 
 EXPERIMENTS = {
@@ -144,5 +165,6 @@ EXPERIMENTS = {
         check=uci.check,
         largest_group=64,
         scales=tuple(uci.SCALES),
+        build=alone,
     ),
 }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from types import ModuleType
 
 from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Group, Outcome, Work
+from gilib.optional import INSTALL
 
 RETRIES = 3  # of a task whose worker or machine was lost
+IN_FLIGHT = 256  # tasks that the cluster is given at a time
 
 
 def import_ray() -> ModuleType:
@@ -23,7 +26,8 @@ def import_ray() -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise RecordError(f'--where ray needs Ray ({error}): pip install "gilib[cluster]"') from None
+        install = INSTALL.format(extra="cluster")
+        raise RecordError(f"--where ray needs Ray ({error}): {install} in the checkout of gilib") from None
     return ray
 
 
@@ -49,7 +53,7 @@ def has_accelerators() -> bool:
     return import_ray().cluster_resources().get("GPU", 0) > 0
 
 
-def on_ray(work: Work, groups: Sequence[Group], gpus: float) -> Generator[Outcome, None, None]:
+def on_ray(work: Work, groups: Iterable[Group], gpus: float) -> Generator[Outcome, None, None]:
     """Groups as tasks of the cluster that this process is connected to, in the order in which they are done.
 
     Checkpoints lie in the cache of the machine that works on the group: with a cache that all machines share
@@ -70,10 +74,12 @@ def on_ray(work: Work, groups: Sequence[Group], gpus: float) -> Generator[Outcom
         return work(group)
 
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(do)
-    running = [task.remote(group) for group in groups]
+    waiting = iter(groups)
+    running = [task.remote(group) for group in itertools.islice(waiting, IN_FLIGHT)]
     try:
         while running:
             done, running = ray.wait(running, num_returns=1)
+            running += [task.remote(group) for group in itertools.islice(waiting, 1)]
             yield ray.get(done[0])
     except ray.exceptions.RayTaskError as error:
         raise error.cause from error

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gilib.experiments.runner.records import Record
+from gilib.network import Network
 from gilib.training import Checkpoint, Speed
 
 
@@ -53,6 +55,31 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What an experiment trains, before the first step: all that `gilib.fit` takes, and how it is measured.
+
+    Attributes:
+        start: network and likelihood where they start, the same at every call. Keyword arguments take the
+            place of those of the function of `gilib.models` that makes the network, for example `kernel` or
+            `prior`.
+        x: inputs, `[R, N, D]` where replicas train together, one here, else `[N, D]`.
+        y: targets; `test_x` and `test_y` likewise, None where an experiment has none.
+        settings: further arguments of `gilib.fit`.
+        measure: of a trained network and its likelihood the metrics that are recorded, by name.
+        record: what is recorded of it; empty while nobody has asked for it.
+    """
+
+    start: Callable[..., tuple[Network, Any]]
+    x: Tensor
+    y: Tensor
+    settings: dict[str, Any]
+    measure: Callable[[Network, Any], dict[str, Any]]
+    test_x: Tensor | None = None
+    test_y: Tensor | None = None
+    record: Record = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A grid of configurations and what they record.
 
@@ -69,6 +96,8 @@ class Experiment:
         check: raises before any work starts if something is missing, for example data.
         largest_group: more configurations than this are not trained together; None: any number.
         scales: those that the grid has, from the smallest.
+        build: of one configuration and a device the training, which `run` then goes on with; None: it has no
+            network that `gilib.fit` trains in one go.
     """
 
     about: str
@@ -79,6 +108,7 @@ class Experiment:
     check: Callable[[Sequence[Any]], None] | None = None
     largest_group: int | None = None
     scales: tuple[str, ...] = ("smoke", "reduced", "paper")
+    build: Callable[[Any, torch.device], Training] | None = None
 
 
 def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:

@@ -52,6 +52,41 @@ def filled(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
     return full
 
 
+def restored(kind: type, settings: Mapping[str, Any]) -> Any:
+    """The configuration with these settings, as records write them.
+
+    >>> from gilib.experiments.ober2021.toy import ToyConfig
+    >>> restored(ToyConfig, {"method": "fac", "seed": 3}) == ToyConfig("fac", 3)
+    True
+    """
+    values = {}
+    for name, nested, _ in _fields(kind):
+        if name in settings:
+            value = settings[name]
+            if nested and isinstance(value, Mapping):
+                value = restored(nested, value)
+            values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
+def misfits(kind: type, settings: Mapping[str, Any], within: str = "") -> tuple[list[str], list[str]]:
+    """Names of settings that a class of configurations does not have, and of those that it needs but lacks.
+
+    >>> from gilib.experiments.ober2021.uci import UciConfig
+    >>> misfits(UciConfig, {"dataset": "yacht", "method": "gi", "prior": "NealPrior", "split": 0, "heat": 1})
+    (['heat'], ['lr'])
+    """
+    fields = {name: (nested, default) for name, nested, default in _fields(kind)}
+    unknown = [within + name for name in settings if name not in fields]
+    missing = [within + name for name, (_, default) in fields.items() if default is dataclasses.MISSING]
+    missing = [name for name in missing if name.removeprefix(within) not in settings]
+    for name, (nested, _) in fields.items():
+        if nested and isinstance(inner := settings.get(name), Mapping):
+            more = misfits(nested, inner, f"{within}{name}.")
+            unknown, missing = unknown + more[0], missing + more[1]
+    return unknown, missing
+
+
 def _hash(name: str, kind: type, settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(_text([name, _chosen(kind, settings)]).encode()).hexdigest()[:12]
 

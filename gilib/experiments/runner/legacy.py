@@ -1,7 +1,8 @@
 """Identities as they were computed once: from the name of a class and all fields that it had.
 
-Records need none of this: theirs are computed from what they hold. Checkpoints are found by it alone, so that
-a training that was paused before goes on. The table is closed: fields that came later are not in it.
+Records are found without it: their identity is computed from what they hold, and this one is only an id that
+they may have. Checkpoints are found by it alone, so that a training that was paused before goes on. The table
+is closed: fields that came later are not in it.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Generator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 
@@ -19,13 +20,13 @@ from gilib.experiments.runner.work import Group, Outcome, Work
 WATCH_SECONDS = 0.2  # how long a worker outlives the process that started it
 
 
-def in_process(work: Work, groups: Sequence[Group]) -> Generator[Outcome, None, None]:
+def in_process(work: Work, groups: Iterable[Group]) -> Generator[Outcome, None, None]:
     """One group after the other, here."""
     yield from map(work, groups)
 
 
-def in_processes(work: Work, groups: Sequence[Group], jobs: int) -> Generator[Outcome, None, None]:
-    """Groups in worker processes, in the order in which they are done.
+def in_processes(work: Work, groups: Iterable[Group], jobs: int) -> Generator[Outcome, None, None]:
+    """Groups in worker processes, in the order in which they are done; each is taken when a worker is free.
 
     No worker outlives this process or, closed early or broken, this generator.
 
@@ -34,12 +35,15 @@ def in_processes(work: Work, groups: Sequence[Group], jobs: int) -> Generator[Ou
     """
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    pool = ProcessPoolExecutor(
-        min(jobs, len(groups)), mp_context=context, initializer=prepare, initargs=(os.getpid(), stop)
-    )
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare, initargs=(os.getpid(), stop))
+    waiting = iter(groups)
     try:
-        for future in as_completed([pool.submit(work, group) for group in groups]):
-            yield future.result()
+        running = {pool.submit(work, group) for group in itertools.islice(waiting, jobs)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(work, group) for group in itertools.islice(waiting, len(done))}
+            for future in done:
+                yield future.result()
     except BrokenProcessPool as error:
         raise RecordError(
             "a worker process was killed (did memory run out?): what was recorded is kept; "

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,7 @@ class Work:
         deadline: seconds since the epoch after which trainings pause; None: never.
         progress: whether trainings show a bar.
         speed: how steps are run.
+        again: whether this repeats what is recorded: checkpoints are kept in a folder of its own alone.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Work:
     deadline: float | None = None
     progress: bool = False
     speed: Speed = Speed()
+    again: bool = False
 
     def __call__(self, group: Group) -> Outcome:
         """Train and measure a group.
@@ -68,13 +71,19 @@ class Work:
         if self.deadline is not None and time.time() > self.deadline:
             return Outcome(group, None)
         try:
-            with _one_thread(self.device):
-                return Outcome(group, self._records(group, checkpoint_folder(self.name, group)))
+            with _one_thread(self.device), self._folder(group) as folder:
+                return Outcome(group, self._records(group, Path(folder)))
         except Paused:
             return Outcome(group, None)
 
+    def _folder(self, group: Group) -> contextlib.AbstractContextManager[str | Path]:
+        """Where the group's checkpoints lie."""
+        if self.again:
+            return tempfile.TemporaryDirectory(prefix="gilib-")
+        return contextlib.nullcontext(checkpoint_folder(self.name, group))
+
     def _records(self, group: Group, folder: Path) -> list[Record]:
-        resumed = {"resumed": True} if folder.exists() else {}
+        resumed = {"resumed": True} if folder.exists() and not self.again else {}
         with _stopwatch(folder / "seconds") as seconds:
             bodies = self._bodies(group, folder)
         if bodies is None:

@@ -19,7 +19,7 @@ from gilib.experiments.runner.records import (
     refuse_foreign,
     results_file,
 )
-from gilib.files import replace_file, sweep, write_all
+from gilib.files import replace_file, write_all
 
 PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
 
@@ -35,7 +35,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
         name: the experiment.
         records: what to add.
         kind: the class of the experiment's configurations, by which a record is known whatever its id was
-            computed from; None: by its id.
+            computed from, and which it must fit; None: by its id.
 
     Returns:
         Those that were added.
@@ -47,7 +47,6 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
-            sweep(path)
             content = path.read_bytes() if path.exists() else b""
             kept = parse_records(path, content)
             known = {_known_by(record, kind) for record in kept}
@@ -55,7 +54,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
             if new:
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
                 content += gap + b"".join(_line(record) for record in new)
-                refuse_foreign(path, parse_records(path, content), name)
+                refuse_foreign(path, parse_records(path, content), name, kind)
                 replace_file(path, content)
             return new
     except OSError as error:

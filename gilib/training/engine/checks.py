@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gilib.files import check_replaceable
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.engine.minibatches import check_augment, points_axis
@@ -61,6 +62,7 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
 
     Raises:
         TypeError: if it could not be told from that of another training.
+        OSError: if it could not be written.
     """
     if given is None:
         return None
@@ -71,6 +73,7 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
             f"a checkpoint cannot tell augment={settings.augment!r} from another function: write it as a "
             "frozen dataclass with __call__, or as a function of a module, or train without a checkpoint"
         )
+    check_replaceable(checkpoint.path)
     return checkpoint
 
 

@@ -110,6 +110,7 @@ def fit(
 
     Raises:
         ValueError, TypeError: for arguments that do not fit, before any work starts.
+        OSError: if the checkpoint cannot be written, likewise.
         CheckpointError: if the checkpoint is damaged, or of another model, data set or setting.
         DivergenceError, FactorisationError: if training breaks down; the last checkpoint stays.
         Paused: at the deadline; call again with the same arguments to go on.

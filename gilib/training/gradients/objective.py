@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from gilib.draws import Drawn
+from gilib.kernels.modules import BasicKernel, kernels_with_prior
 from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
 from gilib.network import Network
@@ -48,7 +50,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Objective:
-    """The (tempered) ELBO per data point, `[R]`.
+    """The (tempered) ELBO per data point, `[R]`, with the log density of kernels' lengthscales a priori.
 
     Attributes:
         net: draws functions.
@@ -70,6 +72,11 @@ class Objective:
     device: torch.device
     freeze: bool
 
+    @cached_property
+    def kernels(self) -> list[BasicKernel]:
+        """Those whose lengthscales have a prior."""
+        return kernels_with_prior(self.net)
+
     def noise(self, num_points: int, source: GeneratorLike) -> Noise:
         """The base noise of one step at so many points."""
         if self.estimator == "pointwise":
@@ -85,6 +92,8 @@ class Objective:
                 draw, self.likelihood, batch.x, batch.y, self.num_data, batch.kl_weight
             )  # [S, R]
         bound = (draws / self.num_data).mean(0)
+        for kernel in self.kernels:
+            bound = bound + (kernel.log_prior() / self.num_data).to(bound)
         return bound if batch.fraction == 1.0 else batch.fraction * bound
 
     def drawn(self, noise: Noise) -> Drawn:

@@ -26,7 +26,8 @@ def record(trial, score):
     config = dataclasses.asdict(trial)
     head = {"id": identity("bali_search", trial), "experiment": "bali_search"}
     head |= {"scale": config.pop("scale"), "config": config}
-    append("bali_search", [head | {"metrics": {} if score is None else {"validation_log_likelihood": score}}])
+    metrics = {} if score is None else {"validation_log_likelihood": score}
+    append("bali_search", [head | {"metrics": metrics, "diverged_at": None if metrics else 3}])
 
 
 def test_every_scale_tries_all_of_v0_with_both_priors():

@@ -35,7 +35,8 @@ def searched(trial, elbo):
     config = dataclasses.asdict(trial)
     head = {"id": identity("uci_search", trial), "experiment": "uci_search"}
     head |= {"scale": config.pop("scale"), "config": config}
-    append("uci_search", [head | {"metrics": {} if elbo is None else {"elbo": elbo}}])
+    body = {"metrics": {}, "diverged_at": 3} if elbo is None else {"metrics": {"elbo": elbo}}
+    append("uci_search", [head | body])
 
 
 def test_the_paper_searches_what_appendix_k1_says():

@@ -47,6 +47,7 @@ def record(results: Path, *records: dict) -> None:
     lines = path.read_text().splitlines() if path.exists() else []
     for given in records:
         config = {"dataset": "yacht", "method": "gi", "split": len(lines)} | given.get("config", {})
+        config = {name: value for name, value in config.items() if value is not None}
         usual = {
             "schema": 1,
             "id": f"id{len(lines) + 1}",

@@ -1,11 +1,13 @@
 """The reproducibility report: claims, our numbers for them, agreement and totals."""
 
+import dataclasses
 import math
 from dataclasses import replace
 
 import pytest
 
 from gilib.experiments import RecordError, report
+from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.report import Rule, Verdict
 from gilib.experiments.report.yardstick import yardstick
 from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
@@ -163,7 +165,8 @@ def test_cifar_claims_find_their_records(papers):
     for table, (name, metric) in names.items():
         print_table(papers, f"ober2021_table{table}_{name}", small | {"metric": metric})
     config = {"network": "resnet8", "method": "fac_gi", "prior": "SpatialIWPrior (reference)"}
-    config["outside"] = "fashion-mnist"
+    config = dataclasses.asdict(next(EXPERIMENTS["cifar10"].configurations("reduced"))) | config
+    config |= {"outside": "fashion-mnist", "dataset": None, "split": None, "scale": None}
     metrics = {"accuracy": 0.5, "expected_calibration_error": 0.25, "entropy_ratio": 0.75}
     head = {"experiment": "cifar10", "scale": "reduced", "metrics": metrics}
     record(papers, {**head, "config": config})

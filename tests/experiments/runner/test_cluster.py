@@ -122,5 +122,5 @@ def test_a_task_that_is_lost_too_often_is_reported(ray):
 def test_without_ray_the_message_says_what_to_install(results, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["run", "tiny", "--scale", "smoke", "--where", "ray"]) == 1
-    assert 'pip install "gilib[cluster]"' in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e '.[cluster]'" in capsys.readouterr().err
     assert not (results / "tiny.jsonl").exists()

@@ -137,7 +137,7 @@ def test_configurations_of_derived_classes_are_those_of_their_experiment():
     assert identity("uci_scale_prior", other) != identity("uci_scale_prior", derived)
 
 
-def test_files_of_other_machines_with_old_identities_merge(tmp_path, monkeypatch, results):
+def test_files_of_other_machines_with_old_identities_merge(tmp_path, monkeypatch, results, old_names):
     run_experiment("tiny", "smoke")
     records = load_records("tiny")
     old = tmp_path / "old.jsonl"

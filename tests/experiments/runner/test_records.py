@@ -1,12 +1,17 @@
 """Records are read with their line numbers and never dropped in silence."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
 from gilib.experiments import RecordError, best_scale, load_records, printed, select
-from gilib.experiments.runner.records import diverged, recorded
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner import records as records_module
+from gilib.experiments.runner.records import diverged, recorded, results_directory
 from gilib.experiments.runner.writing import append
+from gilib.experiments.running import run_experiment, status
 
 
 def record(name="a", scale="smoke", experiment="trial", **more):
@@ -36,6 +41,12 @@ GOOD = json.dumps({"schema": 1, **record()})
         (b'{"schema": 99, "id": "x"}', r"line 2: schema 99 is newer than 1; update gilib"),
         (b'{"schema": true, "id": "x"}', r"line 2: not a record of gilib"),
         (b'{"schema": 0, "id": "x"}', r"line 2: not a record of gilib"),
+        (b"[" * 200_000, r"line 2: not a record of gilib \(brackets within brackets"),
+        (
+            GOOD.replace('{"name": "a"}', '{"name": ' + "[" * 900 + "]" * 900 + "}").encode(),
+            r"line 2: not a record of gilib \(brackets within brackets|is recorded in line 1",
+        ),
+        (GOOD.replace("{}", '{"elbo": "high"}').encode(), r"line 2: .*a metric is text, not a number"),
         (
             GOOD.replace('"a"', '"b"').replace("{", '{"seconds": NaN, ', 1).encode(),
             r"line 2: .*NaN is not a number",
@@ -73,6 +84,44 @@ def test_results_that_cannot_be_read_say_so(results):
     (results / "trial.jsonl").mkdir()
     with pytest.raises(RecordError, match="cannot read"):
         load_records("trial")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(config={"heat": 0.5}), "does not know the setting heat: update gilib"),
+        (dict(config={"heat": None}), "does not know the setting heat: update gilib"),
+        (dict(config={"seed": None}), "the id is '.*one of them was edited"),
+        (dict(config={"seed": 7}), "the id is '.*one of them was edited"),
+        (dict(id="0123456789ab"), "the id is '0123456789ab'.*one of them was edited"),
+        (dict(config=None), "the setting task, seed is missing"),
+        (dict(metrics={}), "there are no metrics, and the training did not diverge"),
+        (dict(metrics={"elbo": "high"}), "a metric is text, not a number"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_named_before_work_starts(results, monkeypatch, change, message):
+    run_experiment("tiny", "smoke", only=["task=sine"])
+    path = results / "tiny.jsonl"
+    first, second = map(json.loads, path.read_text().splitlines())
+    config = {} if change.get("config", {}) is None else second["config"] | change.get("config", {})
+    path.write_text(json.dumps(first) + "\n" + json.dumps(second | change | {"config": config}) + "\n")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(EXPERIMENTS["tiny"], run=None))
+    with pytest.raises(RecordError, match=f"tiny.jsonl, line 2: .*{message}"):
+        run_experiment("tiny", "smoke")
+    with pytest.raises(RecordError, match=f"tiny.jsonl, line 2: .*{message}"):
+        status()
+    if "the id is" not in message:
+        with pytest.raises(RecordError, match=message):
+            select("tiny")
+
+
+def test_an_empty_variable_is_none_and_an_installed_package_writes_to_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GILIB_RESULTS", "")
+    checkout = Path(__file__).parents[3]
+    assert results_directory() == checkout / "results"
+    site = tmp_path / "site-packages" / "gilib" / "experiments" / "runner" / "records.py"
+    monkeypatch.setattr(records_module, "__file__", str(site))
+    assert results_directory() == tmp_path / "cache" / "gilib" / "results"
 
 
 def test_best_scale_keeps_only_the_largest():

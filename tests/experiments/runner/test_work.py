@@ -148,6 +148,6 @@ def test_threads_are_given_back():
 
 def test_a_record_under_an_older_identity_is_not_recorded_again():
     config = next(tiny.configurations("smoke"))
-    (new,) = Work("tiny", lambda configs, job: [{"metrics": {}}])((config,)).records
+    (new,) = Work("tiny", lambda configs, job: [{"metrics": {"elbo": 0.0}}])((config,)).records
     append("tiny", [new | {"id": "old"}], tiny.TinyConfig)
     assert append("tiny", [new], tiny.TinyConfig) == [] and len(load_records("tiny")) == 1

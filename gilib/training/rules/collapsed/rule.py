@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count, Positive
+from gilib.kernels.modules import kernels_with_prior
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -37,6 +38,8 @@ class Collapsed(Rule):
     stands still or a matrix cannot be factorised, and ends the training there. Inducing inputs stay where
     they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression
     and is computed as such.
+
+    Lengthscales that have a prior (`gilib.kernels.RBF`) add its log density to what is climbed.
 
     Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
     log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
@@ -94,6 +97,7 @@ class RunningCollapsed(RunningRule):
             )
         self.search = self._fresh_search()
         self.last, self.idle, self.ended = -math.inf, 0, ""
+        self.kernels = kernels_with_prior(problem.net)
         self.spacing = torch.zeros(())  # that of the targets, from the first step on
 
     def _fresh_search(self) -> torch.optim.LBFGS:
@@ -141,6 +145,8 @@ class RunningCollapsed(RunningRule):
                 return seen[-1][1]
             self.search.zero_grad()
             value = -self.model.bound(batch.x, batch.y, self.spacing) / len(batch.x)
+            for kernel in self.kernels:
+                value = value - kernel.log_prior().sum() / len(batch.x)
             value.backward()
             seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
             return value.detach()

@@ -1,0 +1,108 @@
+"""Two runners on one cache: a group is worked on once, and neither cleans up under the other."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gilib.experiments import load_records
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.runner.claims import Claims
+from gilib.experiments.runner.identity import identity
+from gilib.experiments.runner.work import checkpoints
+from gilib.experiments.running import RunSummary, run_experiment
+from tests.experiments import tiny
+
+ROOT = Path(__file__).parents[3]
+GROUPS = [(config,) for config in tiny.configurations("smoke")][:3]
+RUNNER = """
+import dataclasses, os, sys, time
+from pathlib import Path
+from gilib.experiments.__main__ import main
+from gilib.experiments.registry import EXPERIMENTS
+from tests.experiments import tiny
+
+def noted(configs, job):
+    with open("worked", "a") as stream:
+        stream.write(configs[0].task + "\\n")
+    (Path(f"began-{sys.argv[1]}")).touch()
+    while len(list(Path().glob("began-*"))) < 2:
+        time.sleep(0.01)
+    return tiny.run(configs, job)
+
+EXPERIMENTS["tiny"] = dataclasses.replace(tiny.TINY, run=noted)
+sys.exit(main(["run", "tiny", "--scale", "paper", "--device", "cpu"]))
+"""
+
+
+@pytest.fixture
+def cache():
+    """The folder of the locks, as the runner makes it before it claims anything."""
+    checkpoints("tiny").mkdir(parents=True)
+    return checkpoints("tiny")
+
+
+def test_two_processes_share_the_groups_and_neither_fails(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", RUNNER, name], env=environment, cwd=tmp_path) for name in "ab"
+    ]
+    assert {process.wait(300) for process in started} <= {0, 5}
+    assert sorted((tmp_path / "worked").read_text().split()) == ["cube", "line", "sine"]
+    records = load_records("tiny")
+    assert len({record["id"] for record in records}) == len(records) == 6
+    assert not any(record.get("resumed") for record in records)
+    assert list(checkpoints("tiny").iterdir()) == []
+
+
+def test_what_another_runner_holds_is_left_to_it_and_said(cache, capsys):
+    other = Claims("tiny", [tuple(c for c in tiny.configurations("smoke") if c.task == "cube")], set)
+    assert len(list(other)) == 1
+    assert run_experiment("tiny", "smoke") == RunSummary(added=4, diverged=0, left=2, elsewhere=2)
+    from gilib.experiments.__main__ import main
+
+    assert main(["run", "tiny", "--scale", "smoke"]) == 5
+    assert "another runner works on 2 configurations" in capsys.readouterr().out
+    other.close()
+    assert run_experiment("tiny", "smoke") == RunSummary(added=2, diverged=0, left=0)
+
+
+def test_claims_are_asked_for_again_and_what_was_recorded_meanwhile_is_left_out(cache):
+    done = set()
+    first, second = Claims("tiny", GROUPS[:2], lambda: done), Claims("tiny", GROUPS, lambda: done)
+    held, taken = iter(first), iter(second)
+    assert [next(held), next(held)] == GROUPS[:2]
+    assert next(taken) == GROUPS[2]
+    done.add(identity("tiny", GROUPS[0][0]))
+    first.close()  # one group is recorded, the other was given up
+    assert list(taken) == [GROUPS[1]] and second.left == []
+    second.close()
+    assert list(cache.iterdir()) == []
+
+
+def test_an_end_by_an_error_gives_everything_back(monkeypatch):
+    def fail(configs, job):
+        raise ValueError("enough")
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY.__class__(**vars(tiny.TINY) | {"run": fail}))
+    with pytest.raises(ValueError, match="enough"):
+        run_experiment("tiny", "smoke")
+    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    assert run_experiment("tiny", "smoke").added == 6
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    waits = subprocess.Popen([sys.executable, "-c", RUNNER, "a"], env=environment, cwd=tmp_path)
+    limit = time.monotonic() + 120.0
+    while not (tmp_path / "began-a").exists():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    held = next(checkpoints("tiny").glob("*.lock"))
+    waits.kill()
+    waits.wait()
+    assert held.exists()
+    assert run_experiment("tiny", "paper") == RunSummary(added=6, diverged=0, left=0)
