@@ -7,14 +7,14 @@ CHAPTERS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet $$PIP_ARGS -c constraints.txt
-STAGES := lint unit notebooks book links wheel site
+STAGES := lint unit notebooks book links wheel site data
 
 .PHONY: help book test serve lab references format clean distclean $(addprefix test-,$(STAGES))
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make book         build the executed book into _build/html (creates $(VENV) on the first call)'
-	@echo 'make test         every check; make test-NAME for one of: $(STAGES)'
+	@echo 'make test         every check but data; make test-NAME for one of: $(STAGES)'
 	@echo 'make serve        serve the built book on 127.0.0.1:$(PORT)'
 	@echo 'make lab          open the chapters as notebooks in JupyterLab'
 	@echo 'make references   regenerate tests/notebooks (CHAPTERS="priors ..." for some of them)'

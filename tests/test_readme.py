@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import gilib
-from gilib.experiments import select
+from gilib.experiments import report, select
 from gilib.experiments.comparisons.against import with_auto
 from gilib.experiments.comparisons.tasks import MOONS
 
@@ -70,6 +70,17 @@ def test_one_thing_is_changed_in_a_recorded_training(
     printed = capsys.readouterr().out.split()
     assert float(printed[-1]) == names["own"].record["metrics"]["test_log_likelihood"]  # type: ignore[attr-defined]
     assert "Matern" in repr(names["net"].layers.layers[-1].hyperparameters())  # type: ignore[attr-defined]
+
+
+def test_the_counts_of_agreement_are_those_of_the_report_and_keep_lengths_of_training_apart() -> None:
+    parts = report.by_length(report.comparisons())
+    full, short = (report.totals(parts[length]) for length in (report.Length.FULL, report.Length.SHORTER))
+    assert full.agrees / full.claims > 1 / 2 and abs(short.agrees / short.claims - 1 / 3) < 0.02
+    for page in ("README.md", "book/intro.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        long_ones = f"more than half of our numbers agree with theirs: {full.agrees} of {full.claims}."
+        assert f"Where we trained as long as the papers, {long_ones}" in text
+        assert f"Where we trained shorter, a third agree: {short.agrees} of {short.claims}." in text
 
 
 def test_seconds_of_auto_are_those_of_the_records() -> None:

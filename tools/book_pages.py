@@ -3,6 +3,7 @@
 import os
 import re
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import downloads
 LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs\]</a>')
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
 CLONE = "<this repository>"  # what stands in place of an address that is not known
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
+CAUSE = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*)", re.M)
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
     r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
@@ -74,6 +77,20 @@ def run_line(docname: str, notebook: str, seconds: float | None) -> str:
     return f'<p class="run-chapter">Run this chapter {", or ".join(ways)}.{took}</p>'
 
 
+def cause(traceback: str, error: str) -> str:
+    """The line of a traceback that says what went wrong, or else the kind of the error."""
+    return next(iter(reversed(CAUSE.findall(COLOUR.sub("", traceback)))), error)
+
+
+def banner(cause: str) -> str:
+    """What stands first on the page of a chapter that failed; `tools/book.py` reads it there."""
+    return (
+        '<div class="admonition error"><p class="admonition-title">This chapter failed when it was built</p>'
+        f'<p class="chapter-failed">{escape(cause)}</p><p>A cell stopped with this error. What it and all '
+        "cells below it compute is missing here: numbers in sentences, figures and tables.</p></div>"
+    )
+
+
 def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """A button at the top of a chapter that downloads it as a notebook; better snippets for the search."""
     if docname == "search":
@@ -90,10 +107,11 @@ def offer(app: Sphinx, docname: str, template: str, context: dict[str, Any], doc
         if address := launch(repository(), docname):
             launcher = {"type": "link", "icon": "fas fa-rocket", "tooltip": "Open on Binder", "url": address}
             context["header_buttons"].append({**launcher, "label": "launch-binder-button"})
-        if docname != app.config.root_doc:
-            data = NbMetadataCollector.get_exec_data(app.env, docname) or {}
-            line = run_line(docname, button["url"], data.get("runtime"))
-            context["body"] = context["body"].replace("</h1>", f"</h1>{line}", 1)
+        data = NbMetadataCollector.get_exec_data(app.env, docname) or {}
+        line = "" if docname == app.config.root_doc else run_line(docname, button["url"], data.get("runtime"))
+        if not data.get("succeeded", True):
+            line = banner(cause(data["traceback"], data["error"]))
+        context["body"] = context["body"].replace("</h1>", f"</h1>{line}", 1)
 
 
 def drop_dead_links_back(app: Sphinx, error: Exception | None) -> None:

@@ -1,19 +1,19 @@
 """Executes the chapters side by side into the cache that the book build reads: ``python tools/execution.py``.
 
-The build would execute them, too, but one after another. A chapter that fails here is left to it to report.
+The build would execute them, too, but one after another. A chapter that fails here is left to it: it fails
+there again, and its page says so.
 """
 
 import os
-import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from jupyter_cache.executors.utils import single_nb_execution
 from nbformat import NotebookNode
-from tqdm import tqdm
 
 import book_key
 import book_pages
@@ -53,8 +53,16 @@ def keep(chapter: Path, executed: NotebookNode, seconds: float) -> None:
     cache().cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
 
 
-def execute(chapter: Path, starts: int = 2) -> tuple[NotebookNode, float] | None:
-    """Run all cells in a folder of their own; the outputs and how long it took, or None after an error.
+class Run(NamedTuple):
+    """What became of a chapter: the notebook with outputs, how long it took, what went wrong, if anything."""
+
+    notebook: NotebookNode
+    seconds: float
+    problem: str = ""
+
+
+def execute(chapter: Path, starts: int = 2) -> Run:
+    """Run all cells in a folder of their own, up to the first error.
 
     A kernel that dies is started once more: two that start side by side may choose the same port.
     """
@@ -62,21 +70,23 @@ def execute(chapter: Path, starts: int = 2) -> tuple[NotebookNode, float] | None
     try:
         with tempfile.TemporaryDirectory() as folder:
             result = single_nb_execution(content, cwd=folder, timeout=SECONDS, allow_errors=False)
-    except RuntimeError:  # the kernel died
-        return execute(chapter, starts - 1) if starts > 1 else None
-    return None if result.err else (content, result.time)
+    except RuntimeError as error:  # the kernel died
+        return execute(chapter, starts - 1) if starts > 1 else Run(content, 0.0, str(error))
+    failure = book_pages.cause(result.exc_string, type(result.err).__name__) if result.err else ""
+    return Run(content, result.time, failure)
 
 
 def main() -> None:
-    """Execute what is missing, with a progress bar."""
+    """Execute what is missing; a line for each chapter."""
     waiting = missing()
     with ProcessPoolExecutor(PROCESSES) as pool:
         runs = {pool.submit(execute, chapter): chapter for chapter in waiting}
-        for run in tqdm(as_completed(runs), "chapters", len(runs), disable=not runs, file=sys.stdout):
-            if (done := run.result()) is None:
-                print(f"{runs[run].stem} failed; the build says where", flush=True)
-            else:
-                keep(runs[run], *done)
+        for number, run in enumerate(as_completed(runs), 1):
+            chapter, done = runs[run], run.result()
+            if not done.problem:
+                keep(chapter, done.notebook, done.seconds)
+            became = f"FAILED: {done.problem}" if done.problem else f"{done.seconds:.0f} s"
+            print(f"chapter {number} of {len(runs)}: {chapter.stem}, {became}", flush=True)
 
 
 if __name__ == "__main__":

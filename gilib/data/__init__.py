@@ -1,9 +1,9 @@
 """Data sets with their published splits: nine UCI regressions, labelled tables, images, a toy problem.
 
-Five small sets come with the package (boston, concrete, energy, wine, yacht: see `load_uci` for source and
-licence), and a sample of MNIST. The others are found on this machine or fetched once. Every one is checked
-against a SHA-256 of its decoded values. Splits are generated, normalisation uses training data only, and no
-global random state is touched.
+The nine regression sets come with the package, and so do Spambase, MAGIC and a sample of MNIST (see
+`load_uci`, `load_classification` and `load_images` for sources and licences). Other images are found on this
+machine or fetched once. Every set is checked against a SHA-256 of its decoded values. Splits are generated,
+normalisation uses training data only, and no global random state is touched.
 
 In order of reading: `dataset` (a table, its splits), `normalisation`, `toy_problem`; `tables` and `images`
 list the sets and load them; `storage` is where files lie, and how they are fetched.

@@ -203,17 +203,20 @@ class Normalisation:
         return cls(**state)
 
 
-def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
-    """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation.
+def constant_columns(value: Tensor) -> Tensor:
+    """Which columns are constant, `[columns]`: their values are within a few roundings of each other.
 
-    A column is constant where its values are within a few roundings of each other, as shares and their sum
-    are: such a deviation would make millions of the next rounding.
+    Shares and their sum are, and their deviation would make millions of the next rounding.
     """
     low, high = value.min(0).values, value.max(0).values
     rounding = torch.finfo(value.dtype).eps * torch.maximum(low.abs(), high.abs())
-    constant = high - low <= ROUNDINGS * rounding  # [columns]
-    exact = value.double()
-    mean = torch.where(constant, low.double(), exact.mean(0))
+    return high - low <= ROUNDINGS * rounding
+
+
+def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation."""
+    constant, exact = constant_columns(value), value.double()
+    mean = torch.where(constant, exact.min(0).values, exact.mean(0))
     variance = (exact - mean).square().sum(0) / max(len(value) - 1, 1)
     std = torch.where(constant, torch.ones_like(mean), variance.sqrt())
     return mean.to(value), std.to(value)

@@ -1,4 +1,4 @@
-"""Where data files lie on this machine, and how one is fetched when it is not there yet."""
+"""Where data files lie: in the package, on this machine, or at an address that one is fetched from."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gilib.files import replacing
 TIMEOUT_SECONDS = 30.0
 CHUNK_BYTES = 1 << 16
 MOST_BYTES = 1 << 28  # of a download; the largest that there is, CIFAR-10, has 170 MB
+SHIPPED = "the copy that ships with gilib"  # what errors call it
 
 
 class DataError(RuntimeError):
@@ -58,6 +59,22 @@ def data_directory() -> Path:
     """
     chosen = os.environ.get("GILIB_DATA")
     return Path(chosen).expanduser() if chosen else user_cache()
+
+
+def shipped_table(name: str) -> bytes | None:
+    """The content of a table that comes with the package, or None where it does not.
+
+    Args:
+        name: short name of the set, such as `"power"`.
+
+    >>> shipped_table("yacht").splitlines()[0]
+    b'-2.3 0.568 4.78 3.99 3.17 0.125 0.11'
+    """
+    import lzma
+    from importlib.resources import files
+
+    packed = files("gilib.data") / "files" / f"{name}.txt.xz"
+    return lzma.decompress(packed.read_bytes()) if packed.is_file() else None
 
 
 def find_file(folder: str) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gilib.data.storage import DataError
@@ -89,16 +89,28 @@ def scales_of(name: str, each: str, cells: Sequence[str] = ()) -> dict[Any, str]
     }
 
 
+def grids(name: str) -> dict[str, list[tuple[Mapping[str, Any], bool]]]:
+    """The settings of every training of an experiment, by scale, and whether it is recorded, diverged or not.
+
+    Without smoke, and without a scale whose grid needs other records first.
+
+    Args:
+        name: the experiment.
+    """
+    experiment, found = EXPERIMENTS[name], {}
+    done = {record_identity(record, experiment.config) for record in recorded(name)}
+    for scale in set(experiment.scales) - {"smoke"}:
+        with contextlib.suppress(RecordError, DataError):
+            grid = chosen(experiment, scale)
+            found[scale] = [(vars(config), identity(name, config) in done) for config in grid]
+    return found
+
+
 def _complete(name: str, each: str) -> set[tuple[Any, str]]:
     """Values of a field and scales at which everything is recorded."""
-    experiment, complete = EXPERIMENTS[name], set()
-    done = {record_identity(record, experiment.config) for record in recorded(name)}
-    for scale in experiment.scales:
-        with contextlib.suppress(RecordError, DataError):  # a grid that needs other records first
-            grid = chosen(experiment, scale)
-            missing = {getattr(config, each) for config in grid if identity(name, config) not in done}
-            complete |= {(getattr(config, each), scale) for config in grid} - {(v, scale) for v in missing}
-    return {(value, scale) for value, scale in complete if scale != "smoke"}
+    trainings = [(row[each], scale, done) for scale, grid in grids(name).items() for row, done in grid]
+    missing = {(value, scale) for value, scale, done in trainings if not done}
+    return {(value, scale) for value, scale, _ in trainings} - missing
 
 
 def best_scale(records: list[Record], cells: Sequence[str] = ()) -> list[Record]:

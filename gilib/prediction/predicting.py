@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 
 import numpy as np
@@ -69,18 +70,65 @@ def predict(
     torch.Size([3, 1])
     """
     x = checked_inputs(drawable, x, normalisation)
+    parts = list(_evaluated(drawable, likelihood, x, num_samples, batch_size, generator, pointwise))
+    return _predicted(drawable, likelihood, parts, normalisation)
+
+
+@torch.no_grad()
+def predict_batches(
+    drawable: Drawable,
+    likelihood: Likelihood,
+    x: Tensor | np.ndarray,
+    num_samples: int,
+    *,
+    normalisation: Normalisation | None = None,
+    batch_size: int,
+    generator: GeneratorLike | None = None,
+) -> Iterator[Prediction]:
+    """`predict`, batch after batch: what is wanted of each is kept, and S outputs of all points never are.
+
+    Args:
+        drawable: as for `predict`, and so are all other arguments.
+        likelihood: likewise.
+        x: likewise.
+        num_samples: likewise.
+        normalisation: likewise.
+        batch_size: likewise.
+        generator: likewise.
+    """
+    x = checked_inputs(drawable, x, normalisation)
+    for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
+        yield _predicted(drawable, likelihood, [part], normalisation)
+
+
+def _evaluated(
+    drawable: Drawable,
+    likelihood: Likelihood,
+    x: Tensor,
+    num_samples: int,
+    batch_size: int | None,
+    generator: GeneratorLike | None,
+    pointwise: bool,
+) -> Iterator[Moments]:
+    """Outputs of functions, drawn once, at one batch after the other."""
     points = -1 - len(drawable.input_shape)
-    members = drawable.members
-    with failures_as_nan() if members or drawable.replicas else nullcontext():  # others may be in order
-        batches = x.split(int(batch_size or x.shape[points]), dim=points)
-        draws: list[Draw | Estimate]
-        if pointwise:
-            draws = [_estimate(drawable, num_samples, part.shape[points], generator) for part in batches]
-        else:
-            draws = [drawable.draw(num_samples, generator=generator)] * len(batches)
-        pairs = zip(draws, batches, strict=True)
-        parts = [draw.moments(x) if likelihood.integrates else Moments(draw(x)) for draw, x in pairs]
-    axis = -1 - len(drawable.output_shape)
+    draw: Draw | Estimate | None = None
+    for part in x.split(int(batch_size or x.shape[points]), dim=points):
+        # of members and replicas others may be in order
+        with failures_as_nan() if drawable.members or drawable.replicas else nullcontext():
+            if pointwise:
+                draw = _estimate(drawable, num_samples, part.shape[points], generator)
+            elif draw is None:
+                draw = drawable.draw(num_samples, generator=generator)
+            found = draw.moments(part) if likelihood.integrates else Moments(draw(part))
+        yield found
+
+
+def _predicted(
+    drawable: Drawable, likelihood: Likelihood, parts: Sequence[Moments], normalisation: Normalisation | None
+) -> Prediction:
+    """What the likelihood predicts of outputs at one batch or several."""
+    members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
         for pieces in zip(*parts, strict=True)
@@ -134,7 +182,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of functions that give no numbers, by members and replicas where there are any.
+    """Warn of functions without numbers, as of members and replicas that broke down in training.
 
     Args:
         outputs: `[S, K, R, ...]`.
@@ -143,19 +191,17 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
     """
     if bool(outputs.isfinite().all()):
         return
-    if not (members or replicas):
-        warnings.warn(
-            "the network gives NaN or infinite outputs, and so do its predictions: one of its parameters is "
-            "not finite, or inputs are beyond what its numbers hold",
-            stacklevel=3,
-        )
-        return
     lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]
-    who, then = ("members", "leave them out of the ensemble, whose") if members else ("replicas", "their")
+    broken, then = f" {(~lead).nonzero().squeeze(-1).tolist()} give", "their"
+    who = "members" if members else "replicas"
+    if members:
+        then = "leave them out of the ensemble, whose"
+    elif not replicas:
+        who, broken, then = "the drawn functions", " give", "load or train the network again, its"
     warnings.warn(
-        f"{who} {(~lead).nonzero().squeeze(-1).tolist()} give no numbers (a matrix could not be factorised, "
-        f"or a parameter is not finite): {then} predictions are NaN",
-        stacklevel=4,
+        f"{who}{broken} no numbers (a matrix could not be factorised, or a parameter is not finite): "
+        f"{then} predictions are NaN",
+        stacklevel=5,
     )
 
 

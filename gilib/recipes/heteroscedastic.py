@@ -17,7 +17,7 @@ from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, Per
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
-from gilib.recipes.processes import JITTER, PRIOR, ProcessRecipe, in_diagonals
+from gilib.recipes.processes import JITTER, SD, ProcessRecipe, in_diagonals
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
@@ -51,7 +51,7 @@ class HeteroscedasticProcessRecipe(Recipe):
     num_samples: Count = 1
     tolerance: Positive = 1e-4
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
-    noise_kernel: RBF = RBF(variance=2.0, **PRIOR)
+    noise_kernel: RBF = RBF(variance=2.0, log_lengthscale_sd=SD)
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike

@@ -26,8 +26,13 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
 LEAST = 50  # points by whose evidence kernels are compared
-PRIOR = {"log_lengthscale_sd": 1.2}  # about √D; chosen by the experiment `columns`
-KERNELS = (Matern(smoothness=1.5, **PRIOR), RBF(**PRIOR), Matern(**PRIOR), Matern(smoothness=0.5, **PRIOR))
+SD = 1.2  # of log ℓ, whose prior has its centre at ½ log D; the experiment `columns` says what it is for
+KERNELS = (
+    Matern(smoothness=1.5, log_lengthscale_sd=SD),
+    RBF(log_lengthscale_sd=SD),
+    Matern(log_lengthscale_sd=SD),
+    Matern(smoothness=0.5, log_lengthscale_sd=SD),
+)
 STARTS = (1.0, 0.1)  # lengthscales of a search, in units of √D: from a long one, waves are noise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from gilib.data import Normalisation
 from gilib.likelihoods.mixtures import CategoricalPrediction
 from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
+from gilib.sklearn.columns import as_array, check_labels, warn_of_far_values
 from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
 from gilib.validation import check_count
 
@@ -47,10 +48,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     (['no', 'yes'], (30, 2))
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on inputs `[N, D]` and labels `[N]` of any kind, arrays or pandas."""
+    def _fit(self, X: Any, y: Any) -> None:
+        """Train on labels `[N]` of any kind."""
         self.target_names_ = names_of(y)
+        check_labels(y)
         X, y = validated(self, X, y)
+        warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
         if len(kinds) > 1:
             raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
@@ -61,18 +64,17 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
                 f"a classifier needs at least 2 classes, y has one class only: {self.classes_.tolist()[0]!r}"
             )
         self._train(X, torch.from_numpy(labels.astype(np.int64)), len(self.classes_), Normalisation.fit(X))
-        return self
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities averaged over drawn functions, `[N, C]`, columns as in `classes_`.
 
         An array also of a data frame: scikit-learn's scores take its columns by number.
         """
-        return self._categorical(X).mean.numpy()
+        return self._reduced(X, lambda batch: batch.mean)[0].numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms, `[N, C]`."""
-        return log_mean_exp(self._categorical(X).log_probabilities, 0).numpy()
+        return self._reduced(X, _log_mean)[0].numpy()
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log probability of labels, `[N]` nats: what a proper score of a forecast is.
@@ -80,19 +82,19 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         Raises:
             ValueError: for labels that are not in `classes_`, or not one for each input.
         """
-        prediction, indices = self._categorical(X), self._indices(y)
-        if len(indices) != prediction.mean.shape[-2]:
-            raise ValueError(f"y has {len(indices)} labels for {prediction.mean.shape[-2]} rows of X")
-        return prediction.log_prob(indices).numpy()
+        (logs,), indices = self._reduced(X, _log_mean), self._indices(y)
+        if len(indices) != len(logs):
+            raise ValueError(f"y has {len(indices)} labels for {len(logs)} rows of X")
+        return logs.gather(-1, indices[:, None])[:, 0].numpy()
 
     def predict(self, X: Any) -> Any:
         """The most probable label of every point, `[N]`; of a data frame with its rows."""
-        index = self._categorical(X).classes.numpy()
-        return named(self.classes_[index], X, self.target_names_)
+        (index,) = self._reduced(X, lambda batch: batch.classes)
+        return named(self.classes_[index.numpy()], X, self.target_names_)
 
     def predict_entropy(self, X: Any) -> Array:
         """Entropy of the class probabilities, `[N]` nats: how unsure a prediction is."""
-        return self._categorical(X).entropy.numpy()
+        return self._reduced(X, lambda batch: batch.entropy)[0].numpy()
 
     def calibration(self, X: Any, y: Any, bins: int = 20) -> CalibrationCurve:
         """How often its predictions are right, by how sure they are: `gilib.metrics.calibration_curve`.
@@ -116,10 +118,11 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             random_state: of the draws.
         """
         check_count(n_samples, "n_samples")
-        prediction = self._categorical(X, n_samples, seed := seed_of(random_state))
-        shape, generator = prediction.log_probabilities.shape, torch.Generator().manual_seed(seed + 1)
-        uniform = torch.rand(shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-        noisy = prediction.log_probabilities - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
+        batches = self._batches(X, n_samples, seed := seed_of(random_state))
+        logs = torch.cat([batch.log_probabilities for batch in batches], 1)  # [n_samples, N, C]
+        generator = torch.Generator().manual_seed(seed + 1)
+        uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
+        noisy = logs - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
         return self.classes_[noisy.argmax(-1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:
@@ -128,21 +131,19 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         Raises:
             ValueError: for labels that are not there.
         """
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(as_array(y), warn=True)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise ValueError(f"y has labels that the classifier does not know: {unknown}")
         return torch.from_numpy(np.searchsorted(self.classes_, labels))
-
-    def _categorical(
-        self, X: Any, num_samples: int | None = None, seed: int | None = None
-    ) -> CategoricalPrediction:
-        prediction = self._predict(X, num_samples, seed)
-        assert isinstance(prediction, CategoricalPrediction)
-        return prediction
 
     def __sklearn_tags__(self) -> Any:
         """Random without a seed."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _log_mean(batch: CategoricalPrediction) -> Tensor:
+    """The logarithm of the averaged probabilities, `[N, C]`."""
+    return log_mean_exp(batch.log_probabilities, 0)

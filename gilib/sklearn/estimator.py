@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,12 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gilib.data import Normalisation
-from gilib.likelihoods.mixtures import Prediction
 from gilib.linalg import FactorisationError
-from gilib.prediction import predict
+from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
-from gilib.sklearn.columns import check_numbers, warn_of_other_order
+from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive, check_unmasked
 
@@ -64,6 +63,19 @@ class BayesianEstimator(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on inputs `[N, D]` and targets `[N]` or, in regression, `[N, O]`: arrays, tensors, frames.
+
+        A `fit` that fails leaves the model as it was, with all its attributes.
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y)
+        except BaseException:
+            self.__dict__ = before
+            raise
+        return self
+
     def _recipes(self) -> dict[str, Recipe]:
         """The candidates by name, with the settings that were given.
 
@@ -103,15 +115,24 @@ class BayesianEstimator(BaseEstimator):
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
             reader = "a recipe of your own" if self.recipe is not None else f"model={self.model!r}"
-            warnings.warn(f"{reader} does not read {', '.join(unread)}: leave it out", stacklevel=4)
+            warnings.warn(f"{reader} does not read {', '.join(unread)}: leave it out", stacklevel=5)
 
-    def _train(self, x: Array, y: Tensor, classes: int | None, normalisation: Normalisation) -> None:
-        """Train every candidate, and keep the one with the best bound."""
+    def _train(
+        self,
+        x: Array,
+        y: Tensor,
+        classes: int | None,
+        normalisation: Normalisation,
+        own: Recipe | None = None,
+    ) -> None:
+        """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
         if classes is not None and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
+        if own is not None:
+            recipes = dict.fromkeys(recipes, own)
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()
@@ -141,44 +162,65 @@ class BayesianEstimator(BaseEstimator):
             except (ValueError, FactorisationError, DivergenceError) as error:
                 if not found and name == list(recipes)[-1]:
                     raise
-                warnings.warn(f"{name} cannot be trained and is left out: {error}", stacklevel=4)
+                warnings.warn(f"{name} cannot be trained and is left out: {error}", stacklevel=5)
         return found
 
-    def _predict(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Prediction:
-        """The prediction in original units, by functions that are the same in every call."""
-        x = self._points(X)
-        return predict(
+    def _batches(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Iterator[Any]:
+        """Predictions of a thousand rows at a time, original units; the functions are those of every call."""
+        points = self._points(X)
+        return predict_batches(
             self.net_,
             self.likelihood_,
-            x,
+            points,
             num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
             batch_size=POINTS_AT_ONCE,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
         )
 
+    def _reduced(self, X: Any, *reductions: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:
+        """What is wanted of the predictions, `[N, ...]`; outputs of functions are held a batch at a time."""
+        found = [[reduce(batch) for reduce in reductions] for batch in self._batches(X)]
+        return tuple(torch.cat(values) for values in zip(*found, strict=True))
+
     def _points(self, X: Any) -> Tensor:
-        """Validated inputs in original units, `[N, D]`."""
+        """Validated inputs in original units, `[N, D]`.
+
+        Raises:
+            ValueError: for them, and if the model holds NaN.
+        """
         check_is_fitted(self, "net_")
+        for part in (self.net_, self.likelihood_):
+            for name, value in part.named_parameters():
+                if not bool(value.isfinite().all()):
+                    raise ValueError(f"the model holds NaN or infinity in {name}: fit it, or load it, again")
         return torch.from_numpy(np.array(validated(self, X, reset=False)))
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def _fit(self, X: Any, y: Any) -> None:
         """Train; described where it is defined."""
         raise NotImplementedError
 
 
 def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> Any:
-    """As `validate_data`, in float64; a data frame's columns that hold no numbers are named.
+    """As `validate_data`, in float64; columns that hold no numbers, or not everywhere, are named.
 
     Raises:
         ValueError: for them, and for all that scikit-learn refuses.
     """
+    if (device := torch.get_default_device()).type != "cpu":
+        raise ValueError(
+            f"torch's default device is {device}, and estimators compute on the CPU: call them in a block "
+            "`with torch.device('cpu'):`"
+        )
     check_unmasked(X, "X")
     for given in y:
         warn_of_other_order(X, given)
         check_unmasked(given, "y")
+    X, targets = as_array(X), [as_array(given) for given in y]
     check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
-    return validate_data(estimator, X, *y, dtype=np.float64, **options)
+    found = validate_data(estimator, X, *targets, dtype=np.float64, ensure_all_finite=False, **options)
+    check_complete(found[0] if targets else found, getattr(estimator, "feature_names_in_", None))
+    return found
 
 
 def seed_of(random_state: Any) -> int:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from operator import attrgetter, methodcaller
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor
 
+from gilib import models
 from gilib.data import Normalisation
-from gilib.likelihoods import GaussianNoise, HeteroscedasticGaussian
+from gilib.data.normalisation import constant_columns
+from gilib.likelihoods import Gaussian, GaussianNoise, HeteroscedasticGaussian, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.sklearn.columns import check_numbers
+from gilib.network import Network
+from gilib.posteriors import PointEstimate
+from gilib.randomness import GeneratorLike
+from gilib.recipes.base import Recipe, Trained
+from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
     Array,
@@ -23,7 +34,10 @@ from gilib.sklearn.estimator import (
     seed_of,
     validated,
 )
+from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_count
+
+CLASSES = "BayesianClassifier takes classes"
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
@@ -69,24 +83,41 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     ((30,), (30,))
     """
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on inputs `[N, D]` and targets `[N]` or `[N, O]`, arrays or pandas."""
-        check_numbers(y, "y", "BayesianClassifier takes classes")
+    def _fit(self, X: Any, y: Any) -> None:
+        """Train on the targets that vary."""
         self.target_names_ = names_of(y)
+        check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
-        targets = targets.reshape(len(X), -1)
-        self._train(X, torch.from_numpy(targets), None, Normalisation.fit(X, targets))
+        y = torch.from_numpy(targets.reshape(len(X), -1))
+        if len(y) < 2:
+            raise ValueError(
+                "X has 1 sample, and one target tells nothing of the scale of others: a regressor needs 2"
+            )
+        names = self.target_names_ if isinstance(self.target_names_, list) else None
+        warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
+        warn_of_far_values(y.numpy(), names, "y")
+        constant = constant_columns(y)
+        self._scales = _scaling(torch.from_numpy(np.array(X)), y)
+        if constant.any():
+            which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
+            warnings.warn(
+                f"all targets are the same in outputs {which}, which are predicted as they are; the standard "
+                "deviation is their size, for they do not tell it",
+                stacklevel=3,
+            )
+        own = _ConstantRecipe() if constant.all() else None
+        self._varies = ~constant | constant.all()
+        self._train(X, y[:, self._varies], None, _of_outputs(self._scales, self._varies), own)
         if not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
         if isinstance(self.likelihood_, HeteroscedasticGaussian):
             self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
         else:
             noise: Any = self.likelihood_.noise_variance
-            sd = noise.detach().sqrt().expand(targets.shape[1])
-            self.noise_sd_ = self.normalisation_.scale_y(sd).numpy()
-        return self
+            sd = noise.detach().sqrt().expand(int(self._varies.sum()))
+            self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
     def noise_sd(self, X: Any) -> Any:
         """The standard deviation of the noise alone, `[N]` or `[N, O]`.
@@ -112,7 +143,16 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 mean, noise = self.likelihood_.target_moments(draw.moments(part).mean)
                 assert noise is not None
                 levels.append(noise.expand_as(mean).log().mean(0))
-        return self.normalisation_.scale_y((0.5 * torch.cat(levels)).exp()).numpy()
+        return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
+
+    def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
+        """Values `[..., O]` of all outputs, of those that varied in the training and one of the others."""
+        if bool(self._varies.all()):
+            return values
+        found = values.new_empty(*values.shape[:-1], len(self._varies))
+        found[..., ~self._varies] = constant[~self._varies] if isinstance(constant, Tensor) else constant
+        found[..., self._varies] = values
+        return found
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
@@ -121,9 +161,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             X: inputs `[N, D]`.
             return_std: also the standard deviation, noise included, of the same shape.
         """
-        prediction = self._gaussian(X)
-        mean = self._shown(prediction.mean, X)
-        return (mean, self._shown(prediction.sd, X)) if return_std else mean
+        wanted = [attrgetter("mean"), attrgetter("sd")][: 1 + bool(return_std)]
+        found = [self._shown(values, X) for values in self._reduced(X, *wanted)]
+        return tuple(found) if return_std else found[0]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """The central interval that holds a new target with this probability: lower and upper end.
@@ -135,27 +175,28 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Raises:
             ValueError: for a coverage outside these.
         """
-        if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}")
-        prediction = self._gaussian(X)
-        tail = 0.5 * (1.0 - coverage)
-        lower, upper = (self._shown(prediction.quantile(p), X) for p in (tail, 1.0 - tail))
+        tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
+        if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")
+        ends = (methodcaller("quantile", probability) for probability in (tail, 1.0 - tail))
+        lower, upper = (self._shown(values, X) for values in self._reduced(X, *ends))
         return lower, upper
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over outputs; the columns of a data frame are taken by name."""
-        return float(super().score(X, self._in_order(y), sample_weight))
+        check_numbers(y, "y", CLASSES)
+        return float(super().score(X, as_array(self._in_order(y)), sample_weight))
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
         targets = self._targets(y)
-        prediction = self._gaussian(X)
-        if targets.shape != prediction.mean.shape:
+        wanted = [len(X), len(self._varies)]
+        if list(targets.shape) != wanted:
             raise ValueError(
-                f"y must hold {list(prediction.mean.shape)} targets, one row for each of X, got "
-                f"{list(targets.shape)}"
+                f"y must hold {wanted} targets, one row for each of X, got {list(targets.shape)}"
             )
-        return prediction.log_prob(targets).numpy()
+        parts = iter(targets.split(POINTS_AT_ONCE))
+        return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Targets of drawn functions, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
@@ -176,6 +217,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
         A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
+        Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
 
         Args:
             X: inputs `[N, D]`.
@@ -185,9 +227,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         generator = torch.Generator().manual_seed(seed_of(random_state))
         return self._samples(self._functions(X, n_samples, generator)[0])
 
-    def _functions(
-        self, X: Any, n_samples: int, generator: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Drawn functions on normalised targets and the variance of the noise, `[n_samples, N, O]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
@@ -198,10 +238,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
             mean, variance = self.likelihood_.target_moments(torch.cat(draws))
         assert variance is not None
-        return mean, variance
+        return self._all(mean, 0.0), self._all(variance.expand_as(mean), 1.0)
 
-    def _samples(self, values: torch.Tensor) -> Array:
-        samples = self.normalisation_.invert_y(values).movedim(0, -1).numpy()
+    def _samples(self, values: Tensor) -> Array:
+        samples = self._scales.invert_y(values).movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
     def _in_order(self, y: Any) -> Any:
@@ -214,19 +254,19 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
         return y[self.target_names_]
 
-    def _targets(self, y: Any) -> torch.Tensor:
+    def _targets(self, y: Any) -> Tensor:
         """Targets `[N, O]`."""
-        values = check_array(self._in_order(y), ensure_2d=False, dtype=np.float64, input_name="y")
+        check_numbers(y, "y", CLASSES)
+        values = check_array(as_array(self._in_order(y)), ensure_2d=False, dtype=np.float64, input_name="y")
         return torch.from_numpy(np.array(values)).reshape(len(values), -1)
 
-    def _gaussian(
-        self, X: Any, num_samples: int | None = None, seed: int | None = None
-    ) -> GaussianPrediction:
-        prediction = self._predict(X, num_samples, seed)
-        assert isinstance(prediction, GaussianPrediction)
-        return prediction
+    def _batches(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
+        """With constant outputs, too."""
+        for batch in super()._batches(X, *options):
+            means = self._all(batch.means, self._scales.y_mean)
+            yield GaussianPrediction(means, self._all(batch.component_sd, self._scales.y_std))
 
-    def _shown(self, values: torch.Tensor, X: Any) -> Any:
+    def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
         return named(array[:, 0] if self._flat else array, X, self.target_names_)
 
@@ -236,3 +276,47 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         tags.target_tags.multi_output = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+@dataclass(frozen=True)
+class _ConstantRecipe(Recipe):
+    """Of targets that are all the same: functions that are zero, noise of variance one, and no training."""
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """A map to zero."""
+        size = points.shape[-1], (), targets.shape[-1]
+        net = models.mlp(
+            *size,
+            posterior=PointEstimate(),
+            inducing_points=points,
+            generator=generator,  # for their dtype
+        )
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.zero_()
+        return net
+
+    def likelihood(
+        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    ) -> Likelihood:
+        """As wide as the normalised targets are."""
+        return Gaussian(1.0)
+
+    def _train(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
+    ) -> Trained:
+        return Trained(*self.build(x, y, seed=seed), History(torch.zeros(0), 0, ended=STOOD_STILL))
+
+
+def _scaling(x: Tensor, y: Tensor) -> Normalisation:
+    """Targets that are all the same are divided by their size, zeros by one: more of a scale nobody knows."""
+    found = Normalisation.fit(x, y)
+    size = torch.where(found.y_mean == 0.0, 1.0, found.y_mean.abs())
+    return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
+
+
+def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
+    """The normalisation of some of the targets, `which` of `[O]`."""
+    return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])

@@ -1,18 +1,8 @@
-"""Shared by the tests of gilib.data: where the published files lie, and a data folder of one's own."""
+"""Shared by the tests of gilib.data: a data folder of one's own."""
 
-import os
 from pathlib import Path
 
 import pytest
-
-
-@pytest.fixture(scope="session")
-def published() -> Path:
-    """The folder ``uci`` with the publishers' files, index files included."""
-    chosen = os.environ.get("GILIB_DATA")
-    if not chosen:
-        pytest.skip("GILIB_DATA is not set: the published index files do not ship with gilib")
-    return Path(chosen) / "uci"
 
 
 @pytest.fixture

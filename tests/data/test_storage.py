@@ -1,4 +1,3 @@
-import dataclasses
 import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -6,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, data_directory, load_uci, storage
-from gilib.data.storage import fetch, find_file, user_cache
-from gilib.data.tables import regression_sets, uci
+from gilib.data import (
+    ChecksumError,
+    DataError,
+    DownloadError,
+    data_directory,
+    load_classification,
+    load_uci,
+    storage,
+)
+from gilib.data.storage import fetch, find_file, shipped_table, user_cache
+from gilib.data.tables import regression_sets
 
-YACHT = uci._read_shipped(regression_sets.UCI_SETS["yacht"])
+YACHT = shipped_table("yacht")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -63,8 +70,7 @@ def remote(server, empty_directory, monkeypatch):
     """Yacht as if it did not ship, at an address of the given kind; returns where the file should end."""
 
     def use(kind: str, address: str = server) -> Path:
-        entry = dataclasses.replace(regression_sets.UCI_SETS["yacht"], ships=False)
-        monkeypatch.setitem(regression_sets.UCI_SETS, "yacht", entry)
+        monkeypatch.setattr(storage, "shipped_table", lambda name: None)
         monkeypatch.setattr(regression_sets, "BASE_URL", f"{address}/{kind}")
         return empty_directory / "uci" / "yacht" / "data.txt"
 
@@ -154,6 +160,13 @@ def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote):
     target.write_bytes(YACHT[:5000])
     with pytest.raises(DataError, match="delete that file, then load again"):
         load_uci("yacht")
+
+
+def test_a_damaged_package_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setattr(storage, "shipped_table", lambda name: YACHT[:5001])
+    for load, name in ((load_uci, "yacht"), (load_classification, "spambase")):
+        with pytest.raises(DataError, match="copy that ships with gilib .*: install gilib again"):
+            load(name)
 
 
 def test_a_failed_fetch_keeps_an_older_file(server, tmp_path, empty_directory):

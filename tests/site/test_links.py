@@ -1,5 +1,6 @@
 """The built pages as files: links and anchors resolve, nothing comes from elsewhere, the API is complete."""
 
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlparse
@@ -7,6 +8,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 import pytest
 from bs4 import BeautifulSoup
 
+import chapters
 import gilib
 import gilib_book
 import pasted
@@ -72,6 +74,46 @@ def test_numbers_in_sentences_are_typeset(page: Path) -> None:
     """`tools/pasted.py` has seen them: no hyphen for a minus, no name of a type."""
     shown = [tag.get_text() for tag in soup(page).select(".pasted-text")]
     assert [text for text in shown if text.startswith("-") or pasted.typeset(text) != text] == []
+
+
+UNREAD = re.compile(r"\{(?:glue|numref|ref|eq|cite|py|term|doc)\b")  # a role that nothing has read
+PASTES = re.compile(r"\{glue:text\}`")
+CELLS = re.compile(r"^```+\{code-cell\}.*?^```+$", re.M | re.S)
+PAGES = {SITE / path.relative_to(ROOT).with_suffix(".html"): path for path in chapters.chapters()}
+
+
+def holes(html: BeautifulSoup) -> list[str]:
+    """What a page lacks: numbers pasted empty, roles as they were typed, the results of a chapter."""
+    found = [
+        f"nothing is pasted: {tag.parent}"
+        for tag in html.select(".pasted-text")
+        if not tag.get_text().strip()
+    ]
+    found += [f"a chapter failed: {tag.get_text()}" for tag in html.select(".chapter-failed")]
+    for tag in html.select("pre, code, script, style, .math"):
+        tag.extract()
+    return found + [f"not read: {role}" for role in UNREAD.findall(html.get_text())]
+
+
+@pytest.mark.parametrize("page", HTML, ids=lambda path: path.relative_to(SITE).as_posix())
+def test_no_page_has_a_hole(page: Path) -> None:
+    html = BeautifulSoup(page.read_text(), "html.parser")
+    if page in PAGES:  # what is pasted without a key leaves nothing at all
+        typed = PASTES.findall(CELLS.sub("", PAGES[page].read_text()))
+        assert len(html.select(".pasted-text")) >= len(typed)
+    assert holes(html) == []
+
+
+def test_holes_are_seen() -> None:
+    page = (
+        'From <span class="pasted-text"> </span> to {numref}`fig-a`, {glue:text}`c`, '
+        '<code>{ref}`b`</code>, <i class="math">{ref}</i>'
+    )
+    assert [hole.partition(":")[0] for hole in holes(BeautifulSoup(page, "html.parser"))] == [
+        "nothing is pasted",
+        "not read",
+        "not read",
+    ]
 
 
 API = sorted((SITE / "book" / "api").glob("*.html"))

@@ -21,7 +21,7 @@ def report(browser: Browser, address: str) -> Iterator[Page]:
 
 
 def test_a_click_sorts_and_a_second_one_reverses(report: Page) -> None:
-    report.locator(f"#{TABLE} summary").click()
+    report.locator(f"#{TABLE} > summary").click()
     table = report.locator(f"#{TABLE} table")
     titles = table.locator("th").all_inner_texts()
     column, header = titles.index("paper"), table.locator("th", has_text="paper")
@@ -36,6 +36,16 @@ def test_a_click_sorts_and_a_second_one_reverses(report: Page) -> None:
         assert header.get_attribute("aria-sort") == direction
     table.locator("th button").first.click()
     assert header.get_attribute("aria-sort") is None
+
+
+def test_a_row_unfolds_its_command(report: Page) -> None:
+    report.locator(f"#{TABLE} > summary").click()
+    cell = report.locator(f"#{TABLE} td.is-command").first
+    assert not cell.locator("code").is_visible()
+    cell.locator("summary").click()
+    assert cell.locator("code").is_visible()
+    command = cell.locator("code").inner_text()
+    assert command.startswith("python -m gilib.experiments run toy --scale paper --only ")
 
 
 def test_the_sums_stay_below(report: Page) -> None:

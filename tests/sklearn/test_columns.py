@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, DURATIONS, EITHER, GAPS, check_numbers
@@ -126,3 +127,116 @@ def test_masked_entries_are_no_numbers():
         BayesianRegressor(**QUICK).fit(hidden, y)
     with pytest.raises(ValueError, match="y holds 2 masked entries"):
         BayesianRegressor(**QUICK).fit(x, np.ma.masked_array(y, mask=np.arange(len(y)) < 2))
+
+
+class Polars:
+    """What of a frame of polars is looked at: it is no dependency."""
+
+    def __init__(self, **columns):
+        self.data = {name: np.asarray(values) for name, values in columns.items()}
+        self.columns, self.shape = list(self.data), (ROWS, len(columns))
+
+    def __getitem__(self, name):
+        return self.data[name]
+
+    def __len__(self):
+        return ROWS
+
+    def __array__(self, dtype=None, copy=None):
+        return np.stack(list(self.data.values()), 1).astype(dtype)
+
+
+TIMES = np.arange(ROWS).astype("M8[D]")
+GAPPED = np.where(np.arange(ROWS) == 5, np.datetime64("NaT"), TIMES)
+
+
+@pytest.mark.parametrize(
+    ("table", "advice"),
+    [
+        (TIMES[:, None], r"\[0\] of X to numbers: dates"),
+        (GAPPED[:, None], r"\[0\] of X to numbers: dates"),
+        (TIMES[:, None] - TIMES[0], r"\[0\] of X to numbers: durations"),
+        (np.array([[1.5, day] for day in TIMES.tolist()], object), r"\[1\] of X to numbers: dates"),
+        ([[1.5, day] for day in TIMES.tolist()], r"\[1\] of X to numbers: dates"),
+        ([[1.5, day] for day in TIMES], r"\[1\] of X to numbers: dates"),
+        ([[1.5, day - TIMES[0]] for day in TIMES], r"\[1\] of X to numbers: durations"),
+        (np.array([["1.5", "oak"]] * ROWS), rf"\[1\] of X to numbers: {WORDS}"),
+        (Polars(a=np.ones(ROWS), day=TIMES, more=GAPPED), r"\['day', 'more'\] of X to numbers: dates"),
+        (Polars(tree=np.array(["oak"] * ROWS, object)), rf"\['tree'\] of X to numbers: {WORDS}"),
+    ],
+)
+@pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
+def test_arrays_and_other_frames_are_refused_in_the_same_words(kind, table, advice):
+    with pytest.raises(ValueError, match="could not convert the columns " + advice):
+        kind(**QUICK).fit(table, np.arange(ROWS) % 2)
+
+
+def test_times_are_no_targets():
+    model = BayesianRegressor(**(QUICK | {"steps": 2})).fit(X, Y)
+    for wrong, advice in ((TIMES, "dates"), (GAPPED, "dates"), (TIMES - TIMES[0], "durations")):
+        for use in (BayesianRegressor(**QUICK).fit, model.score, model.log_prob):
+            with pytest.raises(ValueError, match=rf"columns \[0\] of y to numbers: {advice}"):
+                use(X, wrong)
+
+
+def test_missing_values_are_told_by_column_in_a_line():
+    gapped = X.mask(X > 2)
+    count = int(gapped["load"].isna().sum())
+    gapped["speed"] = X["speed"]
+    told = rf"X holds {count} missing values \(NaN\) in columns \['load'\]: .*SimpleImputer"
+    model = BayesianRegressor(**(QUICK | {"steps": 2}))
+    for use in (lambda x: model.fit(x, Y), model.fit(X, Y).predict):
+        with pytest.raises(ValueError, match=told) as caught:
+            use(gapped)
+        assert "\n" not in str(caught.value) and "HistGradient" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"X holds 1 infinite values in columns \[1\]"):
+        BayesianClassifier(**QUICK).fit([[1.0, np.inf], [1.0, 2.0]], [0, 1])
+
+
+@pytest.mark.parametrize("gap", [None, pd.NA, np.nan])
+def test_labels_that_are_missing(gap):
+    labels = ["oak", gap, "ash"] * (ROWS // 3)
+    for y in (pd.Series(labels, dtype="string"), pd.Series(labels, dtype=object), np.array(labels, object)):
+        with pytest.raises(ValueError, match="y holds 100 missing labels"):
+            BayesianClassifier(**QUICK).fit(X, y)
+
+
+def test_tensors_of_every_kind():
+    """With gradients, and of a precision that numpy does not have."""
+    x, y = torch.tensor(X.to_numpy(), requires_grad=True), torch.tensor(Y.to_numpy(), requires_grad=True)
+    quick = QUICK | {"steps": 2}
+    model, plain = BayesianRegressor(**quick).fit(x, y), BayesianRegressor(**quick).fit(X.to_numpy(), Y)
+    assert np.array_equal(model.predict(x), plain.predict(X.to_numpy()))
+    assert model.score(x, y) == plain.score(X.to_numpy(), Y)
+    assert np.array_equal(model.log_prob(x, y), plain.log_prob(X.to_numpy(), Y))
+    labels = (y > 0).detach().long()
+    classifier = BayesianClassifier(**quick).fit(x.bfloat16(), labels)
+    assert classifier.predict(x.bfloat16()).dtype == np.int64
+    assert classifier.log_prob(x, labels).shape == (ROWS,)
+
+
+def warnings_of_far_values(x, y, kind=BayesianRegressor):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kind(**(QUICK | {"steps": 2})).fit(x, y)
+    return [str(warning.message) for warning in caught if "nearly the same" in str(warning.message)]
+
+
+@pytest.mark.parametrize("far", [1e6, -9999.0])
+def test_a_value_far_from_all_others_is_told(far):
+    spoiled = X.copy()
+    spoiled.loc[7, "load"] = far
+    for x, column in ((spoiled, "'load' of X"), (spoiled.to_numpy(), "1 of X")):
+        (told,) = warnings_of_far_values(x, Y > 0, BayesianClassifier)
+        assert told.startswith(f"column {column} holds {far:g}")
+    spoiled.loc[:30, "load"] = far  # a code for what is missing
+    assert len(warnings_of_far_values(spoiled, Y)) == 1
+    (told,) = warnings_of_far_values(X, Y.where(X.index != 7, far))
+    assert told.startswith("column 0 of y")
+
+
+def test_columns_of_other_shapes_are_not():
+    rng = np.random.default_rng(0)
+    heavy = np.stack([rng.standard_t(2, ROWS), np.exp(2 * rng.normal(size=ROWS)), np.arange(ROWS) ** 3], 1)
+    rare = np.stack([np.arange(ROWS) == 7, np.arange(ROWS) < 3, np.full(ROWS, 1e6)], 1)
+    assert not warnings_of_far_values(np.concatenate([heavy, rare], 1), Y)

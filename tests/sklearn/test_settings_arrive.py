@@ -79,12 +79,12 @@ def test_other_random_states_draw_other_functions(method):
 def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
     """From one seed the labels would depend on the very numbers of which the functions are made."""
     model, seeds = BayesianClassifier(steps=2, random_state=0).fit(X, LABELS), []
-    predict, rand = estimator.predict, torch.rand
+    predict, rand = estimator.predict_batches, torch.rand
 
     def spied(call):
         return lambda *given, **own: seeds.append(own["generator"].initial_seed()) or call(*given, **own)
 
-    monkeypatch.setattr(estimator, "predict", spied(predict))
+    monkeypatch.setattr(estimator, "predict_batches", spied(predict))
     monkeypatch.setattr(torch, "rand", spied(rand))
     model.sample_y(X, 3, random_state=4)
     assert seeds[0] == 4 and len(set(seeds)) == 2

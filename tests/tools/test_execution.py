@@ -39,10 +39,13 @@ def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return chapter
 
 
-def test_what_was_executed_is_found_until_the_code_changes(one: Path) -> None:
+def test_what_was_executed_is_found_until_the_code_changes(
+    one: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     one.write_text(CHAPTER.format(code="print(6 * 7)"))
     assert execution.missing() == [one]
     execution.main()
+    assert capfd.readouterr().out.startswith("chapter 1 of 1: one, ")
     assert execution.missing() == []
     kept = execution.cache().merge_match_into_notebook(execution.notebook(one))[1]
     assert [cell.outputs[0].text for cell in chapters.code(kept)] == ["42\n"]
@@ -55,8 +58,14 @@ def test_what_was_executed_is_found_until_the_code_changes(one: Path) -> None:
 def test_failures_are_not_kept(one: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one.write_text(CHAPTER.format(code="print(1 / 0)"))
     execution.main()
-    assert "one failed" in capsys.readouterr().out
+    assert capsys.readouterr().out == "chapter 1 of 1: one, FAILED: ZeroDivisionError: division by zero\n"
     assert execution.missing() == [one]
+
+
+def test_a_cell_without_end_is_named(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "SECONDS", 1)
+    one.write_text(CHAPTER.format(code="import time; time.sleep(60)"))
+    assert execution.execute(one).problem.startswith("CellTimeoutError: A cell timed out")
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
@@ -66,9 +75,9 @@ def test_a_kernel_that_dies_is_started_once_more(one: Path, tmp_path: Path, deat
     one.write_text(CHAPTER.format(code=MORTAL.format(died=str(died), deaths=deaths)))
     run = execution.execute(one)
     assert len(died.read_text()) == deaths
-    assert (run is None) == (deaths == 2)
-    if run:
-        assert chapters.code(run[0])[0].outputs[0].data["text/plain"] == "1"
+    assert bool(run.problem) == (deaths == 2)
+    if not run.problem:
+        assert chapters.code(run.notebook)[0].outputs[0].data["text/plain"] == "1"
 
 
 def test_cells_have_as_long_as_in_the_build() -> None:

@@ -1,9 +1,8 @@
-"""Loading tables of labelled points: found on this machine, never fetched."""
+"""Loading tables of labelled points: they come with the package or are found on this machine."""
 
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,9 +18,10 @@ FOLDER = "uci-classification"
 def load_classification(name: str) -> Dataset:
     """Load a table of labelled points of the UCI repository, with 20 splits of ours.
 
-    The files `spambase.data`, `magic04.data` and `diabetes.csv` are looked up in the folder
-    `uci-classification` below the environment variable `GILIB_DATA`, then below the user's cache. Nothing
-    is fetched: an error names the address. Decoded arrays must have the recorded SHA-256, where there is one.
+    Spambase and MAGIC come with the package; licence CC BY 4.0. The file `diabetes.csv` is looked up in the
+    folder `uci-classification` below the environment variable `GILIB_DATA`, then below the user's cache;
+    where a package was made without its data, so are `spambase.data` and `magic04.data`. Nothing is fetched:
+    an error names the address. Decoded arrays must have the recorded SHA-256, where there is one.
 
     Args:
         name: "spambase", "telescope" (MAGIC) or "diabetes" (CDC Diabetes Health Indicators).
@@ -36,6 +36,9 @@ def load_classification(name: str) -> Dataset:
         ValueError: if there is no such set.
     """
     entry = find_classification_set(name)
+    content = storage.shipped_table(entry.name)
+    if content is not None:
+        return _decode(entry, content, storage.SHIPPED)
     directories = dict.fromkeys((storage.data_directory(), storage.user_cache()))
     paths = [directory / FOLDER / entry.file for directory in directories]
     path = next((path for path in paths if path.is_file()), None)
@@ -44,16 +47,20 @@ def load_classification(name: str) -> Dataset:
             f"{entry.name} is not on this machine: save {entry.url} as {paths[0]}, or set the environment "
             "variable GILIB_DATA to a folder that has it"
         )
-    return _decode(entry, path)
+    return _decode(entry, path.read_bytes(), str(path))
 
 
-def _decode(entry: ClassificationSet, path: Path) -> Dataset:
-    """The content of a file, held to shape and checksum."""
-    x, y = _table(entry, path)
+def _decode(entry: ClassificationSet, content: bytes, origin: str) -> Dataset:
+    """The content of a file, held to shape and checksum; `origin` names it in errors."""
+    remedy = "install gilib again" if origin == storage.SHIPPED else f"save {entry.url} in its place"
+    try:
+        x, y = _table(entry, content)
+    except (ValueError, IndexError) as error:
+        raise DataError(f"{origin} is not the table of {entry.name} ({error}): {remedy}") from error
     if x.shape != (entry.rows, entry.num_features):
         raise DataError(
-            f"{path} holds {x.shape[0]} points with {x.shape[1]} inputs, wanted {entry.rows} with "
-            f"{entry.num_features} for {entry.name}; it may be truncated: save {entry.url} in its place"
+            f"{origin} holds {x.shape[0]} points with {x.shape[1]} inputs, wanted {entry.rows} with "
+            f"{entry.num_features} for {entry.name}; it may be truncated: {remedy}"
         )
     dataset = Dataset(
         name=entry.name,
@@ -67,25 +74,20 @@ def _decode(entry: ClassificationSet, path: Path) -> Dataset:
     )
     if entry.sha256 and dataset.sha256 != entry.sha256:
         raise ChecksumError(
-            f"{path} does not hold the published values of {entry.name}: the SHA-256 of its decoded arrays "
-            f"is {dataset.sha256}, wanted {entry.sha256}: save {entry.url} in its place"
+            f"{origin} does not hold the published values of {entry.name}: the SHA-256 of its decoded arrays "
+            f"is {dataset.sha256}, wanted {entry.sha256}: {remedy}"
         )
     return dataset
 
 
-def _table(entry: ClassificationSet, path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _table(entry: ClassificationSet, content: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and labels as the file has them."""
-    try:
-        rows = [row for row in csv.reader(path.read_text("ascii").splitlines()) if row]
-        inputs, column = list(range(entry.num_features)), entry.num_features
-        if entry.has_header:
-            names, rows = rows[0], rows[1:]
-            column = names.index(entry.label_column)
-            inputs = [k for k, name in enumerate(names) if k != column and name not in entry.dropped]
-        x = np.array([[float(row[k]) for k in inputs] for row in rows], dtype=np.float64)
-        y = np.array([entry.labels.index(row[column]) for row in rows], dtype=np.int64)
-    except (ValueError, IndexError) as error:
-        raise DataError(
-            f"{path} is not the table of {entry.name} ({error}): save {entry.url} in its place"
-        ) from error
+    rows = [row for row in csv.reader(content.decode("ascii").splitlines()) if row]
+    inputs, column = list(range(entry.num_features)), entry.num_features
+    if entry.has_header:
+        names, rows = rows[0], rows[1:]
+        column = names.index(entry.label_column)
+        inputs = [k for k, name in enumerate(names) if k != column and name not in entry.dropped]
+    x = np.array([[float(row[k]) for k in inputs] for row in rows], dtype=np.float64)
+    y = np.array([entry.labels.index(row[column]) for row in rows], dtype=np.int64)
     return x.reshape(len(rows), len(inputs)), y

@@ -28,7 +28,6 @@ class UciSet:
         licence: under which terms.
         note: what a user should know before using them.
         num_splits: number of published splits.
-        ships: whether the file comes with the package.
     """
 
     name: str
@@ -42,7 +41,6 @@ class UciSet:
     licence: str = CC_BY
     note: str = ""
     num_splits: int = 20
-    ships: bool = False
 
     @property
     def url(self) -> str:
@@ -66,7 +64,6 @@ _SETS = (
         "the racist assumption that segregation raises house prices. scikit-learn deprecated the set in 1.0 "
         "and removed it in 1.2. It is here only because published tables use it: take no conclusions about "
         "housing from it. Targets are cut off at 50.",
-        ships=True,
     ),
     UciSet(
         name="concrete",
@@ -78,7 +75,6 @@ _SETS = (
         description="seven ingredients of concrete in kg per cubic metre, its age in days; strength in MPa",
         source=f"Yeh, Concrete Compressive Strength; {UCI}10.24432/C5PK67",
         note="25 rows repeat earlier ones.",
-        ships=True,
     ),
     UciSet(
         name="energy",
@@ -90,7 +86,6 @@ _SETS = (
         description="eight attributes of the shape of simulated buildings; heating load",
         source=f"Tsanas & Xifara (2012), Energy Efficiency; {UCI}10.24432/C51307",
         note="The original has a second target, the cooling load, which the published splits leave out.",
-        ships=True,
     ),
     UciSet(
         name="kin8nm",
@@ -152,7 +147,6 @@ _SETS = (
         source=f"Cortez et al. (2009), Wine Quality; {UCI}10.24432/C56S3T",
         note="Red wines only. The target takes six values, so a density that collapses onto whole numbers "
         "can score arbitrarily well. 240 rows repeat earlier ones: some test rows are training rows too.",
-        ships=True,
     ),
     UciSet(
         name="yacht",
@@ -164,7 +158,6 @@ _SETS = (
         description="six numbers for the hull and speed of yachts; resistance per unit of displacement",
         source=f"Gerritsma, Onnink & Versluis (1981), Yacht Hydrodynamics; {UCI}10.24432/C5XG7R",
         note="22 hulls at 14 speeds each: rows are not independent.",
-        ships=True,
     ),
 )
 

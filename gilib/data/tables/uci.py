@@ -1,4 +1,4 @@
-"""Loading the nine UCI regression sets: find or fetch the file, parse it, hold it to its checksum."""
+"""Loading the nine UCI regression sets: find the file, parse it, hold it to its checksum."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from gilib.data.tables.regression_sets import UciSet
 def load_uci(name: str, download: bool = True) -> Dataset:
     """Load a UCI regression set with its published splits (Hernández-Lobato & Adams, 2015).
 
-    The five small sets (boston, concrete, energy, wine, yacht) come with the package: their `data.txt` as
-    the publishers of the splits (Gal & Ghahramani, 2016) laid it out, compressed. The data are from the UCI
-    repository, licence CC BY 4.0, and for boston from StatLib, no licence stated; `source`, `licence` and
-    `note` of the result name them. The others are looked up below the environment variable `GILIB_DATA`
-    as `uci/FOLDER/data.txt` or `FOLDER/data.txt`, then below the user's cache, and are else fetched once
-    from the publishers' repository. The decoded arrays must have the recorded SHA-256, wherever they came
-    from.
+    All nine come with the package: their `data.txt` as the publishers of the splits (Gal & Ghahramani, 2016)
+    laid it out, compressed. The data are from the UCI repository, licence CC BY 4.0; boston and kin8nm are
+    from elsewhere, no licence stated; `source`, `licence` and `note` of the result name them. Where a package
+    was made without its data, they are looked up below the environment variable `GILIB_DATA` as
+    `uci/FOLDER/data.txt` or `FOLDER/data.txt`, then below the user's cache, and are else fetched once from
+    the publishers' repository. The decoded arrays must have the recorded SHA-256, wherever they came from.
 
     Args:
         name: boston, concrete, energy, kin8nm, naval, power, protein, wine or yacht, or the publishers'
@@ -46,8 +45,9 @@ def load_uci(name: str, download: bool = True) -> Dataset:
     torch.Size([308, 6])
     """
     entry = regression_sets.find_set(name)
-    if entry.ships:
-        return _decode(entry, _read_shipped(entry), "the copy that ships with gilib")
+    content = storage.shipped_table(entry.name)
+    if content is not None:
+        return _decode(entry, content, storage.SHIPPED)
     path = storage.find_file(entry.folder)
     if path is None:
         path = storage.data_directory() / "uci" / entry.folder / "data.txt"
@@ -60,20 +60,14 @@ def load_uci(name: str, download: bool = True) -> Dataset:
     return _decode(entry, path.read_bytes(), str(path))
 
 
-def _read_shipped(entry: UciSet) -> bytes:
-    """The content of a `data.txt` that comes with the package."""
-    import gzip
-    from importlib.resources import files
-
-    return gzip.decompress((files("gilib.data") / "files" / f"{entry.name}.txt.gz").read_bytes())
-
-
 def _decode(entry: UciSet, content: bytes, origin: str) -> Dataset:
     """Parse the content of a `data.txt` and check shape and checksum; `origin` names it in errors."""
-    remedy = (
-        f"delete that file, then load again to fetch a fresh copy, or save {entry.url} in its place"
-        if origin != entry.url
-        else "the file at that address was changed or altered on its way; report this to the authors of gilib"
+    remedy = {
+        storage.SHIPPED: "install gilib again",
+        entry.url: "that file was changed or altered on its way; report this to the authors of gilib",
+    }.get(
+        origin,
+        f"delete that file, then load again to fetch a fresh copy, or save {entry.url} in its place",
     )
     try:
         with warnings.catch_warnings():

@@ -99,6 +99,7 @@ def run(config: ColumnsConfig, job: Job) -> Record:
     assert isinstance(found, GaussianPrediction)
     seconds = time.process_time() - begin
     elbo = gilib.recipes.bound(net, likelihood, x[: config.points], y[: config.points])
+    assert isinstance(likelihood, gilib.Gaussian)
     noise = likelihood.noise_variance.detach().sqrt() * scales.y_std
     metrics = measure(found, y[config.points :], scales.y_std[0])
     metrics |= {"noise_sd": float(noise), "elbo": float(elbo), "process_seconds": seconds}

@@ -7,20 +7,32 @@ report for a terminal and for the book.
 """
 
 from gilib.experiments.report.claims import Claim, claims
-from gilib.experiments.report.comparing import Comparison, Totals, Verdict, by_table, comparisons, totals
+from gilib.experiments.report.comparing import (
+    Comparison,
+    Length,
+    Totals,
+    Verdict,
+    by_length,
+    by_table,
+    comparisons,
+    totals,
+)
 from gilib.experiments.report.page import printed_tables, record_table, totals_table, yardstick_table
 from gilib.experiments.report.plain import text
 from gilib.experiments.report.rules import RULES, Rule
-from gilib.experiments.report.texts import headline
+from gilib.experiments.report.texts import command_text, headline
 
 __all__ = [
     "RULES",
     "Claim",
     "Comparison",
+    "Length",
     "Rule",
     "Totals",
     "Verdict",
+    "by_length",
     "by_table",
+    "command_text",
     "claims",
     "comparisons",
     "headline",

@@ -10,6 +10,7 @@ from gilib.experiments.report.comparing import Comparison, Verdict
 from gilib.experiments.report.measuring import Measured
 from gilib.experiments.report.texts import (
     IDENTITY,
+    command_text,
     errors_text,
     notes,
     number_text,
@@ -31,7 +32,7 @@ class Cell:
     Attributes:
         text: what it shows.
         key: what its column is sorted by; None: the text.
-        kind: class that the style of the page knows, "" for none.
+        kind: class that the style of the page knows, "" for none; the text of a "command" is folded there.
         link: anchor on the page that it leads to, "" for none.
     """
 
@@ -67,6 +68,7 @@ def columns(group: Sequence[Comparison]) -> list[Column]:
         Column("errors", _measured(lambda each, found: Cell(errors_text(each)))),
         Column("record", _measured(lambda each, found: record_cell(found))),
         Column("note", lambda each: Cell(numbers.get(each.claim.note, ""))),
+        Column("again", _measured(lambda each, found: Cell(command_text(found), kind="command"))),
     ]
     return [column for column in shown if any(column.cell(each).text for each in group)]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.report.claims import Claim, claims
 from gilib.experiments.report.measuring import Measured, measure
 from gilib.experiments.report.rules import RULES, Rule
-from gilib.experiments.selecting import recorded, scales_of
+from gilib.experiments.selecting import grids, recorded
 
 WITHIN = 2.0  # combined standard errors
 DIRECTIONS = {  # 1: larger is better, -1: smaller is better; the others are only equal or not
@@ -39,6 +40,14 @@ class Verdict(StrEnum):
     NOT_RUN = "not run"
 
 
+class Length(StrEnum):
+    """How long our trainings were, beside the paper's."""
+
+    FULL = "as long"
+    SHORTER = "shorter"
+    NONE = "not run"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A printed number with ours, if there is one."""
@@ -61,6 +70,13 @@ class Comparison:
         if self.measured is None or not self.measured.values:
             return None
         return (self.measured.mean - self.claim.number) / self.combined_error
+
+    @property
+    def length(self) -> Length:
+        """How long our trainings were, beside the paper's."""
+        if self.measured is None:
+            return Length.NONE
+        return Length.FULL if self.measured.as_long else Length.SHORTER
 
     @property
     def verdict(self) -> Verdict:
@@ -87,14 +103,12 @@ def comparisons(rules: Mapping[str, Rule] = RULES) -> list[Comparison]:
         RecordError: if there are no printed tables, a file is damaged, or a record lacks a metric.
     """
     records = {name: recorded(name) for name in {rule.experiment for rule in rules.values()}}
-    asked = {(rule.experiment, rule.each, rule.cells) for rule in rules.values() if rule.each}
-    scales = {key: scales_of(*key) for key in asked}
+    trainings = {name: grids(name) if name in EXPERIMENTS else {} for name in records}
 
     def ours(claim: Claim) -> Measured | None:
         if (rule := rules.get(claim.file)) is None:
             return None
-        key = rule.experiment, rule.each, rule.cells
-        return measure(claim, rule, records[rule.experiment], scales.get(key))
+        return measure(claim, rule, records[rule.experiment], trainings[rule.experiment])
 
     return [Comparison(claim, ours(claim)) for claim in claims()]
 
@@ -106,15 +120,12 @@ def by_table(found: Iterable[Comparison]) -> list[list[Comparison]]:
 
 @dataclass(frozen=True)
 class Totals:
-    """How many printed numbers there are, at which scale they are covered, and how they agree.
+    """How many printed numbers there are, and how ours stand to them.
 
-    `paper + long + reduced + not_run == claims`, and `agrees + better + apart + diverged == covered`.
+    `agrees + better + apart + diverged == covered`.
 
     Attributes:
         claims: printed numbers.
-        paper: covered at paper scale, by as many repetitions as the print.
-        long: covered at long scale: the paper's settings on fewer splits, rates searched at a smaller scale.
-        reduced: covered by less.
         not_run: not covered.
         agrees: within two combined standard errors.
         better: farther, on the better side.
@@ -123,9 +134,6 @@ class Totals:
     """
 
     claims: int
-    paper: int
-    long: int
-    reduced: int
     not_run: int
     agrees: int
     better: int
@@ -134,28 +142,30 @@ class Totals:
 
     @property
     def covered(self) -> int:
-        """At any scale."""
-        return self.paper + self.long + self.reduced
+        """Those that we have a run of."""
+        return self.claims - self.not_run
 
 
-def totals(found: Sequence[Comparison]) -> Totals:
+def totals(found: Iterable[Comparison]) -> Totals:
     """Count.
 
     >>> totals([])
-    Totals(claims=0, paper=0, long=0, reduced=0, not_run=0, agrees=0, better=0, apart=0, diverged=0)
+    Totals(claims=0, not_run=0, agrees=0, better=0, apart=0, diverged=0)
     """
-    covered = [each.measured for each in found if each.measured]
-    paper = sum(measured.is_whole for measured in covered)
-    long = sum(measured.scale == "long" for measured in covered)
     verdicts = Counter(each.verdict for each in found)
     return Totals(
-        claims=len(found),
-        paper=paper,
-        long=long,
-        reduced=len(covered) - paper - long,
+        claims=verdicts.total(),
         not_run=verdicts[Verdict.NOT_RUN],
         agrees=verdicts[Verdict.AGREES],
         better=verdicts[Verdict.BETTER],
         apart=verdicts[Verdict.WORSE] + verdicts[Verdict.DIFFERS],
         diverged=verdicts[Verdict.DIVERGED],
     )
+
+
+def by_length(found: Iterable[Comparison]) -> dict[Length, list[Comparison]]:
+    """The comparisons by how long we trained: what is short is never counted with what is not."""
+    parts: dict[Length, list[Comparison]] = {length: [] for length in Length}
+    for each in found:
+        parts[each.length].append(each)
+    return parts

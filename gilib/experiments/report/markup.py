@@ -41,14 +41,17 @@ def element(name: str, *content: str, **attributes: str) -> str:
 
 
 def table(
-    header: Sequence[str], rows: Iterable[Sequence[Cell]], last: Sequence[Cell] = (), ids: Sequence[str] = ()
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    last: Sequence[Sequence[Cell]] = (),
+    ids: Sequence[str] = (),
 ) -> str:
     """A table in a box that scrolls, which the script of the book makes sortable.
 
     Args:
         header: titles of the columns.
         rows: cells.
-        last: a row that stays below all others.
+        last: rows that stay below all others.
         ids: names of the rows, to link to.
     """
     rows = list(rows)
@@ -60,7 +63,7 @@ def table(
     ]
     head = element("thead", element("tr", *titles))
     body = element("tbody", *(_row(row, name) for row, name in zip(rows, names, strict=True)))
-    foot = element("tfoot", _row(last)) if last else ""
+    foot = element("tfoot", *map(_row, last)) if last else ""
     return element(
         "div", element("table", head, body, foot, class_="sortable"), class_="report-box", tabindex="0"
     )
@@ -72,6 +75,9 @@ def _row(cells: Sequence[Cell], name: str = "") -> str:
 
 def _cell(cell: Cell) -> str:
     shown = escape(cell.text)
+    if cell.kind == "command" and shown:
+        content = element("details", element("summary", "command"), element("code", shown))
+        return element("td", content, class_="is-command")
     content = element("a", shown, href=f"#{cell.link}") if cell.link else shown
     key = "" if cell.key is None or _shows(cell.text, cell.key) else f"{cell.key:.6g}"
     return element("td", content, class_=cell.kind and f"is-{cell.kind}", data_key=key)

@@ -1,4 +1,4 @@
-"""Our number for a claim: the records that answer it, at the largest scale, over splits and seeds."""
+"""Our number for a claim: the records that answer it, at one scale, over splits and seeds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.rules import Rule
 from gilib.experiments.report.rules.rule import Metric
-from gilib.experiments.runner.records import Record, RecordError, diverged
-from gilib.experiments.selecting import best_scale
+from gilib.experiments.runner.records import SCALES, Record, RecordError, diverged
 from gilib.tables import mean_and_error
 
+Grids = Mapping[str, Sequence[tuple[Mapping[str, Any], bool]]]  # see `gilib.experiments.selecting.grids`
 REPEATED = ("split", "seed", "repetition")  # what tells the repetitions of a configuration apart
 
 
@@ -35,6 +35,8 @@ class Measured:
         sources: the records of all repetitions, diverged ones included.
         wanted: how many repetitions the print is the mean of; None if it does not say.
         print_is_one_draw: whether the print is one draw of what our repetitions vary over.
+        as_long: whether our trainings were as long as the paper's.
+        only: the settings that choose these trainings from the grid of their scale, as "field=value".
     """
 
     scale: str
@@ -42,6 +44,8 @@ class Measured:
     sources: tuple[RecordLine, ...]
     wanted: int | None = None
     print_is_one_draw: bool = False
+    as_long: bool = False
+    only: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -75,79 +79,79 @@ class Measured:
         return len(self.sources) - len(self.values)
 
 
-def measure(
-    claim: Claim, rule: Rule, records: Sequence[Record], scales: Mapping[Any, str] | None = None
-) -> Measured | None:
+def measure(claim: Claim, rule: Rule, records: Sequence[Record], grids: Grids) -> Measured | None:
     """Our number for a claim, from all records of the rule's experiment in the order of their file.
 
-    Smoke records never count, and of several records of one repetition at one scale the last one counts.
-    Diverged repetitions are known but enter no mean.
+    It rests on the largest scale at which every training that answers the claim is recorded, and on the
+    largest one if there is no such scale. Smoke records never count, and of several records of one repetition
+    the last one counts. Diverged repetitions are known but enter no mean.
 
     Args:
         claim: the printed number.
         rule: which records answer it.
         records: of the rule's experiment.
-        scales: the scale of each value of the field `rule.each`; a claim of which there is no record there
-            rests on the largest of its own.
+        grids: its trainings, by scale, and whether they are recorded.
 
     Raises:
         RecordError: if a record has no such metric.
     """
     if claim.metric not in rule.metrics:
         return None
-    matching = _matching(rule.settings(claim), records)
-    sources = _last_of_each(_given(matching, rule.each, scales or {}) or _at_best_scale(matching))
-    found = _with_partners(sources, None if rule.baseline is None else rule.baseline(claim), records)
-    if not found:
+    cells = [rule.settings(claim)] + ([rule.baseline(claim)] if rule.baseline else [])
+    groups = _together(*(_matching(cell, records) for cell in cells))
+    if not groups:
         return None
+    scale = max(
+        {own.record["scale"] for own, *_ in groups},
+        key=lambda each: (_is_complete(cells, grids.get(each, ())), SCALES.index(each)),
+    )
+    found = _last_of_each([group for group in groups if group[0].record["scale"] == scale])
     healthy = [each for each in found if not any(diverged(source.record) for source in each)]
     factor = rule.factors.get(claim.metric, 1.0)
-    values = tuple(factor * _value(rule.metrics[claim.metric], each) for each in healthy)
-    wanted = rule.repetitions(claim) if rule.repetitions else None
-    scale, own = found[0][0].record["scale"], tuple(each[0] for each in found)
-    return Measured(scale, values, own, wanted, rule.print_is_one_draw)
+    return Measured(
+        scale,
+        tuple(factor * _value(rule.metrics[claim.metric], each) for each in healthy),
+        tuple(own for own, *_ in found),
+        rule.repetitions(claim) if rule.repetitions else None,
+        rule.print_is_one_draw,
+        scale in rule.as_long,
+        tuple(dict.fromkeys(f"{key}={value}" for cell in cells for key, value in cell.items())),
+    )
 
 
-def _matching(settings: Mapping[str, Any], records: Sequence[Record]) -> list[RecordLine]:
-    return [
-        RecordLine(line, record)
-        for line, record in enumerate(records, 1)
-        if record["scale"] != "smoke"
-        and all(
-            wanted is not None and record["config"].get(key) == wanted for key, wanted in settings.items()
-        )
-    ]
+def _meets(config: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:
+    return all(wanted is not None and config.get(key) == wanted for key, wanted in cell.items())
 
 
-def _given(sources: Sequence[RecordLine], each: str, scales: Mapping[Any, str]) -> list[RecordLine]:
-    records = [(source, source.record) for source in sources]
-    return [source for source, record in records if record["scale"] == scales.get(record["config"].get(each))]
+def _is_complete(cells: Sequence[Mapping[str, Any]], grid: Sequence[tuple[Mapping[str, Any], bool]]) -> bool:
+    """Whether a grid has trainings of every cell, and all of them are recorded."""
+    parts = [[done for config, done in grid if _meets(config, cell)] for cell in cells]
+    return all(part and all(part) for part in parts)
 
 
-def _at_best_scale(sources: Sequence[RecordLine]) -> list[RecordLine]:
-    kept = {record["id"] for record in best_scale([source.record for source in sources])}
-    return [source for source in sources if source.record["id"] in kept]
-
-
-def _last_of_each(sources: Sequence[RecordLine]) -> list[RecordLine]:
-    """The last record of every repetition, in the order of the file."""
-    last = {_repetition(source): source for source in sources}
-    return sorted(last.values(), key=lambda source: source.line)
+def _matching(cell: Mapping[str, Any], records: Sequence[Record]) -> list[RecordLine]:
+    lines = enumerate(records, 1)
+    return [RecordLine(k, r) for k, r in lines if r["scale"] != "smoke" and _meets(r["config"], cell)]
 
 
 def _repetition(source: RecordLine) -> tuple[Any, ...]:
-    return tuple(source.record["config"].get(key) for key in REPEATED)
+    return source.record["scale"], *(source.record["config"].get(key) for key in REPEATED)
 
 
-def _with_partners(
-    sources: Sequence[RecordLine], baseline: Mapping[str, Any] | None, records: Sequence[Record]
-) -> list[tuple[RecordLine, ...]]:
-    """Each record; with a baseline: and its record of that repetition and scale, if there is one."""
-    if baseline is None:
-        return [(source,) for source in sources]
-    others = {(_repetition(each), each.record["scale"]): each for each in _matching(baseline, records)}
-    keys = [(_repetition(source), source.record["scale"]) for source in sources]
-    return [(source, others[key]) for source, key in zip(sources, keys, strict=True) if key in others]
+def _together(own: Sequence[RecordLine], *others: Sequence[RecordLine]) -> list[tuple[RecordLine, ...]]:
+    """Each record with those of the others of its repetition and scale; without those that lack one."""
+    partners = [{_repetition(each): each for each in other} for other in others]
+    return [
+        (source, *(partner[_repetition(source)] for partner in partners))
+        for source in own
+        if all(_repetition(source) in partner for partner in partners)
+    ]
+
+
+def _last_of_each(groups: Sequence[tuple[RecordLine, ...]]) -> list[tuple[RecordLine, ...]]:
+    """The last record of every repetition, with its partner, in the order of the file."""
+    last = {_repetition(group[0]): group for group in groups}
+    return sorted(last.values(), key=lambda group: group[0].line)
 
 
 def _value(metric: Metric, sources: Sequence[RecordLine]) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from gilib.experiments.report.columns import EMPTY, Cell, anchor, columns, ours_cell, record_cell, runs_cell
-from gilib.experiments.report.comparing import Comparison, Totals, by_table, totals
+from gilib.experiments.report.comparing import Comparison, by_table, totals
 from gilib.experiments.report.markup import Html, element, table
 from gilib.experiments.report.measuring import Measured
 from gilib.experiments.report.plain import TOTALS, counts, remark_on
@@ -17,7 +17,6 @@ from gilib.experiments.report.texts import (
     notes,
     printed_text,
     scale_text,
-    share_text,
     subject,
     title,
     words,
@@ -27,12 +26,14 @@ from gilib.experiments.runner.records import diverged
 
 
 def totals_table(found: Sequence[Comparison]) -> Html:
-    """How many printed numbers of each table are covered and how they agree, with a line of sums."""
+    """How our numbers agree with those of each table, by length of training, with lines of sums."""
     rows = [
-        [Cell(title(group[0].claim), place, "name", group[0].claim.file), *_counts(totals(group))]
+        [Cell(title(group[0].claim), place, "name", group[0].claim.file), *cells]
         for place, group in enumerate(by_table(found))
+        for cells in _counts(group)
     ]
-    return Html(table(["table", "covered", *TOTALS], rows, [Cell("all tables"), *_counts(totals(found))]))
+    last = [[Cell("all tables"), *cells] for cells in _counts(found)]
+    return Html(table(["table", "trained", *TOTALS], rows, last))
 
 
 def printed_tables(found: Sequence[Comparison], rules: Mapping[str, Rule] = RULES) -> Html:
@@ -64,9 +65,9 @@ def yardstick_table(found: Sequence[Comparison]) -> Html:
     return Html(table(header, map(_best, yardstick(found))))
 
 
-def _counts(count: Totals) -> list[Cell]:
-    share = Cell(share_text(count), count.covered / max(1, count.claims))
-    return [share, *(Cell(number, float(number)) for number in counts(count))]
+def _counts(found: Sequence[Comparison]) -> Iterator[list[Cell]]:
+    for length, numbers in counts(found):
+        yield [Cell(length), *(Cell(number, float(number)) if number else EMPTY for number in numbers)]
 
 
 def _printed_table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> str:

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gilib.experiments.report.claims import Claim
 from gilib.experiments.report.columns import columns
-from gilib.experiments.report.comparing import Comparison, Totals, by_table, comparisons, totals
+from gilib.experiments.report.comparing import Comparison, Length, by_length, by_table, comparisons, totals
 from gilib.experiments.report.rules import RULES, Rule
 from gilib.experiments.report.texts import headline, notes, subject, title
 
 TOTALS = {
-    "printed": "claims",
-    "paper scale": "paper",
-    "long scale": "long",
-    "reduced scale": "reduced",
-    "not run": "not_run",
+    "numbers": "claims",
     "agree": "agrees",
     "better": "better",
     "worse, differ": "apart",
@@ -33,15 +29,19 @@ def text(rules: Mapping[str, Rule] = RULES) -> str:
         RecordError: if there are no printed tables, or a results file is damaged.
     """
     found = comparisons(rules)
-    parts = ["# Reproducibility report", headline(totals(found)), "\n".join(_totals(found))]
+    parts = ["# Reproducibility report", headline(found), "\n".join(_totals(found))]
     for group in by_table(found):
         parts += _table(group, rules)
     return "\n\n".join(parts) + "\n"
 
 
-def counts(count: Totals) -> list[str]:
-    """The totals as cells, in the order of `TOTALS`."""
-    return [str(getattr(count, name)) for name in TOTALS.values()]
+def counts(found: Sequence[Comparison]) -> Iterator[tuple[Length, list[str]]]:
+    """The totals for each length of training that there is, as cells in the order of `TOTALS`."""
+    for length, part in by_length(found).items():
+        if part:
+            count = totals(part)
+            numbers = [str(getattr(count, name)) for name in TOTALS.values()]
+            yield length, numbers if length != Length.NONE else [numbers[0], *[""] * (len(numbers) - 1)]
 
 
 def remark_on(claim: Claim, rules: Mapping[str, Rule]) -> str:
@@ -50,8 +50,9 @@ def remark_on(claim: Claim, rules: Mapping[str, Rule]) -> str:
 
 
 def _totals(found: Sequence[Comparison]) -> Iterator[str]:
-    rows = [[title(group[0].claim), *counts(totals(group))] for group in by_table(found)]
-    return padded([["table", *TOTALS], *rows, ["all", *counts(totals(found))]])
+    groups = [*((title(group[0].claim), group) for group in by_table(found)), ("all", found)]
+    rows = [[name, length, *numbers] for name, group in groups for length, numbers in counts(group)]
+    return padded([["table", "trained", *TOTALS], *rows])
 
 
 def _table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Sequence
 
 from gilib.experiments.report.claims import Claim
-from gilib.experiments.report.comparing import Comparison, Totals
+from gilib.experiments.report.comparing import Comparison, Length, Totals, by_length, totals
 from gilib.experiments.report.measuring import Measured, RecordLine
 
 IDENTITY = ("dataset", "architecture", "model", "prior", "method", "baseline", "depth", "metric")
@@ -15,13 +16,21 @@ CAPITALS = {"elbo", "iwbo", "rmse", "dgp", "gp", "bnn", "mf", "star", "fc", "sgh
 MOST_DECIMALS = 7  # records keep six significant digits
 
 
-def headline(count: Totals) -> str:
-    """The totals in two sentences."""
-    scales = f"{count.paper} at paper scale, {count.long} at long scale, {count.reduced} at reduced scale"
-    said = f"{count.covered} of {count.claims} printed numbers ({share_text(count)}) are covered: {scales}."
-    agreeing = f"Of these, {count.agrees} agree with the papers within two combined standard errors"
-    others = f"{count.better} are better, {count.apart} are worse or differ, {count.diverged} diverged"
-    return f"{said} {agreeing}, {others}."
+def headline(found: Sequence[Comparison]) -> str:
+    """How many printed numbers are covered; then how they agree, for either length of training alone."""
+    count, parts = totals(found), by_length(found)
+    full, short = (totals(parts[length]) for length in (Length.FULL, Length.SHORTER))
+    return (
+        f"{count.covered} of {count.claims} printed numbers ({share_text(count)}) are covered. "
+        f"Trained as long as in the papers, {_agreeing(full)}. "
+        f"Trained shorter, {_agreeing(short)}."
+    )
+
+
+def _agreeing(count: Totals) -> str:
+    agree = f"{count.agrees} of {count.claims} agree within two combined standard errors"
+    broken = f" and {count.diverged} diverged" if count.diverged else ""
+    return f"{agree}, {count.better} are better, {count.apart} are worse or differ{broken}"
 
 
 def share_text(count: Totals) -> str:
@@ -112,6 +121,17 @@ def record_text(measured: Measured) -> str:
     first, more = measured.sources[0], len(measured.sources) - 1
     place = f"{first.record['experiment']}.jsonl:{first.line} {first.record['id']}"
     return place + (f" +{more}" if more else "")
+
+
+def command_text(measured: Measured) -> str:
+    """What trains it again.
+
+    >>> command_text(Measured("paper", (), (RecordLine(1, {"experiment": "toy"}),), only=("prior=a b",)))
+    "python -m gilib.experiments run toy --scale paper --only 'prior=a b' --again"
+    """
+    name = measured.sources[0].record["experiment"]
+    chosen = shlex.join(["run", name, "--scale", measured.scale, "--only", *measured.only, "--again"])
+    return f"python -m gilib.experiments {chosen}"
 
 
 def lines_text(sources: Sequence[RecordLine]) -> str:

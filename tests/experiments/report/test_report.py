@@ -1,15 +1,15 @@
 """The reproducibility report: claims, our numbers for them, agreement and totals."""
 
-import dataclasses
 import math
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 
 from gilib.experiments import RecordError, report
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.report import Rule, Verdict
+from gilib.experiments.report import Length, Rule, Verdict
 from gilib.experiments.report.yardstick import yardstick
+from gilib.experiments.runner.experiment import Experiment
 from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
 
 DIVERGED = {"metrics": {}, "diverged_at": 3}
@@ -34,31 +34,71 @@ def test_the_largest_scale_counts(papers):
     assert [source.line for source in found.sources] == [2]
 
 
-def test_claims_of_one_data_set_rest_on_one_scale(papers, monkeypatch):
-    """The scale that is complete for it; a claim without a record there rests on what it has."""
-    rule = replace(RULE, each="dataset", cells=("method",))
-    asked = []
-    scales = {"yacht": "long", "wine": "reduced"}
-    monkeypatch.setattr(
-        "gilib.experiments.report.comparing.scales_of", lambda *key: asked.append(key) or scales
+@dataclass(frozen=True)
+class Trial:
+    dataset: str
+    method: str
+    split: int
+    scale: str
+
+
+@pytest.fixture
+def grid(monkeypatch):
+    """Two splits of three methods on yacht at two scales."""
+
+    def configurations(scale):
+        return (Trial("yacht", method, k, scale) for method in ("gi", "li", "fac") for k in (0, 1))
+
+    experiment = Experiment("made up", Trial, configurations, list, scales=("reduced", "paper"))
+    monkeypatch.setitem(EXPERIMENTS, "trial", experiment)
+
+
+def trained(papers, scale, method, *values):
+    for split, value in enumerate(values):
+        record(papers, *scores(value, scale=scale, config={"method": method, "split": split}))
+
+
+def test_a_claim_rests_on_the_largest_scale_that_is_complete_for_its_cell(papers, grid):
+    """Not for its data set: what is begun displaces nothing, and no cell hides what another one has."""
+    for method in ("gi", "li", "fac"):
+        trained(papers, "reduced", method, 1.0, 1.0)
+    trained(papers, "paper", "gi", 9.0, 9.0)
+    trained(papers, "paper", "li", 9.0)
+    print_table(papers, "made_up", {"method": "gi"}, {"method": "li"}, {"method": "fac"})
+    found = [each.measured for each in report.comparisons({"made_up": RULE})]
+    assert [each.scale for each in found] == ["paper", "reduced", "reduced"]
+    assert [each.values for each in found] == [(9.0, 9.0), (1.0, 1.0), (1.0, 1.0)]
+
+
+def test_while_nothing_is_complete_the_largest_scale_is_shown(papers, grid):
+    trained(papers, "reduced", "gi", 1.0)
+    trained(papers, "paper", "gi", 9.0)
+    print_table(papers, "made_up", {"method": "gi"})
+    (found,) = report.comparisons({"made_up": RULE})
+    assert found.measured.scale == "paper"
+
+
+def test_a_comparison_is_complete_when_both_of_its_cells_are(papers, grid):
+    """Of the baseline half is recorded at paper scale: both are shown reduced, with every pair."""
+    trained(papers, "paper", "gi", 100.0, 100.0)
+    trained(papers, "paper", "li", 1.0)
+    trained(papers, "reduced", "gi", 5.0, 6.0)
+    trained(papers, "reduced", "li", 1.0, 1.0)
+    rule = replace(
+        RULE,
+        metrics={"rmse": lambda own, other: own["metrics"]["error"] - other["metrics"]["error"]},
+        baseline=lambda claim: {"dataset": claim.dataset, "method": claim.baseline},
     )
-    rows = [{}, {"method": "fac"}, {"dataset": "wine"}]
-    print_table(papers, "made_up", *rows)
-    record(papers, *scores(1.0, 2.0, scale="long"), *scores(9.0), *scores(4.0, config={"method": "fac"}))
-    for scale in ("reduced", "long"):
-        record(papers, *scores(3.0, scale=scale, config={"dataset": "wine"}))
-    found = report.comparisons({"made_up": rule})
-    assert [each.measured.scale for each in found] == ["long", "paper", "reduced"]
-    assert [each.measured.values for each in found] == [(1.0, 2.0), (4.0,), (3.0,)]
-    assert asked == [("trial", "dataset", ("method",))]
-    count = report.totals(found)
-    assert (count.paper, count.long, count.reduced, count.covered) == (1, 1, 1, 3)
+    print_table(papers, "made_up", {"metric": "rmse", "baseline": "li"})
+    (found,) = report.comparisons({"made_up": rule})
+    assert (found.measured.scale, found.measured.values) == ("reduced", (4.0, 5.0))
+    assert found.measured.only == ("dataset=yacht", "method=gi", "method=li")
 
 
 def test_reduced_counts_until_there_is_more(papers):
     found = compare(papers, *scores(2.0, 3.0, scale="reduced"))
     assert found.measured.scale == "reduced" and not found.measured.is_whole
-    assert report.totals([found]).reduced == 1 and report.totals([found]).paper == 0
+    assert found.length == Length.SHORTER
 
 
 def test_only_records_with_the_claimed_settings_count(papers):
@@ -93,14 +133,14 @@ def test_where_every_run_diverged_there_is_no_number(papers):
     assert found.measured.scale == "paper", "failures are not hidden behind a smaller scale"
     assert found.verdict == Verdict.DIVERGED and found.deviation is None
     count = report.totals([found])
-    assert (count.paper, count.diverged, count.agrees, count.not_run) == (1, 1, 0, 0)
+    assert (count.covered, count.diverged, count.agrees, count.not_run) == (1, 1, 0, 0)
 
 
-def test_fewer_repetitions_than_printed_are_not_paper_scale(papers):
+def test_fewer_repetitions_than_printed_are_not_the_papers_experiment(papers):
     rule = replace(RULE, repetitions=lambda claim: 3)
     found = compare(papers, *scores(0.6, 0.6), rule=rule)
     assert found.measured.scale == "paper" and not found.measured.is_whole
-    assert (report.totals([found]).paper, report.totals([found]).reduced) == (0, 1)
+    assert found.length == Length.FULL, "as long, on fewer splits"
     record(papers, DIVERGED)
     (found,) = report.comparisons({"made_up": rule})
     assert found.measured.is_whole, "a diverged run has been run"
@@ -165,7 +205,7 @@ def test_cifar_claims_find_their_records(papers):
     for table, (name, metric) in names.items():
         print_table(papers, f"ober2021_table{table}_{name}", small | {"metric": metric})
     config = {"network": "resnet8", "method": "fac_gi", "prior": "SpatialIWPrior (reference)"}
-    config = dataclasses.asdict(next(EXPERIMENTS["cifar10"].configurations("reduced"))) | config
+    config = asdict(next(EXPERIMENTS["cifar10"].configurations("reduced"))) | config
     config |= {"outside": "fashion-mnist", "dataset": None, "split": None, "scale": None}
     metrics = {"accuracy": 0.5, "expected_calibration_error": 0.25, "entropy_ratio": 0.75}
     head = {"experiment": "cifar10", "scale": "reduced", "metrics": metrics}
@@ -193,14 +233,19 @@ def test_totals_by_table_add_up(papers):
     first, nothing, other = (report.totals(group) for group in report.by_table(found))
     assert vars(nothing) == dict.fromkeys(vars(nothing), 0) | {"claims": 2, "not_run": 2}
     assert vars(first) == dict.fromkeys(vars(first), 0) | {
-        "claims": 3, "paper": 2, "reduced": 1, "agrees": 1, "better": 1, "apart": 1,
+        "claims": 3, "agrees": 1, "better": 1, "apart": 1,
     }  # fmt: skip
     assert vars(other) == dict.fromkeys(vars(other), 0) | {
-        "claims": 3, "paper": 3, "better": 1, "apart": 1, "diverged": 1,
+        "claims": 3, "better": 1, "apart": 1, "diverged": 1,
     }  # fmt: skip
     every = report.totals(found)
     assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
     assert every.agrees + every.better + every.apart + every.diverged == every.covered
+    lengths = report.by_length(found)
+    assert [len(lengths[length]) for length in (Length.FULL, Length.SHORTER, Length.NONE)] == [5, 1, 2]
+    assert (
+        report.totals(lengths[Length.SHORTER]).better == 1 and report.totals(lengths[Length.FULL]).better == 1
+    )
 
 
 def test_the_yardstick_has_the_best_of_our_means(papers):

@@ -54,7 +54,7 @@ def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
     measured, nothing = report.by_table(found)
     titles = [column.title for column in columns(measured)]
     identity = ["dataset", "method", "metric"]
-    shown = ["paper", "ours", "verdict", "scale", "runs", "apart", "errors", "record", "note"]
+    shown = ["paper", "ours", "verdict", "scale", "runs", "apart", "errors", "record", "note", "again"]
     assert titles == identity + shown
     assert [column.title for column in columns(nothing)] == ["depth", "paper", "verdict"]
     cells = {column.title: column.cell(measured[0]) for column in columns(measured)}
@@ -72,17 +72,26 @@ def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
         "errors": "both",
         "record": "trial.jsonl:1 id1 +3",
         "note": "1",
+        "again": "python -m gilib.experiments run trial --scale paper --only dataset=yacht method=gi --again",
     }
     assert cells["paper"].key == -2.5 and cells["ours"].key == pytest.approx(-2.6)
     assert cells["record"].link == anchor(measured[0].measured)
 
 
 def test_totals_table(found):
-    header, first, second, last = rows(parse(report.totals_table(found)))
-    assert header[:3] == ["table", "covered", "printed"] and len({len(r) for r in (header, first, last)}) == 1
-    assert first == ["A & B (2000), Table 1", "75%", "4", "2", "0", "1", "1", "1", "1", "1", "0"]
-    assert second == [f"{NASTY}, Table 1", "0%", "2", "0", "0", "0", "2", "0", "0", "0", "0"]
-    assert last == ["all tables", "50%", "6", "2", "0", "1", "3", "1", "1", "1", "0"]
+    """Short trainings are counted apart from those that are as long as the paper's, in the sums as well."""
+    header, *body = rows(parse(report.totals_table(found)))
+    assert header == ["table", "trained", "numbers", "agree", "better", "worse, differ", "diverged"]
+    first, full = "A & B (2000), Table 1", "as long"
+    assert body == [
+        [first, full, "2", "1", "1", "0", "0"],
+        [first, "shorter", "1", "0", "0", "1", "0"],
+        [first, "not run", "1", *[""] * 4],
+        [f"{NASTY}, Table 1", "not run", "2", *[""] * 4],
+        ["all tables", full, "2", "1", "1", "0", "0"],
+        ["all tables", "shorter", "1", "0", "0", "1", "0"],
+        ["all tables", "not run", "3", *[""] * 4],
+    ]
 
 
 def test_printed_tables_hold_every_claim_and_escape_text(found):
@@ -102,7 +111,7 @@ def test_links_lead_to_something_on_the_page(found):
     names = [element.get("id") for tree in trees for element in tree.iter() if element.get("id")]
     links = [element.get("href") for tree in trees for element in tree.iter("a")]
     assert len(set(names)) == len(names)
-    assert len(links) == 2 + 3 and {link.removeprefix("#") for link in links} <= set(names)
+    assert len(links) == 3 + 1 + 3 and {link.removeprefix("#") for link in links} <= set(names)
 
 
 def test_numbers_measured_together_share_their_records(found):
@@ -145,14 +154,15 @@ def test_text_has_totals_first_then_every_row(found):
     lines = report.text(RULES).split("\n")
     assert lines[0] == "# Reproducibility report"
     assert lines[2].startswith(
-        "3 of 6 printed numbers (50%) are covered: 2 at paper scale, 0 at long scale, 1 at reduced scale."
+        "3 of 6 printed numbers (50%) are covered. Trained as long as in the papers, 1 of 2 agree"
     )
+    assert "Trained shorter, 0 of 1 agree" in lines[2]
     tables = [line for line in lines if line.startswith("|")]
-    assert len(tables) == 3 * 2 + 3 + len(found), "a header and a line for each table, three totals, the rows"
-    assert "| all " in tables[4]
+    assert len(tables) == 2 * 2 + 2 + 7 + len(found), "headers with their lines, totals by length, the rows"
+    assert [line.startswith("| all ") for line in tables[2:9]] == [False] * 4 + [True] * 3
     assert lines.index("mind <this>") > lines.index("## A & B (2000), Table 1")
     assert sum(r"a\|b <script>" in line for line in tables) == 1 and f"1. {NASTY}" in lines
-    for start in (0, 5, 11):  # columns stand below each other
+    for start in (0, 9, 15):  # columns stand below each other
         assert len({len(line) for line in tables[start : start + 3]}) == 1
 
 
@@ -219,5 +229,5 @@ def test_a_scale_says_that_repetitions_are_missing(papers):
     [(0, 900, "0%"), (1, 900, "<1%"), (899, 900, "99%"), (9, 9, "100%"), (0, 0, "0%")],
 )
 def test_nothing_is_called_complete_before_it_is(covered, total, expected):
-    count = replace(report.totals([]), claims=total, paper=covered)
+    count = replace(report.totals([]), claims=total, not_run=total - covered)
     assert texts.share_text(count) == expected

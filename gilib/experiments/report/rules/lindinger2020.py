@@ -21,7 +21,6 @@ METHODS = {
 DEPTH = 3  # of comparisons whose print does not state it; that of the authors' code
 COUPLED_DEPTH = 2  # likewise, with full coupling or natural gradients: three layers are for paper scale alone
 REPETITIONS = 10
-CELLS = ("task", "method", "depth")
 
 REMARK = (
     "Reduced scale takes 5000 steps with 64 inducing points for 20000 with 128, at a rate of 0.03 that "
@@ -77,8 +76,6 @@ def _rule(settings: Any, metrics: Mapping[str, Metric], remark: str = "", **fiel
         metrics,
         lambda claim: REPETITIONS,
         remark=REMARK + remark,
-        each="dataset",
-        cells=CELLS,
         **fields,
     )
 

@@ -28,10 +28,7 @@ class Rule:
             leave this variation out: our standard deviation then stands for it.
         remark: what a reader must know to judge the comparison.
         factors: printed metric -> the printed unit's number for one of ours; 1 where it is not named.
-        each: a field of the configuration, such as the data set, of which all claims with the same value rest
-            on one scale: the largest that is complete, see `gilib.experiments.scales_of`; "": each claim on
-            the largest of its own.
-        cells: further fields that tell the cells of the table apart.
+        as_long: scales whose trainings are as long as the paper's.
         baseline: as `settings`, of the records that a comparison is with, repetition by repetition; None: the
             table compares nothing.
     """
@@ -43,6 +40,5 @@ class Rule:
     print_is_one_draw: bool = False
     remark: str = ""
     factors: Mapping[str, float] = field(default_factory=dict)
-    each: str = ""
-    cells: tuple[str, ...] = ()
+    as_long: tuple[str, ...] = ("paper",)
     baseline: Callable[[Claim], dict[str, Any]] | None = None

@@ -1,0 +1,67 @@
+"""The report on what the repository records: scales, lengths of training, and commands that repeat a row."""
+
+import shlex
+from collections import Counter
+
+import pytest
+
+from gilib.experiments import load_records, report
+from gilib.experiments.__main__ import _parser
+from gilib.experiments.ober2021 import cifar10, uci
+from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.report import Length
+from gilib.experiments.report.rules.ober2021 import DGP_METHODS
+from gilib.experiments.runner.groups import chosen
+from gilib.experiments.runner.identity import identity, record_identity
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Every comparison of which there is a run."""
+    monkeypatch.delenv("GILIB_RESULTS")
+    return [each for each in report.comparisons() if each.measured]
+
+
+def experiment(comparison):
+    return comparison.measured.sources[0].record["experiment"]
+
+
+def test_all_splits_of_a_deep_process_are_shown_where_they_are_recorded(found):
+    """A cell that has the paper's twenty splits is not shown by five reduced ones, in any of three tables."""
+    shown = Counter(
+        (each.claim.dataset, DGP_METHODS[each.claim.method], int(each.claim.depth))
+        for each in found
+        if experiment(each) == "dgp_uci" and each.measured.is_whole
+    )
+    recorded = Counter(
+        (run["config"]["dataset"], run["config"]["method"], run["config"]["depth"])
+        for run in load_records("dgp_uci")
+        if run["scale"] == "paper"
+    )
+    assert shown == {cell: 3 for cell, splits in recorded.items() if splits == 20} != {}
+
+
+def test_thirty_of_a_thousand_epochs_are_not_as_long_as_the_papers(found):
+    """The scale "long" is the paper's length on the UCI sets, and not on CIFAR-10."""
+    lengths = {(experiment(each), each.length) for each in found if each.measured.scale == "long"}
+    assert lengths == {("uci", Length.FULL), ("cifar10", Length.SHORTER)}
+    long, paper = uci.SCALES["long"], uci.SCALES["paper"]
+    assert (long.steps, long.fac_steps, long.samples) == (paper.steps, paper.fac_steps, paper.samples)
+    assert cifar10.SIZES["long"]["steps"] < cifar10.SIZES["paper"]["steps"]
+
+
+def test_the_command_of_a_row_chooses_its_trainings(found):
+    """One row of every table and scale: with a baseline, those of both methods, else exactly its own."""
+    rows = {(each.claim.file, each.measured.scale): each for each in found}
+    assert len(rows) > 15
+    for each in rows.values():
+        python, *words = shlex.split(report.command_text(each.measured))
+        assert [python, *words[:2]] == ["python", "-m", "gilib.experiments"]
+        options = _parser().parse_args(words[2:])
+        assert options.again
+        kind = EXPERIMENTS[options.name].config
+        again = {
+            identity(options.name, c) for c in chosen(EXPERIMENTS[options.name], options.scale, options.only)
+        }
+        own = {record_identity(source.record, kind) for source in each.measured.sources}
+        assert own < again and len(again) == 2 * len(own) if each.claim.baseline else own == again
