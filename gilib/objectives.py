@@ -68,7 +68,7 @@ def elbo(
     check_count(num_data, "num_data")
     check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
     check_instance(likelihood, Likelihood, "likelihood")
-    if isinstance(kl_weight, Tensor) and kl_weight.is_complex():
+    if isinstance(kl_weight, complex) or (isinstance(kl_weight, Tensor) and kl_weight.is_complex()):
         raise TypeError(f"kl_weight must be a real number, got {kl_weight!r}")
     check_instance(per_point, bool, "per_point")
     if not (isinstance(kl_weight, Tensor) or (isinstance(kl_weight, Real) and 0.0 <= kl_weight < math.inf)):
