@@ -56,7 +56,7 @@ VALUES = [
     (
         lambda kl_weight: gilib.elbo(draw(), gilib.Gaussian(0.1), X, Y, num_data=12, kl_weight=kl_weight),
         "kl_weight",
-        ("a", None, 1j, NAN),
+        ("a", None, NAN),
     ),
 ]
 KINDS = [

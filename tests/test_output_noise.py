@@ -62,10 +62,6 @@ def test_it_is_learned_for_every_output_and_replica(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: gilib.likelihoods.PerOutputGaussian(0.1),
-            "noise_variance must be a list or tuple",
-        ),
         (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list of one variance"),
         (
             lambda: gilib.likelihoods.PerOutputGaussian([0.1, -1.0]),
