@@ -9,4 +9,3 @@ except ImportError:
 
     def glue(name: str, variable: object, display: bool = True) -> None:
         """Do nothing: there is no page."""
-

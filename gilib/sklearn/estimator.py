@@ -194,7 +194,7 @@ class BayesianEstimator(BaseEstimator):
             for name, value in part.named_parameters():
                 if not bool(value.isfinite().all()):
                     raise ValueError(f"the model holds NaN or infinity in {name}: fit it, or load it, again")
-        return torch.from_numpy(np.require(validated(self, X, reset=False), requirements="CW"))
+        return torch.from_numpy(np.require(validated(self, X, reset=False), requirements=["C", "W"]))
 
     def _fit(self, X: Any, y: Any) -> None:
         """Train; described where it is defined."""
