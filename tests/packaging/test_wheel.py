@@ -67,7 +67,7 @@ def test_shipped_images_load(python: Path, tmp_path: Path) -> None:
 
 def test_quickstart_runs_from_the_wheel(python: Path, tmp_path: Path) -> None:
     """The second program of README needs scikit-learn and pandas, which a bare wheel does not bring."""
-    block, _ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    block, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
     run(python, "-c", block, cwd=tmp_path)
 
 
