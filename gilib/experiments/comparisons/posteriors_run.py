@@ -261,7 +261,7 @@ EXPERIMENTS = {
         ),
         (
             "posteriors",
-            "Every posterior of the book on the same UCI splits",
+            "Posteriors, point estimates and ensembles on the same UCI splits",
             posteriors.tables,
             run,
             posteriors.check,
