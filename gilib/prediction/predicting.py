@@ -201,7 +201,7 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
     warnings.warn(
         f"{who}{broken} no numbers (a matrix could not be factorised, or a parameter is not finite): "
         f"{then} predictions are NaN",
-        stacklevel=5,
+        stacklevel=6,
     )
 
 
