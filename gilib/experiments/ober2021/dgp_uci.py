@@ -7,6 +7,7 @@ Ober & Aitchison (2021), App. M: Fig. A6, Tables 8, 9 and 10. The paper follows 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,6 +136,23 @@ def starts(scale: str) -> Iterator[DgpConfig]:
     )
     for split, dataset, start in itertools.product(range(part.splits), part.sets, (1e-5, 1e-3, 0.1)):
         yield replace(_config(part, dataset, "dsvi", 2, split, scale), hidden_scale=start)
+
+
+KERNEL_STARTS = ("code", "width")  # lengthscale and variance 2, as in the authors' code; √D and 1
+RATES = ((0.01, False), (0.02, False), (0.02, True), (0.04, True))  # and whether they fall
+
+
+def settings(scale: str) -> Iterator[DgpConfig]:
+    """Two layers on the small sets from other kernels, at other rates: the bound chooses among them."""
+    part = {
+        "smoke": replace(SCALES["smoke"][0], splits=1),
+        "reduced": Part(SMALL, 3, 3000, hidden_scale=0.1),
+    }.get(scale, Part(SMALL, 5))
+    for start, (lr, decay), dataset, method in itertools.product(KERNEL_STARTS, RATES, part.sets, METHODS):
+        kernel = {"lengthscale": math.sqrt(find_set(dataset).num_features), "variance": 1.0}
+        changed = {"lr": lr, "decay": decay} | (kernel if start == "width" else {})
+        for split in range(part.splits):
+            yield replace(_config(part, dataset, method, 2, split, scale), **changed)
 
 
 HIGHER = {"lr": 0.03, "decay": True}

@@ -188,6 +188,16 @@ EXPERIMENTS = {
         largest_group=20,
         build=alone,
     ),
+    "dgp_settings": Experiment(
+        "Kernels at the start and learning rates of two layers of Tables 8-10, for the bound to choose among",
+        DgpConfig,
+        dgp_uci.settings,
+        run,
+        group=dgp_uci.group_key,
+        check=uci.check,
+        largest_group=20,
+        build=alone,
+    ),
     "dgp_attempts": Experiment(
         "Attempts to win yacht, energy, kin8nm, power and protein with two layers of global inducing points",
         DgpConfig,

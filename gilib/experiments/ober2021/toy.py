@@ -24,6 +24,7 @@ from gilib.experiments.runner.records import Record
 from gilib.metrics import layer_variances
 
 GRID = torch.linspace(-2.0, 2.0, 81)[:, None]  # normalised inputs at which predictions are recorded
+PRIOR_SCALES = (1.0, 1.4142, 2.0)
 METHODS = {name: posterior_of(name) for name in ("fac", "li", "gi", "fac_gi", "rand_gi")}
 
 
@@ -44,6 +45,7 @@ class ToyConfig:
     prior_scale: float = 1.0
     learn_noise: bool = False
     iwbo_draws: int = 0
+    estimator: str = "draw"
     scale: str = "paper"
 
 
@@ -62,6 +64,21 @@ def figure_a2(scale: str) -> Iterator[ToyConfig]:
     for seed in range(seeds):
         for points in (2, 5, 10, 20, 40):
             yield ToyConfig("gi", seed, num_inducing=points, steps=steps, iwbo_draws=1000, scale=scale)
+
+
+def wider_priors(scale: str) -> Iterator[ToyConfig]:
+    """NealPrior times 1, √2 (which keeps mean squares from layer to layer under ReLU) and 2, all methods.
+
+    Independent weights are trained with pointwise noise, too. `table_2` has the rest of scale 1.
+    """
+    seeds, steps = {"smoke": (1, 50), "reduced": (1, 1000), "paper": (3, 5000)}[scale]
+    base = ToyConfig(steps=steps, iwbo_draws=1000, scale=scale)
+    for seed in range(seeds):
+        for prior_scale in PRIOR_SCALES:
+            common = replace(base, seed=seed, prior_scale=prior_scale)
+            yield replace(common, method="fac", estimator="pointwise")
+            if prior_scale != 1.0:
+                yield from (replace(common, method=method) for method in METHODS)
 
 
 def reproduction(scale: str) -> Iterator[ToyConfig]:
@@ -130,6 +147,7 @@ def training(config: ToyConfig, device: torch.device) -> Training:
         "num_samples": config.num_samples,
         "rule": gilib.Adam(config.lr),
         "seed": config.seed,
+        "estimator": config.estimator,
     }
     return Training(start, x, y, settings, partial(measure, config, x, y))
 
@@ -193,6 +211,13 @@ EXPERIMENTS = {
     ),
     "toy_inducing": Experiment(
         "Fig. A2: the number of inducing points", ToyConfig, figure_a2, one_by_one(run), build=training
+    ),
+    "toy_prior": Experiment(
+        "The toy problem under wider priors, with all methods",
+        ToyConfig,
+        wider_priors,
+        one_by_one(run),
+        build=training,
     ),
     "reproduction": Experiment(
         "The TensorFlow reproduction and its sweeps", ToyConfig, reproduction, one_by_one(run), build=training

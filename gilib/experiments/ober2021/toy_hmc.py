@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gilib.baselines import HMCSettings, hmc
 from gilib.data import toy
-from gilib.experiments.ober2021.toy import GRID
+from gilib.experiments.ober2021.toy import GRID, PRIOR_SCALES
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
 from gilib.priors import NealPrior
@@ -23,6 +23,7 @@ class HMCConfig:
         tuned: longer trajectories in scaled coordinates in place of the paper's settings.
         burn_in: states discarded in each of four chains.
         samples: states after that, thinned by ten.
+        prior_scale: of NealPrior.
         scale: of the experiment.
     """
 
@@ -31,6 +32,7 @@ class HMCConfig:
     tuned: bool = False
     burn_in: int = 10_000
     samples: int = 10_000
+    prior_scale: float = 1.0
     scale: str = "paper"
 
 
@@ -40,6 +42,14 @@ def configurations(scale: str) -> Iterator[HMCConfig]:
     yield HMCConfig(burn_in=length, samples=length, scale=scale)
     for seed in range(seeds):
         yield HMCConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
+
+
+def wider_priors(scale: str) -> Iterator[HMCConfig]:
+    """Tuned chains under the wider priors of `toy.wider_priors`."""
+    seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
+    for seed in range(seeds):
+        for prior_scale in PRIOR_SCALES[1:]:
+            yield HMCConfig(seed, True, True, length, length, prior_scale, scale)
 
 
 def run(config: HMCConfig, job: Job) -> Record:
@@ -54,7 +64,9 @@ def run(config: HMCConfig, job: Job) -> Record:
     settings = replace(base, burn_in=config.burn_in, samples=config.samples, seed=config.seed)
     variance = problem.noise_variance
     options = job.chain_options()
-    chains = hmc((1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(), settings, **options)
+    chains = hmc(
+        (1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(config.prior_scale), settings, **options
+    )
     grid = GRID if config.normalise else GRID * problem.x.std()
     return {"data": {"name": "toy", "sha256": problem.sha256}, "metrics": chains.summary(grid, states=200)}
 
@@ -62,5 +74,11 @@ def run(config: HMCConfig, job: Job) -> Record:
 EXPERIMENTS = {
     "toy_hmc": Experiment(
         "Hamiltonian Monte Carlo on the toy problem", HMCConfig, configurations, one_by_one(run)
-    )
+    ),
+    "toy_prior_hmc": Experiment(
+        "Hamiltonian Monte Carlo on the toy problem under wider priors",
+        HMCConfig,
+        wider_priors,
+        one_by_one(run),
+    ),
 }
