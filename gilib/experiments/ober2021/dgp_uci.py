@@ -135,6 +135,22 @@ def tables(scale: str) -> Iterator[DgpConfig]:
                         yield _config(part, dataset, method, depth, split, scale)
 
 
+@dataclass(frozen=True)
+class ExactConfig:
+    """One exact Gaussian process on one split of a small set: what a deep one has to beat."""
+
+    dataset: str
+    split: int
+    scale: str = "paper"
+
+
+def exact(scale: str) -> Iterator[ExactConfig]:
+    """The small sets on all splits."""
+    part = SCALES[scale][0]
+    for split, dataset in itertools.product(range(part.splits), part.sets):
+        yield ExactConfig(dataset, split, scale)
+
+
 def starts(scale: str) -> Iterator[DgpConfig]:
     """What the start of "dsvi" does: L from 1e-5, as Salimbeni & Deisenroth have it, to 0.1."""
     part = {"smoke": SCALES["smoke"][0], "reduced": Part(("boston", "energy", "yacht"), 2, 3000)}.get(
