@@ -221,15 +221,14 @@ def attempts(scale: str) -> Iterator[DgpConfig]:
 
 
 def _config(part: Part, dataset: str, method: str, depth: int, split: int, scale: str) -> DgpConfig:
-    kernel = (
-        {"lengthscale": math.sqrt(find_set(dataset).num_features), "variance": 1.0} if part.of_width else {}
-    )
+    root = math.sqrt(find_set(dataset).num_features)
     return DgpConfig(
         dataset,
         method,
         depth,
         split,
-        **kernel,
+        lengthscale=root if part.of_width else DgpConfig.lengthscale,
+        variance=1.0 if part.of_width else DgpConfig.variance,
         lr=part.lr,
         decay=part.decay,
         num_inducing=part.num_inducing,

@@ -85,6 +85,7 @@ def run_exact(config: ExactConfig, job: Job) -> Record:
     searches = [replace(recipe, noise_variance=value) for value in (0.05, 0.01, 0.001)]
     ends = [search.train(data.x[0], data.y[0], progress=False) for search in searches]
     net, likelihood, history = max(ends, key=lambda end: float(end.history.elbo[-1]))
+    assert isinstance(likelihood, gilib.Gaussian)
     found, scale = gilib.predict(net, likelihood, data.test_x[0], 1), data.y_std[0]
     metrics = {
         "evidence": history.elbo[-1],
