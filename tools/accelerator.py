@@ -1,57 +1,44 @@
 """Run what is missing on a borrowed accelerator: ``python tools/accelerator.py --minutes 9 --out DIR``.
 
-The parts: ``uci`` (small sets first, each searched and then trained), ``depth``, ``images`` (the global
-inducing ResNet of CIFAR-10 first), ``dgp`` (deep Gaussian processes), ``structured`` (those of Lindinger et
-al., small sets first). Trainings pause when the time is up and go on at the next call on the same machine.
-The records, old and new, are left in DIR; the checkout stays as it is. At home ``python -m gilib.experiments
-merge DIR/*.jsonl`` joins them to those that are there.
+The plan goes by printed numbers per second: deep Gaussian processes of the small sets first (all splits of a
+cell train together), then networks on concrete and wine, then images. Records are written to DIR as groups
+are done, trainings pause when the time is up, and the checkout stays as it is. At home ``python -m
+gilib.experiments merge DIR/*.jsonl`` joins them to those that are there. Several jobs share
+the GPU, best below NVIDIA's multi-process service (``nvidia-cuda-mps-control -d``).
 """
 
 import argparse
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from gilib.data.storage import DataError
 from gilib.experiments import RecordError
-from gilib.experiments.ober2021 import cifar10
-from gilib.experiments.ober2021.uci import SCALES
-from gilib.experiments.registry import EXPERIMENTS
+from gilib.experiments.ober2021 import cifar10, dgp_uci
 from gilib.experiments.runner.memory import keep_memory
 from gilib.experiments.runner.records import results_directory
 from gilib.experiments.running import Placement, run_experiment
 from gilib.training import Speed
-from gilib.training.gradients.speed import PRECISIONS
-
-PARTS = ("uci", "depth", "images", "dgp", "structured")
 
 
-def plan(scale: str, parts: Sequence[str] = PARTS) -> Iterator[tuple[str, list[str]]]:
-    """Experiments and filters in the order in which they should run."""
-    everything: list[tuple[str, str, list[str]]] = []
-    for name in SCALES[scale].sets:
-        everything += [("uci", experiment, [f"dataset={name}"]) for experiment in ("uci_search", "uci")]
-    first = ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
-    everything += [("depth", "depth", []), ("images", "cifar10", first)]
-    everything += [("images", "mnist_500", []), ("images", "cifar10", [])]
-    everything += [
-        ("dgp", experiment, []) for experiment in ("dgp_start", "dgp_attempts", "dgp_toy", "dgp_uci")
-    ]
-    structured = ("structured_covariance", "structured_convergence", "structured_uci")
-    everything += [("structured", experiment, []) for experiment in structured]
-    for part, experiment, only in everything:
-        if part in parts and scale in EXPERIMENTS[experiment].scales:
-            yield experiment, only
+def plan() -> Iterator[tuple[str, str, list[str]]]:
+    """Experiments, scales and filters in the order in which they should run."""
+    small = [f"dataset={name}" for name in dgp_uci.SMALL]
+    for depth in sorted(sum(dgp_uci.DEPTHS, ())):
+        yield "dgp_uci", "paper", [*small, f"depth={depth}"]
+    yield "uci", "long", ["dataset=concrete", "dataset=wine"]
+    yield "cifar10", "long", ["network=resnet8", "method=gi", f"prior={cifar10.PRIORS[0]}"]
 
 
-def run(scale: str, place: Placement, minutes: float, parts: Sequence[str] = PARTS) -> None:
-    """Run the plan until the time is up."""
+def run(place: Placement, minutes: float, dry: bool = False) -> None:
+    """Run the plan until the time is up; dry: every experiment of it at smoke scale."""
     end = time.monotonic() + 60.0 * minutes
-    for name, only in plan(scale, parts):
+    steps = [(name, "smoke", []) for name in dict.fromkeys(step[0] for step in plan())] if dry else plan()
+    for name, scale, only in steps:
         left = (end - time.monotonic()) / 60.0
         if left <= 0.0:
             return
@@ -67,14 +54,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Copy the records there are, add to the copy, leave it in the folder asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the record files")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--scale", choices=list(SCALES), default="paper")
-    parser.add_argument("--device", choices=["cuda", "cpu", "auto"], default="cuda")
-    parser.add_argument("--arithmetic", choices=PRECISIONS, default="full")
-    parser.add_argument("--replay", action="store_true", help="record steps, and replay them")
+    parser.add_argument("--jobs", type=int, default=8, help="processes that share the accelerator")
+    parser.add_argument("--dry", action="store_true", help="a smoke run of everything, on this processor")
     options = parser.parse_args(arguments)
-    if options.device == "cuda" and not torch.cuda.is_available():
+    if not options.dry and not torch.cuda.is_available():
         raise SystemExit("error: no CUDA device was found")
     keep_memory()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -82,8 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
         if not (options.out / file.name).exists():
             shutil.copy(file, options.out)
     os.environ["GILIB_RESULTS"] = str(options.out.resolve())
-    place = Placement(options.device, speed=Speed(options.arithmetic, options.replay))
-    run(options.scale, place, options.minutes, options.parts)
+    place = Placement("cpu" if options.dry else "cuda", jobs=options.jobs, speed=Speed(replay=True))
+    run(place, options.minutes, options.dry)
 
 
 if __name__ == "__main__":
