@@ -114,7 +114,7 @@ class Part:
 SCALES = {
     "smoke": (Part(("yacht",), 2, 20, 100, ((2, 3),), 10, 5, 0.1),),
     "reduced": (
-        Part(SMALL, splits=5, steps=3000, hidden_scale=0.1, lr=0.04, decay=True, of_width=True),
+        Part(SMALL, splits=5, steps=3000, hidden_scale=0.1),
         Part(LARGE, splits=3, steps=5000, batch_size=1000, hidden_scale=0.1),
     ),
     "paper": (Part(SMALL), Part(LARGE)),
@@ -164,7 +164,7 @@ RATES = ((0.01, False), (0.02, False), (0.02, True), (0.04, True), (0.08, True))
 
 
 def settings(scale: str) -> Iterator[DgpConfig]:
-    """Two layers on the small sets, two kernels and five rates: what the bound chooses is `reduced`."""
+    """Two layers on the small sets from two kernels, at five rates, for the bound to choose among."""
     sizes = {
         "smoke": replace(SCALES["smoke"][0], splits=1),
         "reduced": Part(SMALL, 3, 3000, hidden_scale=0.1),
