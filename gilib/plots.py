@@ -165,6 +165,7 @@ def predictives(
     xlim: tuple[float, float] = (-1.7, 1.7),
     ylim: tuple[float, float] = (-2.2, 2.6),
     top: float = 0.27,
+    columns: int | None = None,
 ) -> Any:
     """A panel for each method, with bands of one to three standard deviations; then these over the input.
 
@@ -176,24 +177,27 @@ def predictives(
         xlim: of inputs.
         ylim: of targets.
         top: of standard deviations.
+        columns: of panels; default: all in a row.
 
     Returns:
         (figure, axes).
     """
     import numpy as np
 
-    figure, axes = panels(1, len(results) + 1, width=9.4, height=2.5)
+    columns = columns or len(results) + 1
+    rows = -(-(len(results) + 1) // columns)
+    figure, axes = panels(rows, columns, width=min(9.4, 3.6 * columns), height=2.5)
+    axes = axes.reshape(-1)
     for panel, (method, found) in zip(axes, results.items(), strict=False):
         method_style = _look(method)
         band(panel, found["grid"], found["mean"], found["function_sd"], method, deviations=(1, 2, 3))
         data_points(panel, x, y)
-        panel.set(
-            title=(titles or {}).get(method, method_style.label), xticks=[], yticks=[], xlim=xlim, ylim=ylim
-        )
+        panel.set(title=(titles or {}).get(method, method_style.label), xlim=xlim, ylim=ylim)
+        panel.set(xlabel="x", ylabel="y", xticks=(-1, 0, 1), yticks=(-2, 0, 2))
         grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
         axes[-1].plot(grid, spread, color=method_style.colour)
     axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
-    axes[-1].set(title="standard deviation", xlim=xlim, ylim=(0, top))
+    axes[-1].set(title="standard deviation of f", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
     return figure, axes
 
 

@@ -37,11 +37,14 @@ def test_a_method_without_a_look_is_named():
 def test_predictives_have_a_panel_each_and_one_of_deviations():
     found = {"grid": [0.0, 1.0], "mean": [1.0, 2.0], "function_sd": [0.1, 0.2]}
     figure, axes = plots.predictives({"gi": found, "hmc": found}, [0.5], [1.0], titles={"hmc": "truth"})
-    assert [panel.get_title() for panel in axes] == ["global inducing", "truth", "standard deviation"]
+    assert [panel.get_title() for panel in axes] == ["global inducing", "truth", "standard deviation of f"]
     assert len(axes[0].collections) == 3  # bands of one, two and three deviations
     widest = axes[0].collections[-1].get_paths()[0].vertices[:, 1]
     assert abs(widest.max() - 2.6) < 1e-12 and abs(widest.min() - 0.7) < 1e-12
     assert list(axes[2].lines[0].get_ydata()) == [0.1, 0.2]
+    matplotlib.pyplot.close(figure)
+    figure, axes = plots.predictives({"gi": found}, [0.5], [1.0], columns=1)
+    assert [panel.get_subplotspec().rowspan.start for panel in axes] == [0, 1]
     matplotlib.pyplot.close(figure)
 
 

@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import gilib
 from gilib.experiments import report, select
 from gilib.experiments.comparisons.against import with_auto
-from gilib.experiments.comparisons.tasks import MOONS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,10 +25,9 @@ def run(program: str, folder: Path) -> dict[str, object]:
     return runpy.run_path(str(path))
 
 
-def test_readme_holds_two_programs_of_about_ten_lines_and_the_landing_page_the_first() -> None:
+def test_readme_holds_two_programs_of_about_ten_lines() -> None:
     both = programs("README.md")[:2]
     assert [8 <= len([line for line in p.splitlines() if line.strip()]) <= 14 for p in both] == [True, True]
-    assert both[0] in programs("book/intro.md")
 
 
 def test_the_extra_brings_what_the_program_on_own_data_imports() -> None:
@@ -43,21 +40,15 @@ def test_the_extra_brings_what_the_program_on_own_data_imports() -> None:
 
 
 def test_quickstart_prints_what_stands_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Means and deviations within one, the density within a quarter of a nat, the error below 0.6.
-
-    Trainings drift from machine to machine, so that no digit can be asked for.
-    """
+    """To a tenth: a search in float64 ends at the same place on any machine, but for its tolerance."""
     run(programs("README.md")[0], tmp_path)
-    stated = re.findall(r"```text\n(still.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[0]
-    printed = capsys.readouterr().out
-    ours, theirs = (" ".join(text.split()) for text in (printed, stated))
-    verdict = "still rising: the last quarter of 1000 steps gained"
-    assert ours.startswith(verdict) and theirs.startswith(verdict)
+    (stated,) = re.findall(r"```text\n(level.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    ours, theirs = (" ".join(text.split()) for text in (capsys.readouterr().out, stated))
+    assert ours.startswith("level: the search stood still") and "settings." in ours
     number = re.compile(r"-?\d+\.\d+")
     got, said = ([float(n) for n in number.findall(text)] for text in (ours, theirs))
-    assert len(got) == len(said) == 10 and got[-2] < 0.6 and said[-2] < 0.6
-    assert max(abs(a - b) for a, b in zip(got[2:-2], said[2:-2], strict=True)) < 1.0
-    assert abs(got[-1] - said[-1]) < 0.25
+    assert len(got) == len(said) == 8
+    assert max(abs(a - b) for a, b in zip(got, said, strict=True)) < 0.1
 
 
 def test_one_thing_is_changed_in_a_recorded_training(
@@ -83,28 +74,17 @@ def test_the_counts_of_agreement_are_those_of_the_report_and_keep_lengths_of_tra
         assert f"Where we trained shorter, a third agree: {short.agrees} of {short.claims}." in text
 
 
-def test_seconds_of_auto_are_those_of_the_records() -> None:
-    """By rows for training: the least and the most over splits."""
+def test_minutes_of_auto_are_those_of_the_records() -> None:
     found = with_auto(select("against", each="dataset", cells=("method", "split"), include_diverged=True))
-    seconds = {
-        name: [
-            own["auto"]["process_seconds"] for cell, own in found.items() if cell[0] == name and "auto" in own
-        ]
-        for name in ("yacht", "boston", "energy", "naval", "protein", MOONS, "spambase", "telescope")
-    }
-    rows = {name: len(gilib.data.load_uci(name).split(0).train_x) for name in ("yacht", "energy")}
-    alone = [own["network"]["process_seconds"] for cell, own in found.items() if cell[0] in seconds]
-    small = [value for name in ("yacht", "boston", "energy") for value in seconds[name]]
-    naval, protein = seconds["naval"], seconds["protein"]
-    classes = [value for name in (MOONS, "spambase", "telescope") for value in seconds[name]]
-    text = (
-        f"that took {min(small):.0f} to {max(small):.0f} seconds on {rows['yacht']} to "
-        f"{rows['energy']} rows, {min(naval):.0f} to {max(naval):.0f} on 10741 and "
-        f"{min(protein):.0f} to {max(protein):.0f} on 41157, and "
-        f"{min(classes):.0f} to {max(classes):.0f} with classes on 900 to 17118, "
-        f"where the network alone took {min(alone):.0f} to {max(alone):.0f}."
-    )
-    assert text in " ".join((ROOT / "README.md").read_text().split())
+    minutes = {cell: own["auto"]["process_seconds"] / 60 for cell, own in found.items() if "auto" in own}
+    small = [value for (name, _), value in minutes.items() if name in ("yacht", "boston", "energy")]
+    large = [value for (name, _), value in minutes.items() if name == "protein"]
+    alone = [own["network"]["process_seconds"] for own in found.values() if "auto" in own]
+    assert 0.8 < min(small) and max(small) < 2.5 and 14 < min(large) and max(large) < 24
+    assert 6 <= round(min(alone)) and round(max(alone)) <= 10
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert "takes one or two minutes on some hundred rows and twenty on forty thousand" in text
+    assert "A network takes 6 to 10 seconds" in text
 
 
 def test_own_data_from_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
