@@ -127,7 +127,7 @@ def linear_problem(seed: int) -> LinearProblem:
 def summarise(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """D + 1 points that a linear function without bias cannot tell from all N.
 
-    With [X y] = Q R, the squared error of every xᵀβ is the same on the rows of R. Gaussian log-likelihoods
+    With [X y] = Q R, the squared error of every xᵀw is the same on the rows of R. Gaussian log-likelihoods
     then differ by the constant `left_out(N)`.
 
     Args:

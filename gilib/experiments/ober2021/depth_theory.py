@@ -17,10 +17,10 @@ from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import cholesky
 
 
-def log_likelihood(problem: LinearProblem, beta: Tensor) -> Tensor:
-    """Log P(y | X, β), `[...]`, of regression vectors `[..., 5, 1]`."""
+def log_likelihood(problem: LinearProblem, w: Tensor) -> Tensor:
+    """Log P(y | X, w), `[...]`, of regression vectors `[..., 5, 1]`."""
     x, y = summarise(problem.x, problem.y)
-    squares = (y - x @ beta).square().sum((-2, -1))
+    squares = (y - x @ w).square().sum((-2, -1))
     constant = 0.5 * len(x) * (LOG_2PI + math.log(NOISE_VARIANCE))
     return left_out(len(problem.x)) - constant - 0.5 * squares / NOISE_VARIANCE
 
@@ -28,9 +28,9 @@ def log_likelihood(problem: LinearProblem, beta: Tensor) -> Tensor:
 def factorised_elbo(problem: LinearProblem, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     """The ELBO of a factorised posterior in closed form.
 
-        log P(y | X, E β) - tr(XᵀX Cov β) / (2 σ²) - Σ KL,        β = W_1 ⋯ W_L
+        log P(y | X, E w) - tr(XᵀX Cov w) / (2 σ²) - Σ KL,        w = W_1 ⋯ W_(L+1)
 
-    The moments of b = W_l ⋯ W_L follow from those of the layers above:
+    The moments of b = W_l ⋯ W_(L+1) follow from those of the layers above:
     E[W b bᵀ Wᵀ] = M E[b bᵀ] Mᵀ + diag(V diag E[b bᵀ]).
 
     Args:
@@ -52,29 +52,29 @@ def factorised_elbo(problem: LinearProblem, layers: Sequence[tuple[Tensor, Tenso
 def independent_bound(problem: LinearProblem, width: int, depth: int) -> float:
     """An upper bound on the ELBO of every posterior whose layers are independent.
 
-        max_β log P(y | X, β) - ⌊(L - 1)/2⌋ κ,      κ = ½ H (1 - √s - log s),      a s^⅓ + √s = 1,
-        a³ = λ |β|² / (σ² H²),      λ the smallest eigenvalue of XᵀX
+        max_w log P(y | X, w) - ⌊L/2⌋ κ,      κ = ½ I (1 - √t - log t),      η t^⅓ + √t = 1,
+        η³ = λ |w|² / (σ² I²),      λ the smallest eigenvalue of XᵀX,      L hidden layers of I units
 
-    κ grows with the length of β, and for a given length the best β is that of a ridge regression.
+    κ grows with the length of w, and for a given length the best w is that of a ridge regression.
     """
     gram = problem.x.mT @ problem.x
     ridges = torch.cat([gram.new_zeros(1), torch.logspace(-3, 9, 600, dtype=gram.dtype)])
     identity = torch.eye(INPUTS, dtype=gram.dtype)
-    betas = torch.linalg.solve(gram + ridges[:, None, None] * identity, problem.x.mT @ problem.y)
-    betas = torch.cat([betas, betas.new_zeros(1, INPUTS, 1)])
+    candidates = torch.linalg.solve(gram + ridges[:, None, None] * identity, problem.x.mT @ problem.y)
+    candidates = torch.cat([candidates, candidates.new_zeros(1, INPUTS, 1)])
     smallest = torch.linalg.eigvalsh(gram)[0]
-    lengths = betas.square().sum((-2, -1))
-    log_s = _trade((smallest * lengths / (NOISE_VARIANCE * width**2)) ** (1 / 3))
-    kappa = 0.5 * width * (1 - (log_s / 2).exp() - log_s)
-    return float((log_likelihood(problem, betas) - (depth - 1) // 2 * kappa).max())
+    lengths = candidates.square().sum((-2, -1))
+    log_t = _trade((smallest * lengths / (NOISE_VARIANCE * width**2)) ** (1 / 3))
+    kappa = 0.5 * width * (1 - (log_t / 2).exp() - log_t)
+    return float((log_likelihood(problem, candidates) - (depth - 1) // 2 * kappa).max())
 
 
-def _trade(a: Tensor) -> Tensor:
-    """Log s of the solution of a s^⅓ + s^½ = 1, by bisection."""
-    low, high = torch.full_like(a, -200.0), torch.zeros_like(a)
+def _trade(eta: Tensor) -> Tensor:
+    """Log t of the solution of η t^⅓ + √t = 1, by bisection."""
+    low, high = torch.full_like(eta, -200.0), torch.zeros_like(eta)
     for _ in range(80):
         middle = 0.5 * (low + high)
-        below = a * (middle / 3).exp() + (middle / 2).exp() < 1
+        below = eta * (middle / 3).exp() + (middle / 2).exp() < 1
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return low
 
@@ -84,14 +84,14 @@ def random_layer_evidences(
 ) -> Tensor:
     """Log evidence of random lower layers, `[draws]`; their mean is the best ELBO of rand→gi.
 
-    Given the lower layers, β ~ N(0, B). One more layer makes of B a Wishart matrix with scale B / H and H
+    Given the lower layers, w ~ N(0, Σ). One more layer makes of Σ a Wishart matrix with scale Σ / I and I
     degrees of freedom: no network is drawn.
     """
     x, y = summarise(problem.x, problem.y)
     factor = (torch.eye(INPUTS, dtype=x.dtype) / math.sqrt(INPUTS)).expand(draws, -1, -1)
     for _ in range(depth - 1):
         columns = torch.randn(draws, INPUTS, width, dtype=x.dtype, generator=generator)
-        factor = factor @ cholesky(columns @ columns.mT) / math.sqrt(width)  # B = factor factorᵀ
+        factor = factor @ cholesky(columns @ columns.mT) / math.sqrt(width)  # Σ = factor factorᵀ
     features = x @ factor
     covariance = features @ features.mT + NOISE_VARIANCE * torch.eye(len(x), dtype=x.dtype)
     marginal = MultivariateNormal(x.new_zeros(len(x)), covariance)
@@ -99,15 +99,15 @@ def random_layer_evidences(
 
 
 def random_loss_bound(problem: LinearProblem, width: int, depth: int) -> float:
-    """The most that the mean of `random_layer_evidences` falls short of the evidence; infinite if H ≤ D + 1.
+    """The most that the mean of `random_layer_evidences` falls short of the evidence; infinite if I ≤ D + 1.
 
-    ½ [D |β̂|² (H / (H - D - 1))^(L-1) - β̂ᵀ (Id/D + σ² (XᵀX)⁻¹)⁻¹ β̂],      β̂ the least-squares solution
+    ½ [D |ŵ|² (I / (I - D - 1))^L - ŵᵀ (Id/D + σ² (XᵀX)⁻¹)⁻¹ ŵ],      ŵ the least-squares solution
     """
     if width <= INPUTS + 1:
         return math.inf
     gram = problem.x.mT @ problem.x
-    beta = torch.linalg.solve(gram, problem.x.mT @ problem.y)
+    w = torch.linalg.solve(gram, problem.x.mT @ problem.y)
     prior = torch.eye(INPUTS, dtype=gram.dtype) / INPUTS
-    fit = (beta.mT @ torch.linalg.solve(prior + NOISE_VARIANCE * torch.linalg.inv(gram), beta)).sum()
+    fit = (w.mT @ torch.linalg.solve(prior + NOISE_VARIANCE * torch.linalg.inv(gram), w)).sum()
     growth = (width / (width - INPUTS - 1)) ** (depth - 1)
-    return float(0.5 * (INPUTS * growth * beta.square().sum() - fit))
+    return float(0.5 * (INPUTS * growth * w.square().sum() - fit))

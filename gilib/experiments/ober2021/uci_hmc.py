@@ -30,9 +30,15 @@ REPEATS = 10  # of these bounds
 
 @dataclass(frozen=True)
 class FixedNoiseConfig(uci.UciConfig):
-    """One training with a fixed noise variance, in squared units of the normalised targets."""
+    """One training with a fixed noise variance.
+
+    Attributes:
+        noise_variance: in squared units of the normalised targets.
+        learned_steps: gradient steps before, in which the noise is learned as in the tables.
+    """
 
     noise_variance: float = 0.1
+    learned_steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,15 @@ def chains(scale: str) -> Iterator[ChainsConfig]:
 
 
 def approximations(scale: str) -> Iterator[FixedNoiseConfig]:
-    """All four methods with the same noise, each with the learning rate that the tables chose for it."""
+    """All four methods with the same noise, each with the learning rate that the tables chose for it.
+
+    Each starts twice: where the tables start, and where they end.
+    """
     for base in _learned(scale):
         for record in _tables(scale, dataset=base.dataset, prior=PRIOR, split=base.split):
-            settings = record["config"] | {"scale": scale}
-            yield FixedNoiseConfig(**settings, noise_variance=base.noise_variance)
+            settings = record["config"] | {"scale": scale, "noise_variance": base.noise_variance}
+            for learned_steps in (0, record["config"]["steps"]):
+                yield FixedNoiseConfig(**settings, learned_steps=learned_steps)
 
 
 def _learned(scale: str) -> Iterator[FixedNoiseConfig]:
@@ -160,7 +170,12 @@ def train(configs: Sequence[FixedNoiseConfig], job: Job) -> list[Record]:
     """Train one approximation with the noise fixed; record its bounds and its predictions."""
     config = configs[0]
     data = uci_splits.load(config.dataset, [config.split], job.device)
-    net, _ = uci_run.build(configs, data, [config.split])
+    net, learned = uci_run.build(configs, data, [config.split])
+    if config.learned_steps:
+        before = replace(config, steps=config.learned_steps)
+        kept = job.checkpoint and job.checkpoint.with_name(f"learned-{job.checkpoint.name}")
+        first = replace(job, checkpoint=kept)
+        uci_run.train(before, net, learned, data, [config.lr], [config.split], first)
     likelihood = gilib.Gaussian(config.noise_variance, replicas=(1,)).to(job.device)
     history = uci_run.train(config, net, likelihood, data, [config.lr], [config.split], job)
     results = uci_splits.measure(uci_splits.drawn(net, config.test_samples, [config.split]), likelihood, data)

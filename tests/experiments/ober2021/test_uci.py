@@ -188,6 +188,8 @@ def test_smoke_runs_of_everything_in_order():
     fixed = load_records("uci_fixed_noise")
     assert {record["config"]["method"] for record in fixed} == set(uci.METHODS)
     assert all(r["metrics"]["iwbo"] > r["metrics"]["elbo"] for r in fixed)
+    bounds = {(r["config"]["method"], r["config"]["learned_steps"] > 0): r["metrics"]["elbo"] for r in fixed}
+    assert all(bounds[method, True] > bounds[method, False] for method in uci.METHODS)
 
 
 def test_ground_truth_needs_the_tables():
