@@ -9,7 +9,7 @@ from sklearn.model_selection import LeaveOneOut, TimeSeriesSplit, cross_val_pred
 from gilib.sklearn import BayesianRegressor
 
 MODELS = ("network", "gp", "heteroscedastic_gp", "deep_gp")
-QUICK = {"steps": 20, "num_inducing": 10, "random_state": 0}
+QUICK = {"steps": 2, "num_inducing": 10, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(24, 2))
 FAR = np.array([[0.0, 0.0], [100.0, -100.0]])
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not read", "ignore:.*lie far outside")
@@ -19,8 +19,10 @@ def regressor(model):
     return BayesianRegressor(model, **QUICK)
 
 
-@pytest.mark.parametrize("model", [*MODELS, "auto"])
-@pytest.mark.parametrize(("value", "size"), [(7.0, 7.0), (-2e9, 2e9), (0.0, 1.0)])
+@pytest.mark.parametrize(
+    ("model", "value", "size"),
+    [*((model, 7.0, 7.0) for model in (*MODELS, "auto")), ("gp", -2e9, 2e9), ("gp", 0.0, 1.0)],
+)
 def test_a_constant_is_predicted_and_its_scale_is_not_claimed(model, value, size):
     with pytest.warns(UserWarning, match=r"all targets are the same in outputs \[0\]"):
         found = regressor(model).fit(X, np.full(len(X), value))
@@ -60,12 +62,11 @@ def test_one_row_tells_nothing_of_a_scale(model):
         regressor(model).fit([[3.0]], [7.0])
 
 
-@pytest.mark.parametrize("model", ["gp", "network"])
 @pytest.mark.filterwarnings("ignore:all targets are the same")
-def test_folds_with_a_constant_target_have_a_score(model):
+def test_folds_with_a_constant_target_have_a_score():
     y = np.where(np.arange(len(X)) < 8, 0.0, X[:, 0])
-    assert np.isfinite(cross_val_score(regressor(model), X, y, cv=TimeSeriesSplit(3))).all()
-    left_out = cross_val_predict(regressor(model), X[:6], np.eye(6)[0], cv=LeaveOneOut())
+    assert np.isfinite(cross_val_score(regressor("gp"), X, y, cv=TimeSeriesSplit(3))).all()
+    left_out = cross_val_predict(regressor("gp"), X[:4], np.eye(4)[0], cv=LeaveOneOut())
     assert left_out[0] == 0.0 and np.isfinite(left_out).all()
 
 
