@@ -126,14 +126,6 @@ class ConjugateWeights(PosteriorModule):
             self.register_buffer(name, value)
         self._inverse: tuple[Strips, Tensor, int] | None = None
 
-    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """A state from before the factor of the mode was kept has that of Ψ, which tells it."""
-        root, df = (state.get(f"{prefix}{name}") for name in ("scale_tril", "df"))
-        if root is not None and df is not None:
-            mode = root * (df + (self.outputs + 1)).rsqrt()[..., None, None]
-            state.setdefault(f"{prefix}noise_tril", mode)
-        super()._load_from_state_dict(state, prefix, *rest)
-
     @property
     def state(self) -> JointState:
         """What a minibatch changes."""

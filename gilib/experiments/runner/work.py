@@ -20,7 +20,6 @@ import torch
 from gilib.data.storage import user_cache
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.legacy import FIELDS, legacy_group_identity
 from gilib.experiments.runner.provenance import provenance, source_revision
 from gilib.experiments.runner.records import Record, RecordError
 from gilib.files import replace_file
@@ -88,7 +87,7 @@ class Work:
             bodies = self._bodies(group, folder)
         if bodies is None:
             halves = group[: len(group) // 2], group[len(group) // 2 :]
-            folders = [group_folder(folder, self.name, half) for half in halves]
+            folders = [folder / group_identity(self.name, half) for half in halves]
             return [record for pair in zip(halves, folders, strict=True) for record in self._records(*pair)]
         about = {
             **resumed,
@@ -140,14 +139,7 @@ def checkpoints(name: str) -> Path:
 
 def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
     """Where a group of configurations keeps its checkpoints."""
-    return group_folder(checkpoints(name), name, group)
-
-
-def group_folder(folder: Path, name: str, group: Sequence[Any]) -> Path:
-    """The folder of a group within `folder`; one named by its legacy identity is used where it is."""
-    if name in FIELDS and (old := folder / legacy_group_identity(name, group)).exists():
-        return old
-    return folder / group_identity(name, group)
+    return checkpoints(name) / group_identity(name, group)
 
 
 @contextlib.contextmanager

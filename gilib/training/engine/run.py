@@ -221,7 +221,7 @@ class Run:
     def restore(self, path: Path, identity: Identity) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read_checkpoint(path, identity, self.steps)
-        check_kl_weights(content.get("kl_weights"), self.kl_weights, path)
+        check_kl_weights(content["kl_weights"], self.kl_weights, path)
         self._restore_callbacks(content["callbacks"], path)
         self.rule.load_state_dict(content["rule"])
         self.rule.active.copy_(content["active"])
@@ -231,8 +231,7 @@ class Run:
         self.batches.restore(content["batches"])
         if self.augmenter is not None:
             self.augmenter.restore(content["augmentation"])
-        self.done, (self.stopped, self.ended, *by) = int(content["step"]), content["stopped"]
-        self.stopped_by = "".join(by)  # older checkpoints have no name
+        self.done, (self.stopped, self.ended, self.stopped_by) = int(content["step"]), content["stopped"]
         self.trace[: self.done] = content["trace"].to(self.trace)
         self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done
