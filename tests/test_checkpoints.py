@@ -256,9 +256,9 @@ def flipped(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (foreign, "holds 'something else', wanted 'gilib checkpoint 3'"),
-        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 3'"),
-        (bare_tensor, "holds None, wanted 'gilib checkpoint 3'"),
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 4'"),
+        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 4'"),
+        (bare_tensor, "holds None, wanted 'gilib checkpoint 4'"),
         *(
             (damage, "damaged or not a file of gilib.*restore or delete it")
             for damage in (text, empty, truncated)
