@@ -8,7 +8,6 @@ from torch import nn
 
 import gilib
 from gilib.draws import Composition, record
-from gilib.linalg.strips import Strips
 from gilib.posteriors.notes import noted_places
 from gilib.training import Bali
 from gilib.training.rules.layerwise import layers_of, regression_of
@@ -53,7 +52,7 @@ def test_layers_are_scored_together_as_one_by_one(make):
 
 def remembering(posterior):
     inverse = torch.linalg.inv(posterior.precision_tril).mT
-    posterior.remember_inverse(Strips(inverse, upper=True))
+    posterior.remember_inverse(inverse)
 
 
 def test_a_remembered_inverse_changes_no_draw():

@@ -17,7 +17,6 @@ from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import half_log_det
 from gilib.linalg.products import matmul
-from gilib.linalg.strips import Strips
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.correlated import CorrelatedOutputs
 from gilib.posteriors.notes import notes_asked
@@ -124,7 +123,7 @@ class ConjugateWeights(PosteriorModule):
         }
         for name, value in start.items():
             self.register_buffer(name, value)
-        self._inverse: tuple[Strips, Tensor, int] | None = None
+        self._inverse: tuple[Tensor, Tensor, int] | None = None
 
     @property
     def state(self) -> JointState:
@@ -175,7 +174,7 @@ class ConjugateWeights(PosteriorModule):
         """Copies count the versions of their factor anew, and do not take the inverse along."""
         return self.__dict__ | {"_inverse": None}
 
-    def remember_inverse(self, inverse: Strips) -> None:
+    def remember_inverse(self, inverse: Tensor) -> None:
         """T⁻ᵀ of the factor as it is: draws multiply with it, and do not solve, until that is written."""
         self._inverse = inverse, self.precision_tril, self.precision_tril._version
 
@@ -184,7 +183,7 @@ class ConjugateWeights(PosteriorModule):
         if self._inverse is not None and not torch.compiler.is_compiling():
             inverse, factor, version = self._inverse
             if factor is self.precision_tril and version == factor._version:
-                return inverse @ white
+                return matmul(inverse, white)
         return solve_shared(self.precision_tril.mT, white)
 
     def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
