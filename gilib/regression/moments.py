@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gilib.linalg.blocks import pieces
-from gilib.linalg.products import by_onednn, matmul, matmul_into
+from gilib.linalg.onednn import by_onednn
+from gilib.linalg.products import matmul, matmul_into
 
 __all__ = ["STRIP", "Residuals", "cross_moments", "gram_of", "moments", "residuals", "unexplained"]
 

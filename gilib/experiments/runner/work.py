@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -199,10 +200,15 @@ def _failure(error: str) -> Record:
 
 @contextlib.contextmanager
 def _one_thread(device: str) -> Iterator[None]:
-    """One thread on the CPU: what a training ends at depends on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if device == "cpu" else before)
+    """One thread on the CPU: what a training ends at depends on their number.
+
+    Numbers too small to be normal (1e-38 in float32), with which processors compute slowly, count as zero.
+    """
+    threads, flushed = torch.get_num_threads(), sys.float_info.min * 0.5 == 0.0
+    torch.set_num_threads(1 if device == "cpu" else threads)
+    torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(threads)

@@ -132,13 +132,18 @@ def test_a_damaged_checkpoint_is_reported_and_done_without():
     assert [r["metrics"] for r in records] == [r["metrics"] for r in Work("whole", tiny.run)(CONFIGS).records]
 
 
-def test_threads_are_given_back():
+def test_threads_and_denormals_are_given_back():
+    def flushed():
+        return float(torch.tensor(1e-38) * 0.1) == 0.0
+
+    def run(configs, job):
+        seen.append((torch.get_num_threads(), flushed()))
+        return bodies(configs, job)
+
     torch.set_num_threads(2)
     try:
-        seen = []
-        Work("tiny", lambda configs, job: seen.append(torch.get_num_threads()) or bodies(configs, job))(
-            CONFIGS
-        )
-        assert seen == [1] and torch.get_num_threads() == 2
+        seen, before = [], flushed()
+        Work("tiny", run)(CONFIGS)
+        assert seen == [(1, True)] and torch.get_num_threads() == 2 and flushed() == before
     finally:
         torch.set_num_threads(1)
