@@ -172,6 +172,7 @@ class RunningBali(RunningRule):
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+        check_noise(problem, [layer.posterior for layer in self.layers])
         self.counts: list[int | Tensor] = []
         self.versions: list[int] = []
         like = self.layers[0].prior[..., 0]
@@ -696,18 +697,31 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
             f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
             "be dense or convolutional ones"
         )
-    if problem.objective.estimator == "draw":
-        posteriors = [layer.weights for layer in layers if isinstance(layer.weights, ConjugateWeights)]
-        for step, own, part in zip(random, posteriors, split_noise(noise.draw, posteriors), strict=True):
-            if not torch.equal(weights_of(step), own.weights(part)):
-                raise ValueError(
-                    "BALI takes the noise of layers in the order of evaluation, and a layer of your own "
-                    "shares it out in another one: split it in the order in which its layers are evaluated"
-                )
     if regression and recording.output is not random[-1].output:
         raise ValueError(
             "the targets are those of the last layer with weights, which must give the outputs of the "
             "network: end with it, outside of residual blocks and sums, without an activation after it"
+        )
+
+
+def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> None:
+    """Raise unless the noise of a draw is that of the layers in the order of evaluation."""
+    if problem.objective.estimator != "draw":
+        return
+    net, noise = problem.net, problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad():
+        steps = record(
+            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
+        ).drawn
+        known = noise.draw.shape[-1] == sum(own.noise_size for own in posteriors)
+        parts = split_noise(noise.draw, posteriors) if known else ()
+        drawn = [own.weights(part) for own, part in zip(posteriors, parts, strict=False)]
+    if not known or any(
+        not torch.equal(weights_of(step), own) for step, own in zip(steps, drawn, strict=True)
+    ):
+        raise ValueError(
+            "BALI takes the noise of layers in the order of evaluation, and a layer of your own shares it "
+            "out in another one, or takes some for itself: split it in the order of its layers"
         )
 
 
