@@ -87,7 +87,7 @@ class Layer(nn.Module, Part, ABC):
             noise: of the sizes that `estimate_size` tells.
         """
         drawn = self.draw_from_noise(inducing, noise.draw)
-        return Estimate(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+        return Estimate(drawn.function, drawn.log_pq, drawn.carried)
 
     @property
     def joint_size(self) -> NoiseSize:
@@ -211,7 +211,7 @@ class Layer(nn.Module, Part, ABC):
             self._check_point_noise(noise, self.joint_size, "normals of joint_size")
         with exact_products():
             drawn = self.located("", self.joint_from_noise, _kept(inducing), noise)
-        return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+        return JointDraw(drawn.function, drawn.log_pq, drawn.carried)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
         """What a draw gives; if a matrix is to blame, the error says of which layer."""
