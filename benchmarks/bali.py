@@ -187,10 +187,9 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
-    triangular solves of I² O and T S; S, which is the noise of the draw, too, and half of SᵀS, AᵀV_0⁻¹A, K Kᵀ
-    and C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a product
-    of X with the step of the mean, and three products with triangles in place of two solves and T S. Renewals
-    are left out.
+    triangular solves of I² O and T S; S, in the draw and again for the residuals, and half of SᵀS, AᵀV_0⁻¹A,
+    K Kᵀ and C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a
+    product of X with the step of the mean, and a third solve in place of T S. Renewals are left out.
     """
     total = dict.fromkeys(("adam", *WAYS), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
@@ -201,7 +200,7 @@ def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
         if kept and k == 0:
             own = 2 * b * i * o + 3 * i**2 * o
         for way in WAYS:
-            total[way] += 4 * b * i * o + back + b * o**2 + 5 * i * o**2 + o**3 + own
+            total[way] += 4 * b * i * o + back + b * o**2 + 7 * i * o**2 + o**3 + own
     return {name: value / 1e9 for name, value in total.items()}
 
 

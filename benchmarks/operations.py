@@ -20,15 +20,12 @@ from recording import Row, parser, running
 from torch import Tensor, nn
 
 from gilib.convolution import Windows, window_moments
+from gilib.linalg import cholesky_and_inverse
 from gilib.linalg.exponential import Exponents
-from gilib.linalg.factor_and_inverse import cholesky_and_inverse
 from gilib.linalg.products import product
 from gilib.projection import Columns, project_columns, projected_at_once
 from gilib.regression.primal import sample_from_precision
-from gilib.statistics import shared_gram, weighted_gram
-from gilib.structured.blocks import covariance_blocks
-from gilib.structured.families import StripesAndArrow
-from gilib.structured.pattern import Pattern
+from gilib.statistics import weighted_gram
 
 Way = Callable[..., Sequence[Tensor]]
 
@@ -145,17 +142,6 @@ def gram(samples: int, points: int, size: int, outputs: int) -> Case:
     return Case("gram", shape, leaves, lambda *parts: [weighted_gram(*parts)], plain)
 
 
-def shared(samples: int, points: int, size: int) -> Case:
-    """Gram matrices with one weight for all outputs."""
-
-    def plain(features: Tensor, weights: Tensor) -> list[Tensor]:
-        return [product((weights[:, None] * features).mT, features)]
-
-    leaves = [normal(samples, points, size), normal(points).exp()]
-    shape = {"samples": samples, "points": points, "features": size}
-    return Case("shared gram", shape, leaves, lambda *parts: [shared_gram(*parts)], plain)
-
-
 def moments(images: int, channels: int, size: int) -> Case:
     """Second moments of the windows of images, by whichever route is taken, against patches."""
     windows = Windows.of(3, boundary="zero")
@@ -169,27 +155,6 @@ def moments(images: int, channels: int, size: int) -> Case:
     return Case("moments", shape, leaves, lambda *parts: window_moments(*parts, windows), plain)
 
 
-def blocks(widths: tuple[int, ...], size: int) -> Case:
-    """The covariance of stripes and arrow from its factor."""
-    pattern = Pattern(StripesAndArrow(), widths, (size,) * len(widths))
-
-    def plain(*rows: Tensor) -> list[Tensor]:
-        found = []
-        for r, c in pattern.covariance:
-            parts = (
-                rows[r].narrow(2, at, length) @ rows[c].narrow(2, other, length).mT
-                for at, other, length in pattern.runs(r, c)
-            )
-            found.append(sum(parts, rows[r].new_zeros(())))
-        return found
-
-    leaves = [normal(1, size, size * len(row)) for row in pattern.factor]
-    shape = {"processes": len(pattern.points), "inducing": size}
-    return Case(
-        "blocks", shape, leaves, lambda *rows: list(covariance_blocks(list(rows), pattern).values()), plain
-    )
-
-
 CASES: dict[str, list[Callable[[], Case]]] = {
     "projection": [
         partial(projection, "projection, free Gaussians", 8, True),
@@ -199,9 +164,7 @@ CASES: dict[str, list[Callable[[], Case]]] = {
     "factors": [partial(factors, 10, 100), partial(factors, 10, 200), partial(factors, 50, 100)],
     "draw": [partial(draw, 10, 51, 50, 1), partial(draw, 10, 51, 1, 50), partial(draw, 10, 100, 1, 8)],
     "gram": [partial(gram, 10, 40, 51, 50), partial(gram, 10, 100, 51, 50)],
-    "shared": [partial(shared, 10, 100, 51), partial(shared, 5, 500, 501)],
     "moments": [partial(moments, 100, 16, 32), partial(moments, 100, 64, 8)],
-    "blocks": [partial(blocks, (5, 5, 1), 128)],
 }
 
 

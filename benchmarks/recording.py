@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,12 +23,12 @@ from typing import Any
 import measures
 import torch
 
-from gilib.denormals import denormals_flushed
 from gilib.experiments.common.measuring import significant
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.provenance import provenance, source_revision
 from gilib.experiments.runner.records import read_records, results_file
 from gilib.experiments.runner.writing import append
+from gilib.recipes.base import keep_freed_memory
 
 NAME = "benchmarks"  # of the file in results/
 
@@ -209,7 +210,9 @@ def running(benchmark: str, options: argparse.Namespace) -> Iterator[Run]:
     """Within it: threads and libraries as asked for, denormal numbers flushed unless they are to be kept."""
     if options.keep_memory:
         measures.keep_memory()
-    before, onednn = (torch.get_num_threads(), denormals_flushed()), torch.backends.mkldnn.enabled
+    keep_freed_memory()
+    flushed = sys.float_info.min * 0.5 == 0.0
+    before, onednn = (torch.get_num_threads(), flushed), torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = onednn and not options.without_onednn
     torch.set_flush_denormal(not options.keep_denormals)  # before threads start, so that all have it
     torch.set_num_threads(options.threads)

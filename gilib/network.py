@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from gilib.allocation import keep_freed_memory
 from gilib.arguments import Checked
 from gilib.config import ConfigDict, plain
 from gilib.draws import Draw, Estimate, JointDraw
@@ -69,7 +68,6 @@ class Network(nn.Module, Checked):
     ):
         """Build every layer and check that widths agree."""
         super().__init__()
-        keep_freed_memory()
         self.trained_range: Tensor | None = None
         self.replicas = as_replicas(replicas)
         check_generator(generator)

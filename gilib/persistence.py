@@ -202,12 +202,12 @@ def load(path: str | os.PathLike[str]) -> Model:
         likelihood = rebuild(content["likelihood"], Likelihood)
         likelihood.load_state_dict(content["likelihood_state"])
         state, notes = content["normalisation"], content["config"]
+        net.trained_range = content["trained_range"]
         normalisation = None if state is None else Normalisation.from_state(state)
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{path} does not describe a model that this version can build: {error}"
         ) from error
-    net.trained_range = content.get("trained_range")
     return Model(net, likelihood, normalisation, notes)
 
 

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from gilib.convolution import Windows, window_moments
 from gilib.linalg.blocks import at_once, pieces
 from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.products import matmul
 
-LEAST = 2**20  # multiplications of a Gram matrix that is worth an operation of its own; measured
 FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
 ROWS = 17  # of a Gram matrix at a time: three calls and a third more arithmetic at I = 51; measured
 POINTS = 64  # at a time in its gradient, at least: products with fewer are slow
@@ -117,7 +115,7 @@ def convolutional_statistics(
 
 
 def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
-    """A = Σ_m λ_m φ_m φ_mᵀ of one diagonal precision; differentiable as often as wanted.
+    """A = Σ_m λ_m φ_m φ_mᵀ of one diagonal precision.
 
     Args:
         features: Φ, `[..., M, I]`.
@@ -129,39 +127,8 @@ def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
     >>> shared_gram(torch.ones(3, 1)), shared_gram(torch.ones(3, 1), torch.full((3,), 2.0))
     (tensor([[3.]]), tensor([[6.]]))
     """
-    small = features.numel() * features.shape[-1] < LEAST
-    if small or forward_ad._current_level >= 0 or is_transformed(features):
-        return _gram(features, precision)
-    gram: Tensor = _SharedGram.apply(features, precision)
-    return gram
-
-
-def _gram(features: Tensor, precision: Tensor | None) -> Tensor:
     weighted = features if precision is None else precision[..., None] * features
     return matmul(weighted.mT, features)
-
-
-class _SharedGram(Operation):
-    """With upstream B and P = Φ(B + Bᵀ), that of Φ is ΛP and that of λ ½ (P ∘ Φ) 1: one product, not two."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(features: Tensor, precision: Tensor | None) -> Tensor:
-        return _gram(features, precision)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        features, precision = ctx.saved_tensors
-        product = matmul(features, gradient + gradient.mT)
-        if precision is None:
-            return product, None
-        d_features = (precision[..., None] * product).sum_to_size(features.shape)
-        return d_features, 0.5 * torch.linalg.vecdot(product, features).sum_to_size(precision.shape)
 
 
 def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:

@@ -1,18 +1,10 @@
-"""Products are exact wherever functions are drawn or evaluated; process and threads stay as they were."""
-
-import threading
+"""Products are exact wherever functions are drawn or evaluated; the process stays as it was."""
 
 import pytest
 import torch
 
 import gilib
-from gilib.arithmetic import (
-    exact_products,
-    product_precisions,
-    rounded_products,
-    set_product_precisions,
-    switchable_products,
-)
+from gilib.arithmetic import exact_products, product_precisions, set_product_precisions
 from gilib.training import Speed
 from tests.support import normals, seeded, small_net, watched
 
@@ -21,8 +13,9 @@ IEEE, TF32 = ("ieee", "ieee"), ("tf32", "tf32")
 
 
 @pytest.fixture(autouse=True)
-def rounding():
-    """The process has asked for TF32, and finds it again."""
+def rounding(monkeypatch):
+    """A process that works on a GPU has asked for TF32, and finds it again."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     before = product_precisions()
     set_product_precisions(*TF32)
     yield
@@ -45,79 +38,17 @@ def test_they_are_set_back_after_an_error():
     assert product_precisions() == TF32
 
 
-def test_the_last_thread_sets_them_back():
-    """Entering and leaving in turn, which once left the process with what the other had set."""
-    first, second = exact_products(), exact_products()
-    events = [threading.Event() for _ in range(3)]
-    seen = []
-
-    def other():
-        events[0].wait()
-        with second:
-            events[1].set()
-            events[2].wait()
-            seen.append(product_precisions())
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    with first:
-        events[0].set()
-        events[1].wait()
-    seen.append(product_precisions())
-    events[2].set()
-    thread.join()
-    assert seen == [IEEE, IEEE]
+def test_they_are_left_alone_where_nothing_would_be_rounded(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    with exact_products():
+        assert product_precisions() == TF32
 
 
-def test_one_thread_may_round_and_the_others_wait():
-    seen, inside = [], threading.Event()
-
-    def other():
+def test_autocast_is_left_meanwhile():
+    with torch.autocast("cpu", torch.bfloat16):
         with exact_products():
-            seen.append(product_precisions())
-
-    with exact_products(), switchable_products():
-        thread = threading.Thread(target=other)
-        thread.start()
-        with rounded_products():
-            assert product_precisions() == TF32
-            with exact_products():
-                assert product_precisions() == IEEE
-            assert product_precisions() == TF32
-            assert not inside.wait(0.05) and not seen
-        assert product_precisions() == IEEE
-    thread.join()
-    assert seen == [IEEE]
-
-
-def test_who_wants_to_round_waits_for_the_others():
-    seen, entered, leave = [], threading.Event(), threading.Event()
-
-    def exact():
-        with exact_products():
-            entered.set()
-            leave.wait()
-            seen.append(product_precisions())
-
-    def rounds():
-        with switchable_products(), rounded_products():
-            seen.append(product_precisions())
-
-    threads = [threading.Thread(target=work) for work in (exact, rounds)]
-    threads[0].start()
-    entered.wait()
-    threads[1].start()
-    leave.set()
-    for thread in threads:
-        thread.join()
-    assert seen == [IEEE, TF32]
-
-
-def test_rounding_alone_is_refused():
-    with pytest.raises(RuntimeError, match="for the thread that is within switchable_products"):
-        rounded_products().__enter__()
-    with pytest.raises(RuntimeError, match="for the thread"), exact_products(), rounded_products():
-        pass
+            assert not torch.is_autocast_enabled("cpu")
+        assert torch.is_autocast_enabled("cpu")
 
 
 def test_functions_are_drawn_and_evaluated_exactly_outside_of_training():
@@ -156,22 +87,10 @@ def test_a_bound_measured_on_a_gpu_is_the_one_that_is_trained():
 
 
 @pytest.mark.parametrize("arithmetic", ["full", "tf32"])
-def test_trainings_in_threads_end_as_alone_and_leave_no_trace(arithmetic):
-    def train(seed, found):
-        net = small_net(gilib.GlobalInducing(), seed=seed).float()
-        settings = {"num_samples": 2, "speed": Speed(arithmetic), "progress": False, "seed": seed}
-        found[seed] = gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=30, **settings).elbo
-
-    alone, together = {}, {}
-    for seed in range(3):
-        train(seed, alone)
-    threads = [threading.Thread(target=train, args=(seed, together)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_a_training_leaves_no_trace(arithmetic):
+    net = small_net(gilib.GlobalInducing()).float()
+    gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, speed=Speed(arithmetic), progress=False)
     assert product_precisions() == TF32
-    assert all(torch.equal(alone[seed], together[seed]) for seed in range(3))
 
 
 def test_a_drawn_function_compiles():

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gilib.experiments.runner.records import read_records
-from gilib.linalg import products
+from gilib.linalg import onednn
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -207,7 +207,7 @@ def counted(step):
         return 2 * math.prod(inputs) * weights[0]
 
     others = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
-    if products.runs_at_half_width():
+    if onednn.runs_at_half_width():
         others[torch.ops.mkldnn._linear_pointwise] = linear
     with FlopCounterMode(display=False, custom_mapping=others) as counter:
         step()

@@ -7,8 +7,7 @@ import torch
 
 import gilib
 from gilib.linalg import FactorisationError, ScaledIdentity, failures_as_nan
-from gilib.regression.joint import JointState, Place, averaged, scale_factor
-from gilib.regression.moments import moments, residuals
+from gilib.regression.joint import JointState, Place, averaged, moments, residuals, scale_factor
 from tests.support import D, assert_equal, normals
 
 I, O, N = 4, 3, 20  # noqa: E741

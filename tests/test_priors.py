@@ -72,12 +72,6 @@ def test_the_state_of_another_fixed_prior_is_refused(other):
     assert float(module.scale) == CHANNELS
 
 
-def test_a_state_from_before_fixed_precisions_were_kept_is_taken():
-    module = prior_module(NealPrior(), CHANNELS)
-    module.load_state_dict({})
-    assert float(module.scale) == CHANNELS
-
-
 @EVERY
 @KERNELS
 @pytest.mark.parametrize("replicas", [(), (3,)])

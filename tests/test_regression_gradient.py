@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import blocks
-from gilib.regression import primal
 from gilib.regression.primal import sample_from_precision
 from tests.helpers import Operations, normal, plain_sample, positive_definite, seeded
 
@@ -59,21 +58,6 @@ def test_gradient_equals_autograd(leads, groups, columns, generator):
 @pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
 def test_gradient_equals_autograd_for_every_size_of_block(size, generator):
     assert_equals_autograd(arguments(generator, ((3,), (3,), (3,)), size))
-
-
-@LEADS
-@GROUPS
-def test_gradient_by_halves(leads, groups, columns, generator, monkeypatch):
-    """As of many matrices with a hundred rows."""
-    monkeypatch.setattr(primal, "LARGE", 0)
-    monkeypatch.setattr(primal, "WIDE", 0)
-    assert_equals_autograd(arguments(generator, leads, 19, groups, columns))
-
-
-def test_gradient_of_many_wide_matrices(generator):
-    """Above both thresholds, as they are."""
-    assert primal.WIDE <= 100 and primal.LARGE <= 5 * 100**2
-    assert_equals_autograd(arguments(generator, ((5,), (5,), (5,)), 100))
 
 
 @LEADS

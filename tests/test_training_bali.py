@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.draws import Composition, record
 from gilib.layers.weights import WeightLayer
 from gilib.regression.joint import Place
 from gilib.training import Bali
 from gilib.training.engine.minibatches import Minibatches
 from gilib.training.gradients.objective import Objective
-from gilib.training.rules.passes import Passes
+from gilib.training.rules.bali import RunningBali
 from tests.layerwise import ALPHA, BETA, LABELS, SEED, STEPS, V0, B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
 
@@ -162,14 +163,14 @@ BLOCKS = {
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_residuals_at_the_draw_or_at_the_mean_train_alike(kind, monkeypatch):
     """The noise that is taken for a layer's is that of its draw, in every kind of network."""
-    means, at_draw = [], Passes._places
+    means, at_draw = [], RunningBali._places
 
     def at_mean(self, batch, *rest):
         first = self._is_first(batch)
         return at_draw(self, batch, *rest) if first else [Place(own.posterior.mean) for own in self.layers]
 
     for places in (at_draw, at_mean):
-        monkeypatch.setattr(Passes, "_places", places)
+        monkeypatch.setattr(RunningBali, "_places", places)
         net = gilib.Network(None, copy.deepcopy(BLOCKS[kind]), input_shape=(2,), dtype=D)
         fit(net, gilib.Categorical(), X, LABELS, steps=5)
         means.append([own.weights.mean for own in net.modules() if isinstance(own, WeightLayer)])
@@ -233,3 +234,16 @@ def test_deterministic_steps_end_at_the_map():
         factor = (own.mean_square / own.mean_square.mean()).sqrt()
         pull = factor * w.detach() * len(w) / V0
         assert float((slope - pull).norm() / pull.norm()) < 1e-3  # 2e-5 after 600 steps, and falling
+
+
+def test_recorded_outputs_become_variables():
+    """Gradients at outputs are those of a pass whose input has one; the input itself, given on, has none."""
+    net = gilib.models.mlp(2, (5, 4), 1, posterior=gilib.PointEstimate()).requires_grad_(False)
+    function, x = net.draw(1).function, torch.randn(7, 2)
+    found, expected = [], []
+    for own, start, variables in ((found, x, True), (expected, x.clone().requires_grad_(), False)):
+        output, steps = record(Composition((lambda value: value, function)), start, variables)
+        own += torch.autograd.grad(output.square().sum(), [step.output for step in steps])
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+    assert not x.requires_grad

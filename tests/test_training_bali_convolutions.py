@@ -9,10 +9,10 @@ from torch.nn.functional import unfold
 
 import gilib
 from gilib.draws import record
+from gilib.regression import residuals
 from gilib.regression.joint import Place
-from gilib.regression.moments import residuals
 from gilib.training import Bali
-from gilib.training.rules.layerwise import regression_of
+from gilib.training.rules.bali import regression_of
 from tests.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions
 from tests.support import D, assert_equal, normals, seeded
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import gilib
 from gilib.training import Bali, CosineDecay, Speed
-from gilib.training.rules.layerwise import LayerRegression
+from gilib.training.rules.bali import LayerRegression
 from tests.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
 from tests.support import D
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import gilib
 from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
-from gilib.training.rules.weight_samples import SampledWeights, squared_gradients
+from gilib.training.rules.sampled_weight_rule import SampledWeights, squared_gradients
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
 from tests.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 

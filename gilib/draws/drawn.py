@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -23,7 +23,7 @@ class Drawn(ABC):
             have it of those below.
         log_pq: log P - log Q of everything that was drawn, less the Kullback-Leibler divergence of what was
             integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
-        inducing_outputs: what became of the inducing points, `[S, R, M, ...]`; None: there were none, or
+        carried: the inducing outputs, or a function that gives them; None: there were no inducing points, or
             the function has to be asked.
         input_axes: how many axes an input point has, if a network drew this.
 
@@ -34,7 +34,7 @@ class Drawn(ABC):
 
     function: Function
     log_pq: Tensor | None
-    inducing_outputs: Tensor | None = None
+    carried: Tensor | Callable[[], Tensor | None] | None = None
     input_axes: int | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -79,9 +79,18 @@ class Drawn(ABC):
             )
         return self.log_pq
 
+    @property
+    def inducing_outputs(self) -> Tensor | None:
+        """What became of the inducing points, `[S, R, M, ...]`, or None; computed when it is asked for."""
+        if self.carried is None or isinstance(self.carried, Tensor):
+            return self.carried
+        with exact_products():
+            return self.carried()
+
     def carry(self, inducing: Tensor) -> Tensor:
         """What became of the inducing points from which this was drawn."""
-        return self.function(inducing) if self.inducing_outputs is None else self.inducing_outputs
+        outputs = self.inducing_outputs
+        return self.function(inducing) if outputs is None else outputs
 
 
 @dataclass(frozen=True)

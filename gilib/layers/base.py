@@ -50,6 +50,7 @@ class Layer(nn.Module, Part, ABC):
     prefers_estimate: bool = False
     is_built: bool = False
     replicas: Shape = ()
+    _reference: tuple[nn.Module, str] | None = None  # where its first number is, once it is built
 
     @abstractmethod
     def build(self, shape: Shape, context: BuildContext) -> Shape:
@@ -87,7 +88,7 @@ class Layer(nn.Module, Part, ABC):
             noise: of the sizes that `estimate_size` tells.
         """
         drawn = self.draw_from_noise(inducing, noise.draw)
-        return Estimate(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+        return Estimate(drawn.function, drawn.log_pq, drawn.carried)
 
     @property
     def joint_size(self) -> NoiseSize:
@@ -117,7 +118,7 @@ class Layer(nn.Module, Part, ABC):
         """
         check_unused(self.is_built, self.describe())
         shape = self.build(shape, context)
-        self.is_built = True
+        self.is_built, self._reference = True, _first_number(self)
         return shape
 
     def input_shape(self) -> Shape | None:
@@ -211,7 +212,7 @@ class Layer(nn.Module, Part, ABC):
             self._check_point_noise(noise, self.joint_size, "normals of joint_size")
         with exact_products():
             drawn = self.located("", self.joint_from_noise, _kept(inducing), noise)
-        return JointDraw(drawn.function, drawn.log_pq, drawn.inducing_outputs)
+        return JointDraw(drawn.function, drawn.log_pq, drawn.carried)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
         """What a draw gives; if a matrix is to blame, the error says of which layer."""
@@ -251,7 +252,8 @@ class Layer(nn.Module, Part, ABC):
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
-        return _first_number(self)
+        found = self._reference or _first_number(self)
+        return None if found is None else getattr(*found)
 
     def describe(self) -> str:
         """The layer in a word or two, for error messages."""
@@ -285,10 +287,10 @@ def _kept(inducing: Tensor | None) -> Tensor | None:
     return None if inducing is None else inducing.clone()
 
 
-def _first_number(module: nn.Module) -> Tensor | None:
-    """The first floating-point parameter or buffer of a module or of those inside it; asked at every step."""
-    for value in (*module._parameters.values(), *module._buffers.values()):
-        if value is not None and value.is_floating_point():
-            return value
-    found = (_first_number(child) for child in module._modules.values() if child is not None)
-    return next((value for value in found if value is not None), None)
+def _first_number(module: nn.Module) -> tuple[nn.Module, str] | None:
+    """Owner and name of the first floating-point parameter or buffer of a module, or of those inside it."""
+    for owner in module.modules():
+        for name, value in (*owner._parameters.items(), *owner._buffers.items()):
+            if value is not None and value.is_floating_point():
+                return owner, name
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
@@ -92,7 +92,7 @@ class Branches(Layer):
 
     def _at_points(
         self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
-    ) -> tuple[BranchesFunction, Tensor | None, Tensor | None]:
+    ) -> tuple[BranchesFunction, Tensor | None, Callable[[], Tensor] | None]:
         pieces = noise.split([mode.size(branch) for branch in self])
         parts = [
             branch.located(f"branch {k}, ", mode.make(branch, piece), inducing)
@@ -102,8 +102,8 @@ class Branches(Layer):
         outputs = self._carried(parts, inducing) if self.carries else None
         return function, total_log_pq(parts, noise.draw), outputs
 
-    def _carried(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
-        return None if inducing is None else self.function_type.joined([p.carry(inducing) for p in parts])
+    def _carried(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Callable[[], Tensor] | None:
+        return None if inducing is None else partial(_joined, self.function_type, parts, inducing)
 
     def input_shape(self) -> Shape | None:
         """That of the first branch that knows it."""
@@ -162,3 +162,8 @@ class Concat(Branches):
             given = [list(shape) for shape in shapes]
             raise ValueError(f"branches whose outputs are joined must give vectors, got shapes {given}")
         return (sum(shape[0] for shape in shapes),)
+
+
+def _joined(kind: type[BranchesFunction], parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
+    """Inducing points after all branches."""
+    return kind.joined([part.carry(inducing) for part in parts])

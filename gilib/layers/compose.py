@@ -113,7 +113,7 @@ class Sequential(Layer):
         ]
         parts, inducing = self._walk(draws, inducing)
         function = Composition(tuple(part.function for part in parts))
-        return Draw(function, total_log_pq(parts, noise), self._finish(parts, inducing))
+        return Draw(function, total_log_pq(parts, noise), self._rest(parts, inducing))
 
     def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
         """Estimate layer by layer; a layer draws where its estimate could not carry inducing points on."""
@@ -125,7 +125,7 @@ class Sequential(Layer):
 
     def _at_points(
         self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
-    ) -> tuple[Composition, Tensor | None, Tensor | None]:
+    ) -> tuple[Composition, Tensor | None, Callable[[], Tensor] | None]:
         pieces = noise.split(self._sizes(mode))
         draws = [
             mode.make(layer, piece) if own else partial(self._carried, mode, layer, noise=piece)
@@ -133,7 +133,7 @@ class Sequential(Layer):
         ]
         parts, inducing = self._walk(draws, inducing)
         function = Composition(tuple(part.function for part in parts))
-        outputs = self._finish(parts, inducing) if self.carries else None
+        outputs = self._rest(parts, inducing) if self.carries else None
         return function, total_log_pq(parts, noise.draw), outputs
 
     def _carried(self, mode: SamplingMode, layer: Layer, inducing: Tensor, noise: Noise) -> Draw:
@@ -159,12 +159,9 @@ class Sequential(Layer):
             parts.append(layer.located(f"layer {k}, ", draw, needed))
         return parts, inducing
 
-    def _finish(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Tensor | None:
-        """What becomes of the inducing points from there on."""
-        if inducing is not None:
-            for part in parts[self._last_inducing :]:
-                inducing = part.carry(inducing)
-        return inducing
+    def _rest(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Callable[[], Tensor] | None:
+        """What becomes of the inducing points from there on, once somebody asks."""
+        return None if inducing is None else partial(_through, parts[self._last_inducing :], inducing)
 
     def input_shape(self) -> Shape | None:
         """That of the first layer."""
@@ -237,10 +234,9 @@ class Residual(Layer):
         return self._with_identity(self.branch.joint_from_noise(inducing, noise), inducing)
 
     def _with_identity(self, branch: AnyDrawn, inducing: Tensor | None) -> AnyDrawn:
-        outputs = branch.inducing_outputs
-        if inducing is not None and outputs is not None:
-            outputs = inducing + outputs
-        return replace(branch, function=ResidualFunction(branch.function), inducing_outputs=outputs)
+        known = branch.carried is not None
+        outputs = partial(_plus, inducing, branch) if known and inducing is not None else None
+        return replace(branch, function=ResidualFunction(branch.function), carried=outputs)
 
     def input_shape(self) -> Shape | None:
         """That of the branch."""
@@ -253,3 +249,16 @@ class Residual(Layer):
     def config(self) -> ConfigDict:
         """The layers of the branch."""
         return {"layers": list(self)}
+
+
+def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
+    """Inducing points after these parts."""
+    for part in parts:
+        inducing = part.carry(inducing)
+    return inducing
+
+
+def _plus(inducing: Tensor, branch: Drawn) -> Tensor | None:
+    """Inducing points after a branch and the identity; None where the branch does not know."""
+    outputs = branch.inducing_outputs
+    return None if outputs is None else inducing + outputs

@@ -7,8 +7,8 @@ from gilib.linalg.factor import (
     inverse_cholesky,
     readable,
 )
-from gilib.linalg.factor_and_inverse import cholesky_and_inverse
 from gilib.linalg.operators import KroneckerIdentity, ScaledIdentity, SymmetricOperator
+from gilib.linalg.triangular import cholesky_and_inverse
 
 __all__ = [
     "FactorisationError",

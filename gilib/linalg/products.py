@@ -1,34 +1,15 @@
-"""Products of matrices, the large ones by the library that uses all of a processor's width.
-
-torch multiplies matrices of float32 with MKL, which takes instructions of 512 bits on Intel's own processors
-only. It also comes with oneDNN, for convolutions, which takes them wherever they are. AMD's processors are
-that wide from family 26 (Zen 5) on: on one thread of an EPYC large products run at some 230 GFLOP/s in place
-of 110. There they go to oneDNN, at ten microseconds more for each and a third of a millisecond for a shape
-that is new; everywhere else, and where oneDNN is switched off (`torch.backends.mkldnn.enabled = False`),
-they stay with torch's own library. Errors of rounding are of the same order, up to three times as large.
-"""
+"""Products of matrices, the large ones by whichever library is fastest here (`gilib.linalg.onednn`)."""
 
 from __future__ import annotations
 
-import functools
-import platform
-import re
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from gilib.linalg.factor import readable
-from gilib.linalg.operation import Operation, within_transform
+from gilib.linalg.onednn import LEAST, by_onednn, onednn
+from gilib.linalg.operation import Operation
 from gilib.linalg.samples import leading, samples
-
-LEAST = 2**21  # multiplications of a product that is worth the call; measured
-TERMS = 32  # of each of its sums: with fewer, most of the time is spent on writing them
-NARROW = 8  # rows or columns: fewer are a product with vectors, which is bound by memory
-WIDE_FAMILY = 26  # of AMD: its first processors that compute with 512 bits at once
-CPUINFO = Path("/proc/cpuinfo")
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
@@ -111,73 +92,6 @@ def add_matmul(total: Tensor, left: Tensor, right: Tensor, beta: float = 1.0) ->
     return total.add_(found) if beta == 1.0 else total.mul_(beta).add_(found)
 
 
-def by_onednn(left: Tensor, right: Tensor) -> bool:
-    """Whether a product `[..., I, J]` and `[..., J, K]`, of one sample, goes to oneDNN.
-
-    Its operation has no forward derivative, no batching rule and no autocast, and compilers and traces do not
-    know it: whoever asks for these gets torch's own.
-    """
-    if not _is_large(left, right) or torch.compiler.is_compiling():
-        return False
-    if forward_ad._current_level >= 0 or within_transform():
-        return False
-    if torch.is_autocast_enabled("cpu") or torch.jit.is_tracing():
-        return False
-    if not (runs_at_half_width() and torch.backends.mkldnn.enabled):
-        return False
-    return readable(left) and readable(right)
-
-
-def _is_large(left: Tensor, right: Tensor) -> bool:
-    """Whether matrices that fit are worth the call. One on the left that lies by columns is copied first."""
-    (rows, terms), (others, columns) = left.shape[-2:], right.shape[-2:]
-    if rows * terms * columns < LEAST or terms != others or terms < TERMS or min(rows, columns) < NARROW:
-        return False
-    if not left.dtype == right.dtype == torch.float32 or not left.layout == right.layout == torch.strided:
-        return False
-    return rows * terms * columns >= (LEAST if left.stride(-1) == 1 else 2 * LEAST)
-
-
-@functools.cache
-def runs_at_half_width() -> bool:
-    """Whether torch's products in float32 leave half of this processor unused, and oneDNN would not."""
-    backends = torch.backends
-    if not (backends.mkl.is_available() and backends.mkldnn.is_available()):
-        return False
-    if backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return False
-    maker, family = processor()
-    return maker == "AuthenticAMD" and family >= WIDE_FAMILY
-
-
-def processor() -> tuple[str, int]:
-    """Who made the processor, in its own words, and its family; "" and 0 where they are not known."""
-    try:
-        text = CPUINFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux; Windows says "AMD64 Family 26 Model 2 Stepping 1, AuthenticAMD"
-        said = platform.processor()
-        text = f"vendor_id: {said.rpartition(', ')[2]}\n{said.replace('Family', chr(10) + 'cpu family:')}"
-    maker = re.search(r"^vendor_id\s*:\s*(\S+)", text, re.MULTILINE)
-    family = re.search(r"^cpu family\s*:\s*(\d+)", text, re.MULTILINE)
-    return maker[1] if maker else "", int(family[1]) if family else 0
-
-
-def _onednn(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right`, by the operation that torch's compiler uses for linear layers.
-
-    Its second argument is the transpose. Of matrices that are neither rows nor columns side by side in memory
-    it takes a slow path: they are copied.
-    """
-    found: Tensor = torch.ops.mkldnn._linear_pointwise.default(
-        _dense(left), _dense(right.mT), None, "none", [], ""
-    )
-    return found
-
-
-def _dense(matrix: Tensor) -> Tensor:
-    return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()
-
-
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """The same of equal leading axes."""
     if not by_onednn(left, right):
@@ -190,11 +104,11 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 def _sample_by_sample(left: Tensor, right: Tensor) -> Tensor:
     if left.shape[:-2].numel() == 1:
-        found = _onednn(left.flatten(0, -2), right.flatten(0, -2))
+        found = onednn(left.flatten(0, -2), right.flatten(0, -2))
         return found.reshape(*left.shape[:-1], right.shape[-1])
     found = left.new_empty(*left.shape[:-1], right.shape[-1])
     for a, b, out in samples(left.shape[:-2], left, right, found):
-        out.copy_(_onednn(a, b))
+        out.copy_(onednn(a, b))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,12 +17,10 @@ from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import half_log_det
 from gilib.linalg.products import matmul
-from gilib.linalg.strips import Strips
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.correlated import CorrelatedOutputs
-from gilib.posteriors.notes import notes_asked
 from gilib.randomness import Noise, NoiseSize
-from gilib.regression.joint import JointState, Place
+from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 
 
@@ -124,15 +122,6 @@ class ConjugateWeights(PosteriorModule):
         }
         for name, value in start.items():
             self.register_buffer(name, value)
-        self._inverse: tuple[Strips, Tensor, int] | None = None
-
-    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """A state from before the factor of the mode was kept has that of Ψ, which tells it."""
-        root, df = (state.get(f"{prefix}{name}") for name in ("scale_tril", "df"))
-        if root is not None and df is not None:
-            mode = root * (df + (self.outputs + 1)).rsqrt()[..., None, None]
-            state.setdefault(f"{prefix}noise_tril", mode)
-        super()._load_from_state_dict(state, prefix, *rest)
 
     @property
     def state(self) -> JointState:
@@ -161,39 +150,26 @@ class ConjugateWeights(PosteriorModule):
         """The mode of Σ, `[R, O, O]`."""
         return self.noise_tril @ self.noise_tril.mT
 
+    def noise_in(self, noise: Tensor) -> Tensor:
+        """S = E Gᵀ, `[..., I, O]`: what a draw adds to Tᵀ M, from its standard normals E `[..., I O]`."""
+        return matmul(noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril.mT)
+
+    def weights(self, noise: Tensor) -> Tensor:
+        """W = W̃ / √I, `[..., I, O]`, drawn from E `[..., I O]`."""
+        coloured = solve_shared(self.precision_tril.mT, self.noise_in(noise) - self.white)
+        return (self.centre + coloured) / self.root_fan_in
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """W = W̃ / √I, and log P - log Q of it, unless `noted_places` leaves that out.
+    ) -> tuple[Tensor, Tensor]:
+        """W, and log P - log Q of it.
 
         With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
         """
-        noise, columns = noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril
-        white, notes = matmul(noise, columns.mT), notes_asked()
-        scaled = self.centre + self._coloured(white - self.white)
-        weights = scaled / self.root_fan_in
-        if notes is not None:
-            notes.places[self] = Place(scaled, white)
-            if not notes.scored:
-                return weights, None
-        squares = noise.square().sum((-2, -1)) - prior_precision.quadratic(weights)
-        return weights, torch.add(self._log_scales(columns, prior_precision), squares, alpha=0.5)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copies count the versions of their factor anew, and do not take the inverse along."""
-        return self.__dict__ | {"_inverse": None}
-
-    def remember_inverse(self, inverse: Strips) -> None:
-        """T⁻ᵀ of the factor as it is: draws multiply with it, and do not solve, until that is written."""
-        self._inverse = inverse, self.precision_tril, self.precision_tril._version
-
-    def _coloured(self, white: Tensor) -> Tensor:
-        """T⁻ᵀ times `[..., R, I, O]`."""
-        if self._inverse is not None and not torch.compiler.is_compiling():
-            inverse, factor, version = self._inverse
-            if factor is self.precision_tril and version == factor._version:
-                return inverse @ white
-        return solve_shared(self.precision_tril.mT, white)
+        weights = self.weights(noise)
+        squares = noise.reshape(weights.shape).square().sum((-2, -1)) - prior_precision.quadratic(weights)
+        scales = self._log_scales(self.noise_tril, prior_precision)
+        return weights, torch.add(scales, squares, alpha=0.5)
 
     def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
         """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""

@@ -102,11 +102,9 @@ class _FixedScale(PriorModule):
         self.register_buffer("scale", like.new_tensor(scale))
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Refuse the state of another prior; a state from before it was kept has none."""
+        """Refuse the state of another prior."""
         saved = state.get(f"{prefix}scale")
-        if saved is None:
-            return
-        if math.isclose(float(saved), self.value, rel_tol=1e-6):  # it may have been rounded to float32
+        if saved is None or math.isclose(float(saved), self.value, rel_tol=1e-6):  # rounded to float32
             super()._load_from_state_dict(state, prefix, *rest)
         else:
             rest[-1].append(f"{prefix}scale: fixed at {self.value:g} here, {float(saved):g} in the state")

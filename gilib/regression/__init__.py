@@ -6,8 +6,7 @@ noise, averaged over minibatches.
 """
 
 from gilib.regression.dual import DualWeightPosterior, regress_dual
-from gilib.regression.joint import JointState, averaged
-from gilib.regression.moments import Residuals, residuals
+from gilib.regression.joint import JointState, Residuals, averaged, residuals
 from gilib.regression.primal import WeightPosterior, regress
 
 __all__ = [

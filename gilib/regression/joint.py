@@ -25,10 +25,23 @@ be left of J_yy - K Kᵀ.
 
 The new mean is not solved for, either. It is kept as A and S = -Kᵀ, which say it as M = A - T⁻ᵀS: the next
 draw is A + T⁻ᵀ(E Gᵀ - S), one triangular solve for both.
+
+**Where XᵀX of all points is known** and never changes, V⁻¹ = V_0⁻¹ + XᵀX = T Tᵀ is factored once, and a
+minibatch is asked for cross moments and residuals alone. Put together as J those would be the moments of no
+data: the corner that is left of it need not be positive. Written out, it is. With residuals D at
+A = M + T⁻ᵀS,
+
+    w = γ (S + T⁻¹(c XᵀD - V_0⁻¹A)),    M' = M + T⁻ᵀw = A + δ,    δ = T⁻ᵀ(w - S),
+    Ψ' = (1-γ) (Ψ + wᵀw) + γ (Ψ_0 + M'ᵀV_0⁻¹M' + c (D - X δ)ᵀ(D - X δ)),
+
+a sum of squares. With all points in the minibatch it is the posterior in closed form. With fewer Ψ is larger
+than that of the minibatch's own moments, which fit its own residuals best.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -36,11 +49,11 @@ from torch import Tensor
 
 from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
-from gilib.linalg.products import matmul, plus_matmul
-from gilib.regression.moments import STRIP, Residuals
+from gilib.linalg.onednn import by_onednn
+from gilib.linalg.products import matmul, matmul_into, plus_matmul
 
-__all__ = ["JointState", "Place", "averaged", "first_of", "over_axes", "precision_factor", "scale_factor"]
-
+STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
+AT_ONCE = 4096  # points of which `gram_of` makes a copy
 ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
@@ -82,9 +95,18 @@ class Place(NamedTuple):
     white: Tensor | None = None
 
 
-def first_of(place: Place) -> Place:
-    """Of places of samples, `[S, ...]`."""
-    return Place(place.centre[0], None if place.white is None else place.white[0])
+class Residuals(NamedTuple):
+    """Second moments of features and residuals.
+
+    Attributes:
+        gram: c XᵀX, `[R, I, I]`; its upper triangle is not filled.
+        cross: c XᵀD, `[R, I, O]`.
+        scatter: c DᵀD, `[R, O, O]`.
+    """
+
+    gram: Tensor
+    cross: Tensor
+    scatter: Tensor
 
 
 def averaged(
@@ -130,6 +152,56 @@ def averaged(
     precision, root = precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     return JointState(centre, precision, root, scale_factor(scatter, white), white)
+
+
+def averaged_with(
+    state: JointState,
+    cross: Tensor,
+    prior_precision: Tensor,
+    prior_scale: float,
+    rate: float | Tensor,
+    place: Place,
+    scatter: Callable[[Tensor], Tensor],
+) -> JointState:
+    """The state after a minibatch.
+
+    Args:
+        state: before it, in which V⁻¹ is that of all points already.
+        cross: c XᵀD, `[R, I, O]`.
+        prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
+        prior_scale: Ψ_0 = prior_scale · Id.
+        rate: γ, a number or `[R]`; 1 for the first one.
+        place: where the residuals were taken, S being by that T; without S, at the mean.
+        scatter: δ ↦ c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
+
+    Raises:
+        FactorisationError: as `gilib.linalg.cholesky` does.
+    """
+    by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
+    noise = torch.zeros_like(centre) if noise is None else noise
+    slope = torch.addcmul(cross, prior_precision[..., None], centre, value=-1.0)
+    white = by_matrix * (noise + torch.linalg.solve_triangular(root, slope, upper=False))
+    step = torch.linalg.solve_triangular(root.mT, white - noise, upper=True)
+    mean = centre + step
+    seen = state.scale_tril @ state.scale_tril.mT + matmul(white.mT, white)
+    new = scatter(step) + matmul(mean.mT, prior_precision[..., None] * mean)
+    total = torch.lerp(seen, new, by_matrix)
+    total.diagonal(dim1=-2, dim2=-1).add_(over_axes(rate, 1) * prior_scale)
+    scale_tril = scale_factor(total, torch.zeros_like(white[..., :0, :]))
+    return state._replace(centre=mean, scale_tril=scale_tril, white=torch.zeros_like(mean))
+
+
+def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
+    """V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`.
+
+    Args:
+        gram: XᵀX, `[R, I, I]`; its upper triangle is not read.
+        prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
+
+    Raises:
+        FactorisationError: as `gilib.linalg.cholesky` does.
+    """
+    return precision_factor(gram + torch.diag_embed(prior_precision))
 
 
 def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
@@ -201,3 +273,141 @@ def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
     for rows in pieces(size, STRIP):
         product[..., rows, :] = matmul(factor[..., rows, : rows.stop], values[..., : rows.stop, :])
     return product
+
+
+def residuals(
+    features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0, bias: bool = False
+) -> Residuals:
+    """The moments of a minibatch.
+
+    Args:
+        features: X / scale, `[R, B, I]`, or without its last column, which is 1, `[R, B, I - 1]`.
+        targets: Y, `[R, B, O]`.
+        mean: M, `[R, I, O]`, at which the residuals are taken.
+        weight: c.
+        scale: of the features, which enters where matrices are small.
+        bias: whether that column is left out.
+    """
+    return moments(features, unexplained(features, targets, mean, scale, bias), weight, scale, bias)
+
+
+def unexplained(
+    features: Tensor, targets: Tensor, mean: Tensor, scale: float = 1.0, bias: bool = False
+) -> Tensor:
+    """D = Y - X M, `[R, B, O]`, of the same arguments."""
+    weights, rest = scale * mean, targets
+    if bias:
+        weights, rest = weights[..., :-1, :], targets - weights[..., -1:, :]
+    return rest - matmul(features, weights)
+
+
+def moments(
+    features: Tensor,
+    left: Tensor,
+    weight: float,
+    scale: float = 1.0,
+    bias: bool = False,
+    out: Tensor | None = None,
+) -> Residuals:
+    """The moments of a minibatch whose residuals D are known.
+
+    Args:
+        features: as above.
+        left: D, `[R, B, O]`.
+        weight: c.
+        scale: of the features.
+        bias: as above.
+        out: where to write the Gram matrix of many features, `[R, I, I]`, with zeros above its diagonal;
+            None, and for few features and outputs: new memory.
+    """
+    if features.shape[-1] + bias + left.shape[-1] <= STRIP:
+        return _at_once(features, left, weight, scale, bias)
+    features, bias = _widened(features, bias)
+    columns = _columns(features)
+    gram = _gram(columns, features.shape[:-2], weight * scale**2, bias, out)
+    cross = _cross(columns, left, weight * scale, bias)
+    return Residuals(gram, cross, matmul(left.mT, left).mul_(weight))
+
+
+def _at_once(features: Tensor, left: Tensor, weight: float, scale: float, bias: bool) -> Residuals:
+    """The moments of few features and few outputs, from one product: calls take longer than arithmetic."""
+    ones = [features.new_ones(*features.shape[:-1], 1)] if bias else []
+    rows, size = torch.cat([features, *ones, left], -1), features.shape[-1] + bias
+    units = _units(size, left.shape[-1], weight, scale, left.dtype, left.device)
+    above, below = (matmul(rows.mT, rows) * units).split_with_sizes([size, left.shape[-1]], -2)
+    gram, cross = above.split_with_sizes([size, left.shape[-1]], -1)
+    return Residuals(gram, cross, below[..., size:])
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _units(
+    inputs: int, outputs: int, weight: float, scale: float, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """What multiplies products of features and residuals, `[I + O, I + O]`."""
+    each = torch.full((inputs + outputs,), scale, dtype=dtype, device=device)
+    each[inputs:] = 1.0
+    return weight * torch.outer(each, each)
+
+
+def cross_moments(
+    features: Tensor, left: Tensor, weight: float, scale: float = 1.0, bias: bool = False
+) -> Tensor:
+    """c XᵀD alone, `[R, I, O]`, of the same arguments; many features are read as they lie, not transposed."""
+    features, bias = _widened(features, bias)
+    cross = matmul(left.mT, features).mT * (weight * scale)
+    return torch.cat([cross, left.sum(-2, keepdim=True) * (weight * scale)], -2) if bias else cross
+
+
+def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:
+    """XᵀX of many points, `[R, I, I]`, a few thousand at a time; its upper triangle is not filled."""
+    lead, total = features.shape[:-2], None
+    for part in features.split(AT_ONCE, -2):
+        part, ones = _widened(part, bias)
+        gram = _gram(_columns(part), lead, scale**2, ones, None)
+        total = gram if total is None else total.add_(gram)
+    assert total is not None
+    return total
+
+
+def _widened(features: Tensor, bias: bool) -> tuple[Tensor, bool]:
+    """Few features get their column of ones; whether it is still left out."""
+    if not bias or features.shape[-1] >= STRIP:
+        return features, bias
+    ones = features.new_ones(()).expand(*features.shape[:-1], 1)
+    return torch.cat([features, ones], -1), False
+
+
+def _columns(features: Tensor) -> Tensor:
+    """Xᵀ, `[R, I, B]`, which products read in parts: where they are by oneDNN, dense in memory."""
+    columns = (features.flatten(0, -3) if features.dim() > 2 else features[None]).mT
+    return columns.contiguous() if by_onednn(columns, features) else columns
+
+
+def _gram(columns: Tensor, lead: torch.Size, weight: float, bias: bool, out: Tensor | None) -> Tensor:
+    """XᵀX times a factor, `[*lead, I, I]`."""
+    size = columns.shape[-2] + bias
+    gram = columns.new_zeros(*lead, size, size) if out is None else out
+    _fill_lower_gram(gram.view(-1, size, size), columns, weight, bias)
+    return gram
+
+
+def _cross(columns: Tensor, left: Tensor, weight: float, bias: bool) -> Tensor:
+    """XᵀD times a factor; the last row, of a column of ones left out, is the sum of D."""
+    size = columns.shape[-2] + bias
+    cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
+    known = cross.view(-1, *cross.shape[-2:])[:, : columns.shape[-2]]
+    matmul_into(known, columns, left.reshape(-1, *left.shape[-2:]), weight)
+    if bias:
+        torch.sum(left, -2, out=cross[..., -1, :]).mul_(weight)
+    return cross
+
+
+def _fill_lower_gram(gram: Tensor, columns: Tensor, weight: float, bias: bool) -> None:
+    """The lower triangle of XᵀX, some rows at a time; above it, the other half of a block that is small."""
+    for strip in pieces(columns.shape[-2], STRIP):
+        left, right = columns[:, strip], columns[:, : strip.stop].mT
+        matmul_into(gram[:, strip, : strip.stop], left, right, weight)
+    if bias:
+        gram[:, -1, :-1] = weight * columns.sum(-1)
+        gram[:, -1, -1] = weight * columns.shape[-1]

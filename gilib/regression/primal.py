@@ -26,7 +26,6 @@ from torch import Tensor
 from gilib.linalg import SymmetricOperator, cholesky, inverse_cholesky
 from gilib.linalg.blocks import piecewise
 from gilib.linalg.columns import Columns
-from gilib.linalg.halves import Halves, halves, symmetric
 from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.samples import leading
 from gilib.statistics import Statistics
@@ -36,7 +35,6 @@ DEPENDENT = (
     "features that are nearly dependent, or precisions far apart; "
     "factorise in float64 (factor_dtype='float64', or a network in float64) or lower the learning rate"
 )
-LARGE, WIDE = 40_000, 96  # numbers in all, and rows, from which halves are worth their calls; measured
 NAMED = "the posterior precision", DEPENDENT
 
 
@@ -246,20 +244,10 @@ def _gradients(
     h = _times(inverse, g)
     minus = -h
     lower = _add_outer(_outer(u + z, minus), minus, u)
-    if inverse.shape[-1] >= WIDE and inverse.numel() >= LARGE:
-        return symmetric(inverse, _with_half_diagonal(lower, trace)), _transpose_times(inverse, h), h
     lower = lower.tril_().mul_(0.5)
     inner = lower + lower.mT
     inner.diagonal(dim1=-2, dim2=-1).mul_(0.5).add_(trace)
     return torch.bmm(torch.bmm(inverse.mT, inner), inverse), _transpose_times(inverse, h), h
-
-
-def _with_half_diagonal(matrix: Tensor, trace: Tensor) -> Halves:
-    """The lower triangle of `matrix`, in its place, with half its diagonal and `trace` on it."""
-    first, below, second = halves(matrix)
-    for each in (first, second):
-        each.tril_().diagonal(dim1=-2, dim2=-1).mul_(0.5).add_(trace)
-    return first, below, second
 
 
 def _times(matrix: Tensor, columns: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch.nn.functional import pad
 
 from gilib.posteriors import BuildContext, Law
 from gilib.posteriors.free import HIDDEN_SCALE, Gaussians, half_log_det
-from gilib.structured.blocks import covariance_blocks
 from gilib.structured.pattern import Pattern
 
 
@@ -111,10 +110,24 @@ class JointGaussian(nn.Module, Gaussians):
             found.append(torch.cat([below, own.tril()], -1))
         return found
 
+    def covariance(self) -> dict[tuple[int, int], Tensor]:
+        """The blocks S_rc = Σ_k C_rk C_ckᵀ of the lower triangle that are not zero, `[R, M_r, M_c]`."""
+        rows, pattern = self.factor(), self.pattern
+        return {
+            (r, c): sum(
+                (
+                    rows[r].narrow(-1, at, length) @ rows[c].narrow(-1, other, length).mT
+                    for at, other, length in pattern.runs(r, c)
+                ),
+                start=rows[r].new_zeros(()),
+            )
+            for r, c in pattern.covariance
+        }
+
     def law(self) -> JointLaw:
         """Means and covariances."""
         means = tuple(mean.clone() for mean in self.means)
-        return JointLaw(self.pattern, means, covariance_blocks(self.factor(), self.pattern))
+        return JointLaw(self.pattern, means, self.covariance())
 
     def kl(self) -> Tensor:
         """KL(Q(w) ‖ N(0, Id)) = ½ (‖C‖² + ‖m‖² - n) - Σ log|C_ii|, `[R]` nats."""

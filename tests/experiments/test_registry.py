@@ -11,7 +11,6 @@ from gilib.experiments.registry import EXPERIMENTS
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.groups import chosen
 from gilib.experiments.runner.identity import identity, record_identity
-from gilib.experiments.runner.legacy import FIELDS, legacy_identity
 from gilib.experiments.runner.records import recorded
 from gilib.experiments.running import Placement, run_experiment, status
 
@@ -41,9 +40,8 @@ def test_committed_records_are_those_of_the_grid(name, committed):
         grid = {identity(name, config): config for config in chosen(EXPERIMENTS[name], scale)}
         for record in (record for record in records if record["scale"] == scale):
             known = record_identity(current(record, grid.values()), kind)
-            former = {legacy_identity(name, grid[known])} if name in FIELDS else set()
             assert known in grid, "in no grid"
-            assert record["id"] in {record_identity(record, kind), *former}, "changed by hand"
+            assert record["id"] == record_identity(record, kind), "changed by hand"
 
 
 def test_no_committed_record_is_lost(committed):

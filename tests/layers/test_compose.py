@@ -97,9 +97,9 @@ def test_a_draw_knows_what_became_of_its_inducing_points():
     net = gilib.Network(normals(5, 2), layers)
     Counting.calls = 0
     draw = net.draw(2)
-    assert Counting.calls == 3
+    assert Counting.calls == 1, "up to the last layer that needs them"
     assert torch.equal(draw.inducing_outputs, draw(net.inducing_points))
-    assert Counting.calls == 6
+    assert Counting.calls == 1 + 2 + 3
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ class Halved(Residual):
 
     def draw_from_noise(self, inducing, noise):
         drawn = super().draw_from_noise(inducing, noise)
-        return replace(drawn, function=lambda x: 0.5 * drawn(x), inducing_outputs=None)
+        return replace(drawn, function=lambda x: 0.5 * drawn(x), carried=None)
 
 
 def nest(kind):
@@ -171,9 +171,12 @@ def test_inducing_points_pass_each_layer_once(kind):
 
     with mock.patch.object(LinearFunction, "__call__", counted):
         draw = net.draw(noise=noise)
+        before = len(passes)
+        assert draw.inducing_outputs is not None
+    assert before < len(passes), "those above the last layer that needs them, once somebody asks"
     weights = sum(isinstance(module, Linear) for module in net.modules())
     again = kind == "own"  # only its author knows what a changed function gives: it is evaluated
-    assert len(set(passes)) == weights == len(passes) - 2 * again
+    assert len(set(passes)) == weights == len(passes) - again
     assert_equal(net.draw(noise=noise)(x).detach(), draw(x).detach(), 0.0)
     value, slopes = bound_and_slopes()
     with mock.patch.object(Draw, "carry", lambda drawn, points: drawn(points)):

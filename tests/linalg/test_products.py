@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gilib.linalg import products
-from gilib.linalg.products import add_matmul, by_onednn, matmul, matmul_into, product
+from gilib.linalg import onednn, products
+from gilib.linalg.onednn import by_onednn
+from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from tests.helpers import normal, seeded
 from tests.onednn import has_onednn, here
 
@@ -19,16 +20,16 @@ BIG = (260, 96, 180)  # 2.1 · 2²¹ multiplications: more than twice the least
 def asked(monkeypatch):
     """As on a processor that torch's library runs at half width; what oneDNN was asked for."""
     shapes = []
-    own = products._onednn
+    own = onednn.onednn
 
     def noted(left, right):
         shapes.append((*left.shape, right.shape[-1]))
         return own(left, right)
 
     here(monkeypatch)
-    monkeypatch.setattr(products, "_onednn", noted)
+    monkeypatch.setattr(products, "onednn", noted)
     yield shapes
-    products.runs_at_half_width.cache_clear()
+    onednn.runs_at_half_width.cache_clear()
 
 
 def pair(*leads, sizes=BIG, dtype=torch.float32):
@@ -132,7 +133,7 @@ def test_onednn_meets_dense_matrices_alone(asked):
     asked.clear()
     with Met():
         for how in ("part", "part of columns", "every other"):
-            products._onednn(laid_out(left, how), laid_out(right, how))
+            onednn.onednn(laid_out(left, how), laid_out(right, how))
     assert sum("_linear_pointwise" in str(what) for what in asked) == 3
 
 

@@ -198,13 +198,3 @@ def test_a_prior_for_each_replica(posterior, generator):
     prior = gilib.priors.PerReplica((gilib.NealPrior(), gilib.StandardPrior()))
     net = gilib.models.mlp(2, (3,), 1, posterior=posterior, prior=prior, replicas=(2,), dtype=torch.float64)
     assert net.draw(3, generator=generator)(torch.zeros(5, 2)).shape == (3, 2, 5, 1)
-
-
-@pytest.mark.parametrize("replicas", [(), (2,)])
-def test_a_state_from_before_the_mode_was_kept(replicas, generator):
-    module, _, noise = moved(generator, replicas)
-    state = {name: value for name, value in module.state_dict().items() if name != "noise_tril"}
-    other = build(replicas=replicas)
-    other.load_state_dict(state)
-    torch.testing.assert_close(other.noise_covariance, noise)
-    assert "noise_tril" not in state

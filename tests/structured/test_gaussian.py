@@ -6,7 +6,6 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.structured import FullyCoupled, JointGaussian, MeanField, Pattern, StripesAndArrow
-from gilib.structured.blocks import covariance_blocks
 from tests.helpers import assert_mean_within
 from tests.structured.test_pattern import Chain
 from tests.support import D, assert_equal, normals, seeded, shaken
@@ -71,17 +70,6 @@ def test_covariance_and_divergence(family, replicas):
     assert float(covariance[..., ~covered].abs().sum()) == 0.0
     prior = MultivariateNormal(torch.zeros(16, dtype=D), torch.eye(16, dtype=D))
     assert_equal(module.kl(), kl_divergence(gaussian(mean, factor), prior), 1e-10)
-
-
-@each
-def test_gradient_of_the_blocks(family):
-    module = joint(family)
-    rows = [row.detach()[None].requires_grad_() for row in module.factor()]
-
-    def blocks(*rows):
-        return tuple(covariance_blocks(list(rows), module.pattern).values())
-
-    assert torch.autograd.gradcheck(blocks, rows)
 
 
 @each

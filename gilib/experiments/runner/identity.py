@@ -30,7 +30,7 @@ def record_identity(record: Mapping[str, Any], kind: type) -> str:
     """The identity of the configuration that a record holds.
 
     Args:
-        record: of any age: its own "id" may be one of an earlier kind.
+        record: any; its own "id" is not read.
         kind: the class of the configurations of its experiment.
     """
     return _hash(record["experiment"], kind, {**record["config"], "scale": record["scale"]})

@@ -6,12 +6,10 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from gilib.data.storage import user_cache
 from gilib.experiments.runner.identity import filled, misfits, record_identity
-from gilib.experiments.runner.legacy import FIELDS, legacy_identity
 
 SCHEMA = 1
 SCALES = ("smoke", "reduced", "long", "paper")  # from the smallest to the full experiment
@@ -106,20 +104,12 @@ def known_identity(place: str, record: Record, kind: type) -> str:
         kind: the class of the configurations of its experiment.
     """
     found = record_identity(record, kind)
-    if record["id"] not in (found, _legacy(record, kind)):
+    if record["id"] != found:
         raise RecordError(
             f"{place}: the id is {record['id']!r}, and that of its settings is {found!r}: "
             "one of them was edited; restore the line, or remove it"
         )
     return found
-
-
-def _legacy(record: Record, kind: type) -> str:
-    """The id that records of these settings once had, if there was one."""
-    if record["experiment"] not in FIELDS:
-        return ""
-    settings = filled(kind, {**record["config"], "scale": record["scale"]})
-    return legacy_identity(record["experiment"], SimpleNamespace(**settings))
 
 
 def read_records(path: Path) -> list[Record]:

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -20,7 +21,6 @@ import torch
 from gilib.data.storage import user_cache
 from gilib.experiments.runner.experiment import Job
 from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.legacy import FIELDS, legacy_group_identity
 from gilib.experiments.runner.provenance import provenance, source_revision
 from gilib.experiments.runner.records import Record, RecordError
 from gilib.files import replace_file
@@ -88,7 +88,7 @@ class Work:
             bodies = self._bodies(group, folder)
         if bodies is None:
             halves = group[: len(group) // 2], group[len(group) // 2 :]
-            folders = [group_folder(folder, self.name, half) for half in halves]
+            folders = [folder / group_identity(self.name, half) for half in halves]
             return [record for pair in zip(halves, folders, strict=True) for record in self._records(*pair)]
         about = {
             **resumed,
@@ -140,14 +140,7 @@ def checkpoints(name: str) -> Path:
 
 def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
     """Where a group of configurations keeps its checkpoints."""
-    return group_folder(checkpoints(name), name, group)
-
-
-def group_folder(folder: Path, name: str, group: Sequence[Any]) -> Path:
-    """The folder of a group within `folder`; one named by its legacy identity is used where it is."""
-    if name in FIELDS and (old := folder / legacy_group_identity(name, group)).exists():
-        return old
-    return folder / group_identity(name, group)
+    return checkpoints(name) / group_identity(name, group)
 
 
 @contextlib.contextmanager
@@ -207,10 +200,15 @@ def _failure(error: str) -> Record:
 
 @contextlib.contextmanager
 def _one_thread(device: str) -> Iterator[None]:
-    """One thread on the CPU: what a training ends at depends on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if device == "cpu" else before)
+    """One thread on the CPU: what a training ends at depends on their number.
+
+    Numbers too small to be normal (1e-38 in float32), with which processors compute slowly, count as zero.
+    """
+    threads, flushed = torch.get_num_threads(), sys.float_info.min * 0.5 == 0.0
+    torch.set_num_threads(1 if device == "cpu" else threads)
+    torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(threads)

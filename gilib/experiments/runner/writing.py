@@ -10,7 +10,6 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from gilib.experiments.runner.identity import record_identity
 from gilib.experiments.runner.records import (
     SCHEMA,
     Record,
@@ -34,8 +33,7 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
     Args:
         name: the experiment.
         records: what to add.
-        kind: the class of the experiment's configurations, by which a record is known whatever its id was
-            computed from, and which it must fit; None: by its id.
+        kind: the class of the experiment's configurations, which every record must fit; None: any fits.
 
     Returns:
         Those that were added.
@@ -49,8 +47,8 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
         with FileLock(path.with_name(f".{path.name}.lock")):
             content = path.read_bytes() if path.exists() else b""
             kept = parse_records(path, content)
-            known = {_known_by(record, kind) for record in kept}
-            new = [record for record in records if _known_by(record, kind) not in known]
+            known = {record["id"] for record in kept}
+            new = [record for record in records if record["id"] not in known]
             if new:
                 gap = b"" if content.endswith(b"\n") or not content else b"\n"
                 content += gap + b"".join(_line(record) for record in new)
@@ -85,10 +83,6 @@ def _probe(folder: Path, variable: str, held: int = 0) -> None:
         raise RecordError(
             f"cannot write to {folder} ({error}): make room, or set {variable} to another folder"
         ) from error
-
-
-def _known_by(record: Record, kind: type | None) -> str:
-    return str(record["id"]) if kind is None else record_identity(record, kind)
 
 
 def _line(record: Record) -> bytes:

@@ -15,7 +15,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
 
-CHECKPOINT_FORMAT = "gilib checkpoint 3"
+CHECKPOINT_FORMAT = "gilib checkpoint 4"
 READABLE = 40  # characters of a setting that an error shows
 
 
@@ -43,10 +43,10 @@ def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any
         CheckpointError: if it is damaged, of another training, or beyond `steps`.
     """
     content = read(path, CHECKPOINT_FORMAT)
-    if content.get("fingerprint") != identity.fingerprint:
+    if content["fingerprint"] != identity.fingerprint:
         raise CheckpointError(
             f"{path} belongs to another model, data set or setting"
-            f"{_differences(content.get('parts'), identity.parts)}: choose another file, or delete it"
+            f"{_differences(content['parts'], identity.parts)}: choose another file, or delete it"
         )
     if content["step"] > steps:
         raise CheckpointError(
@@ -65,10 +65,8 @@ def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: 
             )
 
 
-def _differences(kept: Mapping[str, str] | None, given: Mapping[str, str]) -> str:
-    """What differs, in brackets; nothing where a checkpoint from before does not say what it is of."""
-    if kept is None:
-        return ""
+def _differences(kept: Mapping[str, str], given: Mapping[str, str]) -> str:
+    """What differs, in brackets."""
     found = [
         _difference(name, kept.get(name, ""), own) for name, own in given.items() if kept.get(name) != own
     ]
@@ -85,16 +83,15 @@ def identity_of(
     net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]
 ) -> Identity:
     """What must agree for a resumption to make sense."""
+    frozen = {name: p for name, p in net.named_parameters() if not p.requires_grad}
     description = {
         "network": net.config(),
         "likelihood": describe(likelihood),
         "settings": settings,
         "fixed": {name: p.tolist() for name, p in likelihood.named_parameters() if not p.requires_grad},
+        "frozen": list(frozen),
         "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],
     }
-    frozen = {name: p for name, p in net.named_parameters() if not p.requires_grad}
-    if frozen:  # named where there are some: checkpoints from before belong to trainings that froze none
-        description["frozen"] = list(frozen)
     digest = hashlib.sha256(_text(description).encode())
     for values in (x, y, *frozen.values()):
         digest.update(_bytes(values))

@@ -12,7 +12,6 @@ from torch import Tensor
 from tqdm import tqdm
 
 from gilib.config import plain
-from gilib.denormals import flushed_by_workers
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import check_plain
@@ -152,7 +151,7 @@ def fit(
         named = kept is not None or speed.parallel is not None
         identity = identity_of(net, likelihood, x, y, settings.identity()) if named else Identity()
         start = _restored(run, kept, speed, identity)
-        with flushed_by_workers(), torch.enable_grad():
+        with torch.enable_grad():
             _train(run, kept, identity, start, progress)
             for callback in run.callbacks:
                 callback.end(net)

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gilib.arithmetic import exact_products, switchable_products
-from gilib.denormals import flushed_denormals
+from gilib.arithmetic import exact_products, products_in
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError
@@ -117,7 +116,7 @@ class Run:
         weight = 1.0 if self.kl_weights is None else self.kl_weights[step]
         noise = self.problem.objective.noise(self.batches.size, self.noise)
         self.rule.prepare(step)
-        with self._products(), flushed_denormals():
+        with self._products():
             if self.replay is None:
                 bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
             else:
@@ -136,8 +135,8 @@ class Run:
         return self.lasted.masked_fill(self.rule.active, -1)
 
     def _products(self) -> AbstractContextManager[None]:
-        """A step that rounds products keeps other threads from drawing meanwhile."""
-        return switchable_products() if self.settings.arithmetic == "tf32" else exact_products()
+        """The gradients of a step that rounds products leave the setting changed: it is always restored."""
+        return products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products()
 
     def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
         """What a graph replays: the host's numbers in it, such as the step, are those of the recording."""
@@ -221,7 +220,7 @@ class Run:
     def restore(self, path: Path, identity: Identity) -> int:
         """Continue from a checkpoint of the same training; return its step."""
         content = read_checkpoint(path, identity, self.steps)
-        check_kl_weights(content.get("kl_weights"), self.kl_weights, path)
+        check_kl_weights(content["kl_weights"], self.kl_weights, path)
         self._restore_callbacks(content["callbacks"], path)
         self.rule.load_state_dict(content["rule"])
         self.rule.active.copy_(content["active"])
@@ -231,8 +230,7 @@ class Run:
         self.batches.restore(content["batches"])
         if self.augmenter is not None:
             self.augmenter.restore(content["augmentation"])
-        self.done, (self.stopped, self.ended, *by) = int(content["step"]), content["stopped"]
-        self.stopped_by = "".join(by)  # older checkpoints have no name
+        self.done, (self.stopped, self.ended, self.stopped_by) = int(content["step"]), content["stopped"]
         self.trace[: self.done] = content["trace"].to(self.trace)
         self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Checked
-from gilib.arithmetic import rounded_products, set_product_precisions
+from gilib.arithmetic import products_in, set_product_precisions
 from gilib.draws import Drawn
 from gilib.linalg.operation import Operation
 from gilib.training.gradients.parallel import DataParallel
@@ -66,7 +66,7 @@ def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDr
     if precision == "tf32":
 
         def evaluate(x: Tensor) -> Tensor:
-            with rounded_products():
+            with products_in("tf32"):
                 return _switched_after(function(x), "tf32")
 
         # Backward, nodes run in the reverse order of their making: the points' pass, this, then the draw.

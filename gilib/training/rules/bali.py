@@ -1,38 +1,55 @@
-"""Bayesian layerwise inference: every layer is a regression onto targets that gradients propose."""
+"""Bayesian layerwise inference: every layer is a regression onto targets that gradients propose.
+
+Read from the top: the rule and its step, then layers as regressions, then what is refused.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gilib.arguments import Positive
+from gilib.arithmetic import exact_products
+from gilib.convolution import window_moments
+from gilib.draws import Drawn, Evaluated, record
+from gilib.layers.conv import Conv2d, Conv2dFunction
+from gilib.layers.linear import Linear, LinearFunction
+from gilib.layers.weights import WeightLayer
 from gilib.linalg import failures_as_nan, readable
+from gilib.linalg.products import matmul
+from gilib.network import Network
 from gilib.persistence import CheckpointError
-from gilib.regression.joint import JointState, Place
-from gilib.regression.moments import Residuals
+from gilib.posteriors import ConjugateWeights
+from gilib.randomness import Noise
+from gilib.regression.joint import (
+    STRIP,
+    JointState,
+    Place,
+    Residuals,
+    averaged,
+    averaged_with,
+    cross_moments,
+    factored,
+    gram_of,
+    moments,
+    over_axes,
+    unexplained,
+)
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.kept import KeptRegression, check_first
-from gilib.training.rules.layerwise import (
-    LayerRegression,
-    check_parameters,
-    check_passes,
-    layers_of,
-    regression_of,
-)
-from gilib.training.rules.numbers import Numbers, rate_at, steps_of
-from gilib.training.rules.passes import Passes, PassResult
 from gilib.training.schedules import CosineDecay, Schedule
 from gilib.validation import check_choice
 
 PRIORS = ("absolute", "relative")
 SENSIBLE_BATCH = 100
+STALE = 0.1  # by how much of itself the strength of the prior may move before V⁻¹ is factored anew
 
 
 @dataclass(frozen=True)
@@ -112,8 +129,33 @@ class Bali(Rule):
         return RunningBali(self, problem)
 
 
+class PassResult(NamedTuple):
+    """What the passes of a step saw.
+
+    Attributes:
+        steps: of the layers with weights.
+        places: where the residuals of these layers are taken.
+        gradients: -g, those of the log likelihood, at the outputs of layers with pseudo-targets,
+            `[S, R, B, O]` or images of O channels.
+        bound: of the batch's share, `[R]`.
+    """
+
+    steps: Sequence[Evaluated]
+    places: Sequence[Place]
+    gradients: Sequence[Tensor]
+    bound: Tensor
+
+
 class RunningBali(RunningRule):
-    """All layers' regressions; their state is in the buffers of the posteriors."""
+    """All layers' regressions; their state is in the buffers of the posteriors.
+
+    Attributes:
+        lr: α of the next step, a number, or a tensor that the host writes between steps.
+        rates: γ of every layer, likewise, `[R]`.
+    """
+
+    lr: float | Tensor
+    rates: list[float | Tensor]
 
     def __init__(self, rule: Bali, problem: Problem):
         """Refuse what the rule does not serve."""
@@ -130,14 +172,15 @@ class RunningBali(RunningRule):
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
+        check_noise(problem, [layer.posterior for layer in self.layers])
         self.counts: list[int | Tensor] = []
         self.versions: list[int] = []
-        self.numbers = Numbers(self.layers[0].prior, len(layers), problem.steady)
+        like = self.layers[0].prior[..., 0]
+        self.lr, self.rates = like.new_zeros(()), [torch.zeros_like(like) for _ in layers]
         self.kept = None
         if rule.keep_moments:
             check_first(net, layers)
             self.kept = self.layers[0] = KeptRegression(layers[0], net.replicas, last == 0, problem)
-        self.passes = Passes(problem, self.layers, rule.deterministic)
 
     def check_freeze(self) -> None:
         """Every state has the replica axis."""
@@ -157,14 +200,20 @@ class RunningBali(RunningRule):
         if not self.counts:
             self.counts = [steps_of(layer.posterior.steps, self.active) for layer in self.layers]
         self.counts = [count + 1 for count in self.counts]
+        lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
         rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
-        self.numbers.set(self.rule.lr * self.rule.factor(step, self.problem.steps), rates)
-        if self.kept is not None:
-            self.kept.prepare()
+        if not self.problem.steady:
+            like = self.layers[0].prior
+            self.lr = lr
+            self.rates = [rate if isinstance(rate, float) else rate.to(like) for rate in rates]
+            return
+        for own, value in zip([self.lr, *self.rates], [lr, *rates], strict=True):
+            assert isinstance(own, Tensor)
+            own.copy_(value) if isinstance(value, Tensor) else own.fill_(value)
 
     def step(self, batch: Batch) -> Tensor:
         """Average the statistics of one minibatch, at all layers."""
-        passed = self.passes(batch)
+        passed = self._passes(batch)
         samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
@@ -180,18 +229,64 @@ class RunningBali(RunningRule):
                 self.problem.likelihood.set_noise(self.layers[-1].posterior.noise_covariance)
         return bound
 
+    def _passes(self, batch: Batch) -> PassResult:
+        """Draw, evaluate, and back-propagate to what every layer gave."""
+        objective, likelihood = self.problem.objective, self.problem.likelihood
+        with self.problem.propagate_failures():
+            with torch.no_grad():
+                drawn = self._drawn(batch)
+            recording = record(drawn.function, batch.x, variables=True)
+            log_likelihood = likelihood.log_prob(recording.output, batch.y)  # [S, R, B]
+            pairs = zip(recording.drawn, self.layers, strict=True)
+            outputs = [step.output for step, layer in pairs if not layer.true_targets]
+            gradients = torch.autograd.grad(log_likelihood.sum(), outputs) if outputs else ()
+        with torch.no_grad():
+            bound = (log_likelihood.mean(-1) + drawn.density / objective.num_data).mean(0)
+            places = self._places(batch, recording.drawn)
+        return PassResult(recording.drawn, places, gradients, batch.fraction * bound)
+
+    def _is_first(self, batch: Batch) -> bool:
+        """Whether nothing has been averaged yet."""
+        return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
+
+    def _drawn(self, batch: Batch) -> Drawn:
+        """The functions of a step; those of the first are of drawn weights, as there is no mean yet."""
+        objective = self.problem.objective
+        if objective.estimator != "draw" and self._is_first(batch):
+            return self.problem.net.draw(objective.num_samples, generator=self.problem.generator)
+        return objective.drawn(self._noise(batch))
+
+    def _noise(self, batch: Batch) -> Noise:
+        """Of a step: of its weights, none where they are to be the mean."""
+        if self.rule.deterministic and not self._is_first(batch):
+            return Noise(*map(torch.zeros_like, batch.noise))
+        return batch.noise
+
+    def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> list[Place]:
+        """Where residuals are taken: at the weights of the one draw, or at the mean.
+
+        Several draws, and outputs without weights, have no such place; at the first step there is no mean
+        either, and that of the draws takes its place.
+        """
+        if self._is_first(batch):
+            return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
+        if self.problem.objective.estimator != "draw" or len(batch.noise.draw) > 1:
+            return [Place(layer.posterior.mean) for layer in self.layers]
+        parts = split_noise(self._noise(batch).draw[0], [layer.posterior for layer in self.layers])
+        return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, parts, strict=True)]
+
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
         """The new state of every layer."""
-        rates = self.numbers.rates
-        scales, moments = [layer.posterior.mean_square for layer in self.layers], []
+        rates = self.rates
+        scales, seen = [layer.posterior.mean_square for layer in self.layers], []
         for k, (layer, step, place) in enumerate(zip(self.layers, passed.steps, passed.places, strict=True)):
             if layer.true_targets:
                 gap = batch.y - step.output
             else:
                 scales[k] = layer.scale(squares[k], rates[k])
-                gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.numbers.lr))
-            moments.append(layer.residuals(step, place, gap, weight))
-        flat = iter(self.problem.sum_over_processes([value for own in moments for value in own]))
+                gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.lr))
+            seen.append(layer.residuals(step, place, gap, weight))
+        flat = iter(self.problem.sum_over_processes([value for own in seen for value in own]))
         moved = [
             self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
             for layer, scale, rate, place in zip(self.layers, scales, rates, passed.places, strict=True)
@@ -214,8 +309,6 @@ class RunningBali(RunningRule):
         for layer, state, scale in zip(self.layers, moved, scales, strict=True):
             own, observed = layer.posterior, layer.windows * self.problem.objective.num_data
             own.move(state, scale, own.prior_df + observed, active)
-        if self.kept is not None:
-            self.kept.moved(active is not None)
         self.versions = self._versions()
 
     def _moved(
@@ -227,7 +320,7 @@ class RunningBali(RunningRule):
         place: Place,
     ) -> JointState:
         """The state after the minibatch; it is not finite where the minibatch was not."""
-        strength = layer.strength(self.rule.prior, self.numbers.lr, scale)
+        strength = layer.strength(self.rule.prior, self.lr, scale)
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
             return layer.layer.located("", layer.averaged, batch, strength, rate, place)
 
@@ -261,3 +354,383 @@ class RunningBali(RunningRule):
             )
         if self.kept is not None:
             self.kept.strengths = state["strengths"].to(self.kept.strengths)
+
+
+class LayerRegression:
+    """One dense layer as a regression.
+
+    Args:
+        layer: with `Conjugate`.
+        replicas: of the network.
+        true_targets: whether it takes those of the data.
+
+    Attributes:
+        prior: the diagonal of the prior precision of W̃, `[R, I]`.
+        windows: observations that a point gives.
+        feature_scale: 1 / √I, of the features.
+        gram: memory for a wide layer's moments, `[R, I, I]`, once they are taken at drawn weights.
+    """
+
+    windows = 1
+
+    def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
+        """Read the prior, which must be fixed."""
+        hyperparameters, posterior = layer.modules_built()
+        assert isinstance(posterior, ConjugateWeights)
+        self.layer, self.posterior, self.true_targets = layer, posterior, true_targets
+        if hyperparameters.noise_size:
+            raise ValueError(
+                f"{layer.describe()}: BALI takes priors without hyper-parameters to infer, such as "
+                f"NealPrior, got {layer.prior!r}"
+            )
+        precision = hyperparameters.draw(posterior.mean.new_zeros(1, *replicas, 0))[0]
+        if bool((precision.dense() != torch.diag_embed(precision.diagonal())).any()):
+            raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
+        diagonal = precision.diagonal() / layer.fan_in
+        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
+        self.gram: Tensor | None = None
+        self.feature_scale = 1.0 / posterior.root_fan_in
+
+    def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
+        """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
+        known = self.posterior.mean_square
+        return torch.lerp(
+            known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
+        )
+
+    def lengths(self, mean_square: Tensor, lr: float | Tensor) -> Tensor:
+        """α / √v, `[R, O]`, finite where v is zero, as the gradient is there."""
+        return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
+
+    def squares(self, gradient: Tensor) -> Tensor:
+        """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
+        return self.rows(gradient).square().sum(-2)
+
+    def start(self, step: Evaluated) -> Place:
+        """What stands for the mean before the first minibatch: the drawn weights.
+
+        They explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at a mean of zero would be large
+        and, at layers with more outputs than inputs, of small rank.
+        """
+        return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
+
+    def place(self, step: Evaluated, noise: Tensor) -> Place:
+        """The drawn weights, of a step with one sample; from their standard normals E, `[R, I O]`."""
+        return Place(self.posterior.root_fan_in * weights_of(step)[0], self.posterior.noise_in(noise))
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
+        return rows(values)
+
+    def by_output(self, values: Tensor) -> Tensor:
+        """`[R, O]`, to be multiplied with outputs."""
+        return values[..., None, :]
+
+    def unexplained(self, step: Evaluated, place: Place, gap: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and residuals as rows, `[R, S B, I]` (without a column of ones) and `[R, S B, O]`."""
+        output, inputs = step.output, step.input
+        spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
+        if place.white is not None:
+            return spread, rows(gap)
+        targets, bias = rows(output + gap), bool(self.layer.bias)
+        return spread, unexplained(spread, targets, place.centre, self.feature_scale, bias)
+
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
+        """The moments of a minibatch.
+
+        Args:
+            step: input and output of the layer.
+            place: where residuals are taken: with noise, the weights of the step.
+            gap: from outputs to targets, `[S, R, B, O]`: -α g / √v, or to those of the data.
+            weight: N over the rows of all processes.
+        """
+        spread, left = self.unexplained(step, place, gap)
+        if place.white is not None and self.gram is None and sum(self.posterior.centre.shape[-2:]) > STRIP:
+            self.gram = torch.zeros_like(self.posterior.precision)
+        memory = None if place.white is None else self.gram
+        return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
+
+    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
+        """The state after a minibatch.
+
+        Args:
+            batch: its moments.
+            strength: κ, `[R]`.
+            rate: γ, a number or `[R]`.
+            place: where the residuals were taken.
+        """
+        own, prior = self.posterior, strength[..., None] * self.prior
+        return averaged(own.state, batch, prior, own.prior_scale, rate, place)
+
+    def strength(self, kind: str, lr: float | Tensor, mean_square: Tensor) -> Tensor:
+        """κ, `[R]`."""
+        if kind == "relative":
+            return torch.ones_like(mean_square[..., 0])
+        if self.true_targets:
+            return self.posterior.mean_noise
+        return lr * inverse_root(mean_square.mean(-1))
+
+
+class KernelRegression(LayerRegression):
+    """A convolution as a regression from its windows: each is an observation, H' W' of them a point.
+
+    They overlap and are not independent, so that counting all of them is a choice, and ours (the paper has
+    dense layers only): the noise is that of one output pixel, and V that of N H' W' windows. Moments of
+    windows are computed without patches, with zeros at the boundary, as the layer itself pads.
+    """
+
+    layer: Conv2d
+
+    def __init__(self, layer: Conv2d, replicas: tuple[int, ...], true_targets: bool):
+        """Count the windows."""
+        super().__init__(layer, replicas, true_targets)
+        shape = layer.input_shape()
+        assert shape is not None
+        self.windows = math.prod(layer.windows.output_size((shape[1], shape[2])))
+
+    def rows(self, values: Tensor) -> Tensor:
+        """Output images `[S, R, B, O, H', W']` as `[R, S B H' W', O]`."""
+        return rows(values.flatten(-2).mT.flatten(-3, -2))
+
+    def by_output(self, values: Tensor) -> Tensor:
+        """`[R, O]`, to be multiplied with output images."""
+        return values[..., None, :, None, None]
+
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
+        """The moments of a minibatch, onto targets in every pixel."""
+        output, images, scale = step.output, step.input, self.feature_scale
+        images = images.expand(*output.shape[:-3], *images.shape[-3:])
+        left = gap
+        if place.white is None:
+            left = left + output - self.layer.function(scale * place.centre)(images)
+        merged = [values.movedim(0, -5).flatten(-5, -4) for values in (images, left)]  # [R, S B, ...]
+        gram, cross = window_moments(merged[0], merged[1], self.layer.windows)
+        flat = self.rows(left)
+        return Residuals(
+            gram.mul_(weight * scale**2).tril(), cross.mul_(weight * scale), weight * (flat.mT @ flat)
+        )
+
+
+class KeptRegression(LayerRegression):
+    """A first dense layer, with the second moments of all points.
+
+    The strength κ of the prior is averaged as moments are. V⁻¹ is factored where that average has moved by a
+    tenth since the last time, the deviation of the prior, that is, by a twentieth. Where the mean comes to
+    rest does not depend on V⁻¹, and there κ is always the latest.
+
+    Args:
+        layer: with `Conjugate`.
+        replicas: of the network.
+        true_targets: whether it takes those of the data.
+        problem: for the inputs of all points, and sums over processes.
+
+    Attributes:
+        strengths: the average of κ, and that at which V⁻¹ was factored, `[2, R]`; zero before the first step.
+    """
+
+    def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
+        """Compute the moments of all points."""
+        super().__init__(layer, replicas, true_targets)
+        inputs = problem.inputs
+        if inputs is None:
+            raise ValueError(
+                "keep_moments=True is for inputs that never change, and augment changes them: leave one out"
+            )
+        self.sum = problem.sum_over_processes
+        with exact_products():
+            known = gram_of(inputs, self.feature_scale, bool(layer.bias))
+        self.known = known.expand(*replicas, *known.shape[-2:])
+        self.strengths = self.prior.new_zeros(2, *replicas)
+        self.seen: Callable[[Tensor], Tensor] | None = None
+
+    def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
+        """Cross moments; for the scatter about the new mean rows are kept until that is known."""
+        spread, left = self.unexplained(step, place, gap)
+        scale, bias = self.feature_scale, bool(self.layer.bias)
+
+        def scatter(delta: Tensor) -> Tensor:
+            rest = unexplained(spread, left, delta, scale, bias)
+            return self.sum([matmul(rest.mT, rest).mul_(weight)])[0]
+
+        self.seen = scatter
+        nothing = left.new_empty(0)
+        return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
+
+    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
+        """The state after a minibatch."""
+        own, state = self.posterior, self._refreshed(strength, rate)
+        if state.precision_tril is not own.precision_tril and place.white is not None:  # S is by the T before
+            place = Place(place.centre, matmul(state.precision_tril.mT, place.centre - own.mean))
+        assert self.seen is not None
+        prior, scale = strength[..., None] * self.prior, own.prior_scale
+        return averaged_with(state, batch.cross, prior, scale, rate, place, self.seen)
+
+    def forget(self) -> None:
+        """The posterior's state is another one: factor anew."""
+        self.strengths = torch.zeros_like(self.strengths)
+
+    def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
+        """The state, with V⁻¹ factored anew if it is time.
+
+        On an accelerator, where nothing is read, it is factored at every step, and kept where it is time.
+        """
+        state, (average, used) = self.posterior.state, self.strengths
+        average = torch.lerp(average, strength, rate).where(used > 0, strength)
+        stale = (average - used).abs() > STALE * used
+        self.strengths = torch.stack([average, average.where(stale, used)])
+        if not readable(stale) or bool(stale.any()):
+            precision, tril = factored(self.known, average[..., None] * self.prior)
+            if stale.numel() > 1 or not readable(stale):
+                where = stale[..., None, None]
+                precision, tril = (
+                    precision.where(where, state.precision),
+                    tril.where(where, state.precision_tril),
+                )
+            state = state._replace(precision=precision, precision_tril=tril)
+        return state
+
+
+REGRESSIONS: dict[type[WeightLayer], type[LayerRegression]] = {
+    Linear: LayerRegression,
+    Conv2d: KernelRegression,
+}
+
+
+def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool) -> LayerRegression:
+    """A layer as a regression.
+
+    Raises:
+        ValueError: for other layers.
+    """
+    kind = REGRESSIONS.get(type(layer))
+    if kind is None:
+        known = ", ".join(own.__name__ for own in REGRESSIONS)
+        found = type(layer).__name__
+        raise ValueError(f"{layer.describe()}: BALI has statistics for {known}, not for {found}")
+    return kind(layer, replicas, true_targets)
+
+
+def weights_of(step: Evaluated) -> Tensor:
+    """The weights of a layer's function, `[S, R, I, O]`."""
+    assert isinstance(step.function, LinearFunction | Conv2dFunction)
+    return step.function.weights
+
+
+def inverse_root(square: Tensor) -> Tensor:
+    """1 / √v; 1 where nothing ever depended on an output: its gradient is zero, whatever it is divided by."""
+    return square.where(square >= torch.finfo(square.dtype).tiny, 1.0).rsqrt()
+
+
+def rows(values: Tensor) -> Tensor:
+    """`[S, R, B, ...]` as `[R, S B, ...]`."""
+    return values[0] if len(values) == 1 else values.movedim(0, -3).flatten(-3, -2)
+
+
+def split_noise(noise: Tensor, posteriors: Sequence[ConjugateWeights]) -> tuple[Tensor, ...]:
+    """The standard normals of a network's draw, `[..., P]`, by layers in the order of evaluation."""
+    return noise.split([posterior.noise_size for posterior in posteriors], -1)
+
+
+def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
+    """γ = β / (1 - (1-β)^t), a number or in float64; 1 at the first step.
+
+    >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
+    (1.0, 0.667)
+    """
+    kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
+    if isinstance(step, int):
+        return -update_rate / math.expm1(step * kept)
+    return -update_rate / torch.expm1(step.double() * kept)
+
+
+def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
+    """How many steps there have been, one number where all replicas that train have had as many."""
+    known = count[active] if bool(active.any()) else count.reshape(-1)
+    return int(known[0]) if bool((known == known[0]).all()) else count.clone()
+
+
+def layers_of(net: Network) -> list[WeightLayer]:
+    """The layers with weights, in the order of evaluation.
+
+    Raises:
+        ValueError: if one has another posterior, or there are none.
+    """
+    layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
+    for layer in layers:
+        if not isinstance(layer.weights, ConjugateWeights):
+            raise ValueError(
+                f"BALI trains layers with gilib.posteriors.Conjugate, {layer.describe()} has "
+                f"{layer.posterior!r}"
+            )
+    if not layers:
+        raise ValueError(
+            "BALI is for layers with gilib.posteriors.Conjugate, and the network has none: build it with "
+            "posterior=gilib.posteriors.Conjugate()"
+        )
+    return layers
+
+
+def check_parameters(problem: Problem, infers_noise: bool) -> None:
+    """Raise if there is something that would not be trained."""
+    prefix = "likelihood." if infers_noise else None
+    left = [name for name in problem.parameters if prefix is None or not name.startswith(prefix)]
+    if left:
+        raise ValueError(
+            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
+            f"{', '.join(left)} as they are: give every layer Conjugate() and a fixed prior, such as "
+            "NealPrior, and what is not to be trained requires_grad=False"
+        )
+
+
+def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bool) -> None:
+    """Raise unless one evaluation passes every layer once, in order, and a regression ends with the last."""
+    net = problem.net
+    noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad():
+        function = problem.objective.drawn(noise).function
+        recording = record(function, noise.draw.new_zeros(1, *net.input_shape))
+    shapes, random = [layer.input_axes() or 1 for layer in layers], recording.drawn
+    widths = [step.output.shape[-axes] for step, axes in zip(random, shapes, strict=False)]
+    if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
+        raise ValueError(
+            f"BALI knows the outputs of {[layer.describe() for layer in layers]} and met functions with "
+            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
+            "be dense or convolutional ones"
+        )
+    if regression and recording.output is not random[-1].output:
+        raise ValueError(
+            "the targets are those of the last layer with weights, which must give the outputs of the "
+            "network: end with it, outside of residual blocks and sums, without an activation after it"
+        )
+
+
+def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> None:
+    """Raise unless the noise of a draw is that of the layers in the order of evaluation."""
+    if problem.objective.estimator != "draw":
+        return
+    net, noise = problem.net, problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad():
+        steps = record(
+            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
+        ).drawn
+        known = noise.draw.shape[-1] == sum(own.noise_size for own in posteriors)
+        parts = split_noise(noise.draw, posteriors) if known else ()
+        drawn = [own.weights(part) for own, part in zip(posteriors, parts, strict=False)]
+    if not known or any(
+        not torch.equal(weights_of(step), own) for step, own in zip(steps, drawn, strict=True)
+    ):
+        raise ValueError(
+            "BALI takes the noise of layers in the order of evaluation, and a layer of your own shares it "
+            "out in another one, or takes some for itself: split it in the order of its layers"
+        )
+
+
+def check_first(net: Network, layers: Sequence[WeightLayer]) -> None:
+    """Raise unless the first of the layers with weights sees the inputs as they are."""
+    first = next(iter(net.layers))
+    if first is not layers[0] or not isinstance(first, Linear):
+        raise ValueError(
+            "keep_moments=True is for networks that begin with a dense layer, which sees the inputs as they "
+            f"are: Linear with nothing before it; here the first is {first.describe()}, and the first with "
+            f"weights {layers[0].describe()}"
+        )

@@ -13,8 +13,13 @@ from gilib.linalg import cholesky
 from gilib.linalg.products import matmul
 from gilib.posteriors import MatrixGaussian, Posterior
 from gilib.training.rules.base import Problem
-from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
-from gilib.training.rules.weight_samples import Statistic, TrainedLayer, WeightGradients
+from gilib.training.rules.sampled_weight_rule import (
+    RunningSampledWeightRule,
+    SampledWeightRule,
+    Statistic,
+    TrainedLayer,
+    WeightGradients,
+)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,36 @@
-"""What rules share that draw weights, look at gradients there and move a posterior in closed form."""
+"""What rules share that draw weights, look at gradients there and move a posterior in closed form.
+
+Read from the top: such a rule and its step, then what a minibatch says about the weights that were drawn.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gilib.arguments import Positive
+from gilib.draws import Draw, Evaluated, record
+from gilib.layers import Linear
+from gilib.layers.conv import Conv2dFunction
+from gilib.layers.linear import LinearFunction
+from gilib.layers.weights import WeightLayer
+from gilib.linalg import ScaledIdentity
+from gilib.linalg.products import matmul
+from gilib.network import Network
+from gilib.objectives import estimated_bound
 from gilib.posteriors import Posterior
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.weight_samples import SampledWeights, Statistic, TrainedLayer, WeightGradients
 from gilib.training.schedules import Schedule
+
+Statistic = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -111,3 +126,199 @@ class RunningSampledWeightRule(RunningRule, ABC):
                 value.copy_(saved)
         if self.adam is not None:
             self.adam.load_state_dict(state["adam"])
+
+
+class WeightGradients(NamedTuple):
+    """Of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the weights that were drawn in one layer.
+
+    Attributes:
+        weights: W, `[S, R, I, O]`.
+        gradient: with respect to W, `[S, R, I, O]`.
+        statistics: what the rule makes of the layer's inputs and the gradients of its outputs.
+    """
+
+    weights: Tensor
+    gradient: Tensor
+    statistics: tuple[Tensor, ...] = ()
+
+
+class TrainedLayer(NamedTuple):
+    """A layer whose weights a rule trains.
+
+    Attributes:
+        position: which of the network's layers with weights it is, counted from 0.
+        layer: it.
+        weights: its posterior.
+    """
+
+    position: int
+    layer: WeightLayer
+    weights: Any
+
+    def prior_precision(self) -> Tensor:
+        """1 / variance of the weights under the prior, `[R, 1, 1]`."""
+        replicas, like = self.layer.replicas, self.weights.scaled_mean
+        operator, _ = self.layer.modules_built()[0].draw(like.new_zeros((1, *replicas, 0)))
+        assert isinstance(operator, ScaledIdentity)
+        return operator.scale.detach().expand(1, *replicas)[0][..., None, None]
+
+
+class SampledWeights:
+    """The weights of a network that a rule trains, and what a minibatch says about them.
+
+    Args:
+        problem: of the training.
+        rule: its name, for messages.
+        posterior: that the layers must have, a specification with a mean.
+        statistic: of a layer's inputs `[..., B, I]`, a bias column included, and of the gradients of the MEAN
+            loss of B examples with respect to its outputs, `[S, R, B, O]`: means over the examples. For
+            `Linear` layers; None: none, for any layer with weights.
+
+    Attributes:
+        trained: the layers that are trained so.
+        rest: all other learned parameters, by name.
+    """
+
+    def __init__(
+        self, problem: Problem, rule: str, posterior: type[Posterior], statistic: Statistic | None = None
+    ):
+        """Find the layers.
+
+        Raises:
+            ValueError: if the rule does not serve the problem.
+        """
+        self.problem, self.statistic = problem, statistic
+        objective = problem.objective
+        layers = _weight_layers(problem.net)
+        self.trained = [
+            TrainedLayer(position, layer, layer.weights)
+            for position, layer in enumerate(layers)
+            if isinstance(layer.posterior, posterior) and _is_learned(layer)
+        ]
+        if not self.trained:
+            raise ValueError(
+                f"{rule} trains layers with {posterior.__name__} weights, and the network has none that are "
+                f"learned: build it with posterior=gilib.posteriors.{posterior.__name__}(), or train it by "
+                "gilib.Adam"
+            )
+        if objective.estimator != "draw" or objective.arithmetic != "full":
+            raise ValueError(
+                f"{rule} reads gradients at weights that are drawn, in full arithmetic: it needs "
+                f"estimator='draw' and arithmetic='full', got {objective.estimator!r} and "
+                f"{objective.arithmetic!r}"
+            )
+        for own in self.trained:
+            _check(own.layer, rule, statistic is not None)
+        self._check_order(rule, len(layers))
+        ids = {id(p) for own in self.trained for p in own.weights.parameters()}
+        self.rest = {name: p for name, p in problem.parameters.items() if id(p) not in ids}
+
+    def __call__(
+        self, batch: Batch, rest: Sequence[nn.Parameter]
+    ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
+        """Of the whole minibatch, summed over the processes.
+
+        Returns:
+            The bound per data point `[R]`; the weight gradients of every layer; gradients of minus the bound,
+            summed over replicas, with respect to `rest`.
+        """
+        with self.problem.propagate_failures():
+            bound, of_weights, gradients = self._of_share(batch, rest)
+        found = [bound, *gradients]
+        for own in of_weights:
+            found += [own.gradient, *own.statistics]
+        totals = iter(self.problem.sum_over_processes([batch.fraction * value.detach() for value in found]))
+        bound, *gradients = islice(totals, 1 + len(rest))
+        of_weights = [
+            WeightGradients(own.weights, next(totals), tuple(islice(totals, len(own.statistics))))
+            for own in of_weights
+        ]
+        return bound, of_weights, gradients
+
+    def _of_share(
+        self, batch: Batch, rest: Sequence[nn.Parameter]
+    ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
+        problem, num_data = self.problem, self.problem.objective.num_data
+        drawn = problem.net.draw(noise=batch.noise.draw)
+        recording = record(drawn.function, batch.x)
+        steps = _weight_steps(recording.steps)
+        steps = [steps[own.position] for own in self.trained]
+        known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
+        data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
+        bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
+        weights = [step.function.weights for step in steps]  # type: ignore[attr-defined]
+        outputs = [step.output for step in steps] if self.statistic is not None else []
+        found = torch.autograd.grad(-data.sum(), [*weights, *outputs], retain_graph=bool(rest))
+        gradients = torch.autograd.grad(-bound.sum(), rest, materialize_grads=True) if rest else ()
+        of_weights = [
+            WeightGradients(w.detach(), g) for w, g in zip(weights, found[: len(steps)], strict=True)
+        ]
+        for k, slope in enumerate(found[len(steps) :]):
+            assert self.statistic is not None
+            features = self.trained[k].layer.features(steps[k].input.detach())
+            of_weights[k] = of_weights[k]._replace(statistics=self.statistic(features, slope))
+        return bound, of_weights, list(gradients)
+
+    def _check_order(self, rule: str, layers: int) -> None:
+        """Raise unless layers are evaluated in the order in which the network holds them.
+
+        Without noise each draws its mean.
+        """
+        net = self.problem.net
+        like = self.trained[0].weights.scaled_mean
+        with torch.no_grad():
+            drawn = net.draw(noise=like.new_zeros(1, *net.replicas, net.noise_size))
+            steps = _weight_steps(record(drawn.function, like.new_zeros(1, *net.input_shape)).steps)
+        if len(steps) == layers and all(
+            _equal(steps[own.position].function.weights[0], own.weights.mean)  # type: ignore[attr-defined]
+            for own in self.trained
+        ):
+            return
+        raise ValueError(
+            f"{rule} finds the {layers} layers with weights of this network by record, which showed "
+            f"{len(steps)}, or the same in another order: compose gilib's layers by Sequential, Residual and "
+            "Sum, or train by gilib.Adam"
+        )
+
+
+def _equal(drawn: Tensor, mean: Tensor) -> bool:
+    """Whether they are the same, NaN at the same places included: these are told later, as divergence."""
+    return drawn.shape == mean.shape and torch.allclose(drawn, mean, 0.0, 0.0, equal_nan=True)
+
+
+def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tensor]:
+    """The mean of the squares of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
+
+    >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
+    (tensor([[[20.]]]),)
+    """
+    return (output_gradients.shape[-2] * matmul(features.square().mT, output_gradients.square()),)
+
+
+def _is_learned(layer: WeightLayer) -> bool:
+    return all(parameter.requires_grad for parameter in layer.modules_built()[1].parameters())
+
+
+def _weight_layers(net: Network) -> list[WeightLayer]:
+    return [module for module in net.modules() if isinstance(module, WeightLayer)]
+
+
+def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
+    return [step for step in steps if isinstance(step.function, LinearFunction | Conv2dFunction)]
+
+
+def _check(layer: WeightLayer, rule: str, examples: bool) -> None:
+    """Raise unless the prior is a fixed Gaussian, and single examples can be told apart if they must."""
+    prior, weights = layer.modules_built()
+    like = next(weights.parameters())
+    fixed = prior.noise_size == 0
+    if not fixed or not isinstance(prior.draw(like.new_zeros((1, *layer.replicas, 0)))[0], ScaledIdentity):
+        raise ValueError(
+            f"{rule} needs a prior of known variance, the same for all weights of a layer, and "
+            f"{layer.describe()} has {layer.prior!r}: use NealPrior or StandardPrior, or gilib.Adam"
+        )
+    if examples and not isinstance(layer, Linear):
+        raise ValueError(
+            f"{rule} reads the gradients of single examples, which is for Linear layers; this network has "
+            f"{layer.describe()}: use gilib.training.IVON or Vadam"
+        )

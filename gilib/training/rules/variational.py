@@ -25,8 +25,14 @@ from torch import Tensor
 from gilib.arguments import Fraction, Positive
 from gilib.posteriors import Factorised, Posterior
 from gilib.training.rules.base import Problem
-from gilib.training.rules.sampled_weight_rule import RunningSampledWeightRule, SampledWeightRule
-from gilib.training.rules.weight_samples import Statistic, TrainedLayer, WeightGradients, squared_gradients
+from gilib.training.rules.sampled_weight_rule import (
+    RunningSampledWeightRule,
+    SampledWeightRule,
+    Statistic,
+    TrainedLayer,
+    WeightGradients,
+    squared_gradients,
+)
 
 
 class LayerState(NamedTuple):

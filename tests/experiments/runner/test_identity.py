@@ -1,29 +1,21 @@
 """Identities outlive new fields and new names of classes; what was recorded or paused is found again."""
 
 import dataclasses
-import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from gilib.experiments import load_records, select
-from gilib.experiments.merging import merge
 from gilib.experiments.ober2021 import uci, uci_scale_prior
 from gilib.experiments.ober2021.toy import ToyConfig
 from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner import legacy
 from gilib.experiments.runner.experiment import Experiment
 from gilib.experiments.runner.identity import filled, identity, record_identity
-from gilib.experiments.runner.legacy import legacy_group_identity, legacy_identity
 from gilib.experiments.runner.records import read_records, results_file
-from gilib.experiments.runner.work import Work, checkpoint_folder, checkpoints
 from gilib.experiments.runner.writing import append
 from gilib.experiments.running import RunSummary, pending, run_experiment
-from gilib.training import DivergenceError
 from tests.experiments import tiny
-from tests.experiments.tiny import TinyConfig
 
 
 @dataclass(frozen=True)
@@ -51,19 +43,6 @@ def small(scale: str) -> Iterator[SmallConfig]:
 
 
 SMALL = Experiment("the same, renamed", SmallConfig, small, tiny.run, tiny.task)
-
-
-@pytest.fixture
-def old_names(monkeypatch):
-    """The tiny experiment as one that was there before."""
-    monkeypatch.setitem(legacy.FIELDS, "tiny", "TinyConfig task seed lr scale")
-
-
-def as_legacy(record):
-    """The record as it was written once."""
-    settings = {"experiment": "TinyConfig", **record["config"], "scale": record["scale"]}
-    text = json.dumps({"schema": 1, **record, "id": legacy.hexadecimal(json.dumps(settings, sort_keys=True))})
-    return text + "\n"
 
 
 def test_every_setting_that_is_not_at_its_default_counts():
@@ -132,54 +111,5 @@ def test_configurations_of_derived_classes_are_those_of_their_experiment():
     cell = ("yacht", "fac", "ScalePrior", 0, 0.01)
     base, derived = uci.UciConfig(*cell), uci_scale_prior.ScalePriorConfig(*cell)
     assert identity("uci", base) == identity("uci", derived) != identity("uci_scale_prior", derived)
-    assert legacy_identity("uci", base) == legacy_identity("uci", derived)
     other = dataclasses.replace(derived, variant="reference")
     assert identity("uci_scale_prior", other) != identity("uci_scale_prior", derived)
-
-
-def test_files_of_other_machines_with_old_identities_merge(tmp_path, monkeypatch, results, old_names):
-    run_experiment("tiny", "smoke")
-    records = load_records("tiny")
-    old = tmp_path / "old.jsonl"
-    old.write_text("".join(map(as_legacy, records)))
-    assert read_records(old)[0]["id"] != records[0]["id"]
-    merged = merge([old])
-    assert (merged.added, merged.known, merged.conflicts) == ({"tiny": 0}, 6, [])
-    (results / "tiny.jsonl").unlink()
-    monkeypatch.setitem(EXPERIMENTS, "tiny", SMALL)
-    assert merge([old]).added == {"tiny": 6}
-    assert pending("tiny", "smoke") == ([], 6)
-    assert merge([old]).added == {"tiny": 0}
-
-
-def test_a_training_that_was_paused_under_its_old_identity_goes_on(old_names, monkeypatch):
-    group = tuple(TinyConfig("cube", seed) for seed in (0, 1))
-    folder = checkpoints("tiny") / legacy_group_identity("tiny", group)
-    folder.mkdir(parents=True)
-
-    def run(configs, job):
-        return tiny.run(configs, dataclasses.replace(job, deadline=time.monotonic()))
-
-    assert Work("tiny", run)(group).records is None
-    assert (folder / "checkpoint").exists() and list(checkpoints("tiny").iterdir()) == [folder]
-    monkeypatch.setitem(EXPERIMENTS, "tiny", SMALL)
-    assert run_experiment("tiny", "smoke", only=["task=cube"]).added == 2
-    assert all(r["resumed"] and r["data"]["resumed_at"] > 0 for r in load_records("tiny"))
-    assert list(checkpoints("tiny").iterdir()) == [], "and leaves nothing behind"
-
-
-def test_halves_of_a_group_are_found_under_their_old_identity(old_names, tmp_path):
-    group = tuple(TinyConfig("cube", seed) for seed in (0, 1))
-    folder = checkpoint_folder("tiny", group)
-    half = folder / legacy_group_identity("tiny", group[:1])
-    half.mkdir(parents=True)
-    seen = []
-
-    def run(configs, job):
-        seen.append(job.checkpoint.parent)
-        if len(configs) > 1:
-            raise DivergenceError("not finite")
-        return [{"metrics": {}}]
-
-    Work("tiny", run)(group)
-    assert seen[0] == folder and seen[1] == half and seen[2].parent == folder

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from gilib.data.storage import DataError
-from gilib.experiments import load_records
 from gilib.experiments.runner.identity import identity
 from gilib.experiments.runner.records import RecordError
 from gilib.experiments.runner.work import Work, checkpoint_folder
-from gilib.experiments.runner.writing import append
 from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
 from tests.experiments import tiny
@@ -134,20 +132,18 @@ def test_a_damaged_checkpoint_is_reported_and_done_without():
     assert [r["metrics"] for r in records] == [r["metrics"] for r in Work("whole", tiny.run)(CONFIGS).records]
 
 
-def test_threads_are_given_back():
+def test_threads_and_denormals_are_given_back():
+    def flushed():
+        return float(torch.tensor(1e-38) * 0.1) == 0.0
+
+    def run(configs, job):
+        seen.append((torch.get_num_threads(), flushed()))
+        return bodies(configs, job)
+
     torch.set_num_threads(2)
     try:
-        seen = []
-        Work("tiny", lambda configs, job: seen.append(torch.get_num_threads()) or bodies(configs, job))(
-            CONFIGS
-        )
-        assert seen == [1] and torch.get_num_threads() == 2
+        seen, before = [], flushed()
+        Work("tiny", run)(CONFIGS)
+        assert seen == [(1, True)] and torch.get_num_threads() == 2 and flushed() == before
     finally:
         torch.set_num_threads(1)
-
-
-def test_a_record_under_an_older_identity_is_not_recorded_again():
-    config = next(tiny.configurations("smoke"))
-    (new,) = Work("tiny", lambda configs, job: [{"metrics": {"elbo": 0.0}}])((config,)).records
-    append("tiny", [new | {"id": "old"}], tiny.TinyConfig)
-    assert append("tiny", [new], tiny.TinyConfig) == [] and len(load_records("tiny")) == 1

@@ -1,12 +1,12 @@
-"""A Cholesky factor together with its inverse: values, gradients, failures."""
+"""A Cholesky factor with its inverse, and products of triangles by halves: values, gradients, failures."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.linalg import FactorisationError, cholesky_and_inverse, factor_and_inverse
-from gilib.linalg.factor import failures_as_nan
+from gilib.linalg import FactorisationError, cholesky_and_inverse, failures_as_nan, triangular
+from gilib.linalg.triangular import halves, inverse_of_lower, symmetric
 from tests.helpers import normal, positive_definite, seeded
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -35,8 +35,8 @@ def test_both_are_those_of_torch(lead, size, seed):
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 9, 9), (2, 3, 3, 3)])
 def test_gradients_by_finite_differences(use, by_halves, shape, generator, monkeypatch):
     least = 0 if by_halves else 10**9
-    monkeypatch.setattr(factor_and_inverse, "LARGE", least)
-    monkeypatch.setattr(factor_and_inverse, "WIDE", 0)
+    monkeypatch.setattr(triangular, "LARGE", least)
+    monkeypatch.setattr(triangular, "WIDE", 0)
     root = normal(generator, *shape).requires_grad_()
 
     def call(root):
@@ -129,3 +129,29 @@ def test_a_failure_is_named_or_spoils_its_own_results_only(generator):
     for part in (factor, inverse):
         broken = torch.isnan(part).flatten(1).any(-1)
         assert broken.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("size", [9, 16, 17, 40, 101])
+def test_symmetric_equals_whole_products(size, generator):
+    inverse, lower = (normal(generator, 3, size, size).tril() for _ in "jl")
+    whole = inverse.mT @ lower @ inverse
+    kept = inverse.clone(), lower.clone()
+    found = symmetric(inverse, halves(lower))
+    torch.testing.assert_close(found, 0.5 * (whole + whole.mT), rtol=1e-12, atol=1e-10)
+    assert torch.equal(found, found.mT) and torch.equal(inverse, kept[0]) and torch.equal(lower, kept[1])
+
+
+@pytest.mark.parametrize("size", [9, 16, 40])
+def test_halves_are_views_of_all_that_is_not_zero(size):
+    matrix = torch.zeros(2, size, size)
+    for part in halves(matrix):
+        part += 1.0
+    assert torch.equal(matrix.tril(), torch.ones(2, size, size).tril())
+
+
+@pytest.mark.parametrize("size", [1, 9, 101, 260])
+def test_the_inverse_of_a_triangle(size, generator):
+    matrix = normal(generator, 2, size, size).tril() / size**0.5 + 2.0 * torch.eye(size)
+    found = inverse_of_lower(matrix)
+    torch.testing.assert_close(found @ matrix, torch.eye(size).expand(2, -1, -1), rtol=0.0, atol=1e-10)
+    assert torch.equal(found, found.tril())
