@@ -709,7 +709,7 @@ def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> Non
     if problem.objective.estimator != "draw":
         return
     net, noise = problem.net, problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
-    with torch.no_grad():
+    with torch.no_grad(), exact_products():
         steps = record(
             problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
         ).drawn
