@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -202,17 +202,15 @@ def kernels(net: gilib.Network, replica: int) -> dict[str, Any]:
     }
 
 
+def splits_together(about: str, configurations: Callable[[str], Iterator[DgpConfig]]) -> Experiment:
+    """An experiment whose replicas are splits."""
+    return Experiment(
+        about, DgpConfig, configurations, run, dgp_uci.group_key, uci.check, largest_group=20, build=alone
+    )
+
+
 EXPERIMENTS = {
-    "dgp_uci": Experiment(
-        "Tables 8-10: deep Gaussian processes on nine UCI sets",
-        DgpConfig,
-        dgp_uci.tables,
-        run,
-        group=dgp_uci.group_key,
-        check=uci.check,
-        largest_group=20,
-        build=alone,
-    ),
+    "dgp_uci": splits_together("Tables 8-10: deep Gaussian processes on nine UCI sets", dgp_uci.tables),
     "dgp_exact": Experiment(
         "Tables 8-10: the evidence of one layer, exactly",
         ExactConfig,
@@ -221,34 +219,15 @@ EXPERIMENTS = {
         check=uci.check,
         scales=("smoke", "paper"),
     ),
-    "dgp_settings": Experiment(
+    "dgp_settings": splits_together(
         "Kernels at the start and learning rates of two layers of Tables 8-10, for the bound to choose among",
-        DgpConfig,
         dgp_uci.settings,
-        run,
-        group=dgp_uci.group_key,
-        check=uci.check,
-        largest_group=20,
-        build=alone,
     ),
-    "dgp_attempts": Experiment(
+    "dgp_attempts": splits_together(
         "Attempts to win yacht, energy, kin8nm, power and protein with two layers of global inducing points",
-        DgpConfig,
         dgp_uci.attempts,
-        run,
-        group=dgp_uci.group_key,
-        check=uci.check,
-        largest_group=20,
-        build=alone,
     ),
-    "dgp_start": Experiment(
-        "Where the free Gaussians of Tables 8-10 start, and how slowly Adam leaves 1e-5",
-        DgpConfig,
-        dgp_uci.starts,
-        run,
-        group=dgp_uci.group_key,
-        check=uci.check,
-        largest_group=20,
-        build=alone,
+    "dgp_start": splits_together(
+        "Where the free Gaussians of Tables 8-10 start, and how slowly Adam leaves 1e-5", dgp_uci.starts
     ),
 }
