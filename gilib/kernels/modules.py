@@ -65,17 +65,19 @@ class BasicKernel(KernelModule):
         """Create the parameters."""
         super().__init__()
         self.function, self.log_lengthscale_sd = function, log_lengthscale_sd
-        logs = {name: start.logs(name, context) for name, start in starts.items()}
-        self.log = nn.ParameterDict({name: nn.Parameter(values) for name, values in logs.items()})
-        if log_lengthscale_sd is not None:
-            self.register_buffer("prior_mean", logs["lengthscale"].clone(), persistent=False)
+        logs = {name: nn.Parameter(start.logs(name, context)) for name, start in starts.items()}
+        self.log = nn.ParameterDict(logs)
 
     def log_prior(self) -> Tensor:
-        """-½ Σ_d (log ℓ_d - m)² / s², m the logarithm of where ℓ starts and s its deviation, `[R]`."""
+        """-½ Σ_d (log ℓ_d - m)² / s², m the mean of the log ℓ_d and s their deviation, `[R]`.
+
+        It is what is left of log ℓ_d ~ N(c, s²), independent given c, where c may be anything: integrated
+        over a flat c, exp(-½ Σ_d (log ℓ_d - c)² / s²) is this, but for a constant.
+        """
         if self.log_lengthscale_sd is None:
             raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")
-        distance = (self.log["lengthscale"] - self.prior_mean).double() / self.log_lengthscale_sd
-        return -0.5 * distance.square().sum(-1)
+        logs = self.log["lengthscale"].double()
+        return -0.5 * ((logs - logs.mean(-1, keepdim=True)) / self.log_lengthscale_sd).square().sum(-1)
 
     def forward(self) -> KernelFunction:
         """In float64, with an axis for points."""

@@ -51,9 +51,9 @@ class RBF(Kernel):
         lengthscale: ℓ at the start, one number or D of them, in units of the inputs.
         variance: σ² at the start, the squared amplitude.
         ard: whether every coordinate has its own lengthscale (automatic relevance determination).
-        log_lengthscale_sd: s of the prior log ℓ_d ~ N(log `lengthscale`, s²), whose log density `gilib.fit`
-            adds to the bound; None: the bound alone decides. Where columns are nearly as many as rows its
-            maximum takes noise for signal, and intervals come out far too narrow.
+        log_lengthscale_sd: s of the prior log ℓ_d ~ N(c, s²) with any c, the same for all d, whose log
+            density `gilib.fit` adds to the bound; None: the bound alone decides. Where columns are nearly as
+            many as rows its maximum takes noise for signal, and intervals come out far too narrow.
 
     >>> import torch
     >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()

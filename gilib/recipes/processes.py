@@ -26,7 +26,7 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
 LEAST = 50  # points by whose evidence kernels are compared
-SD = 1.2  # of log ℓ, whose prior has its centre at ½ log D; the experiment `columns` says what it is for
+SD = 0.5  # of log ℓ around what columns share a priori; the experiment `columns` says what it is for
 KERNELS = (
     Matern(smoothness=1.5, log_lengthscale_sd=SD),
     RBF(log_lengthscale_sd=SD),
@@ -51,8 +51,8 @@ class ProcessRecipe(Recipe):
         num_samples: as every recipe's; bounds of regression are in closed form.
         num_inducing: M, at most.
         num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(½ log D, 1.2²): without
-            it intervals are too narrow where columns are many (the experiment `columns`).
+        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(c, 0.5²) with any c:
+            without it intervals are too narrow where columns are many (the experiment `columns`).
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -146,7 +146,7 @@ class ProcessRecipe(Recipe):
             y: `[N, O]`.
             rows: of the inducing points.
             start: the other one.
-            shorter: factor of the lengthscales at the start; their prior stays where it is.
+            shorter: factor of the lengthscales at the start.
             options: of `gilib.fit`.
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero

@@ -1,7 +1,7 @@
 """Whether the recommended Gaussian process knows what it does not know when columns are many and rows few.
 
 Of D normal columns five matter; y = f(x) + ½ε, with f linear or not. Each process is fitted twice: under the
-prior of its lengthscales, and without it, by the evidence alone.
+priors of its lengthscales and its noise, and without them, by the evidence alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ColumnsConfig:
         function: "linear" or "nonlinear".
         columns: D.
         points: N, of training.
-        prior: whether lengthscales have theirs.
+        prior: whether lengthscales and noise have theirs.
         seed: of the data.
         steps: of L-BFGS; 0: the recipe's.
         scale: smoke or paper.
@@ -76,7 +76,7 @@ def data(config: ColumnsConfig) -> tuple[Tensor, Tensor]:
 
 
 def recipe(config: ColumnsConfig) -> ProcessRecipe:
-    """The recommended one, or the same without the prior."""
+    """The recommended one, or the same without priors."""
     own = ProcessRecipe(steps=config.steps) if config.steps else ProcessRecipe()
     if config.prior:
         return own

@@ -43,6 +43,10 @@ class CollapsedModel(ABC):
         """
 
     @abstractmethod
+    def log_prior(self) -> Tensor:
+        """Of the noise, where kernels have a prior, too; but for a constant."""
+
+    @abstractmethod
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
         """Mean squares of the errors at points left out, `[O]`, as if the noise were σ² everywhere."""
 

@@ -107,6 +107,10 @@ class ProcessWithNoise(CollapsedModel):
         rounding = (spacing.square() / variance.mT).sum() / 24.0
         return fit - 0.25 * doubt.sum() - posterior.divergence - rounding
 
+    def log_prior(self) -> Tensor:
+        """None but its process."""
+        return self._variance.new_zeros(())
+
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
         """Of regression on all other points, with the noise that it has where nothing is known of it."""
         return squares_left_out(self.mean, self._variance.detach(), x, y)

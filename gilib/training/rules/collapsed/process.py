@@ -47,6 +47,10 @@ class SingleProcess(CollapsedModel):
             return evidence(self.process.gram(x), y.double(), noise, self.process.layer.jitter) - rounding
         return collapsed(sums_of(self.process.inducing(), x, y), noise)[0] - rounding
 
+    def log_prior(self) -> Tensor:
+        """Flat in σ, seen from log σ."""
+        return 0.5 * self.noise.log().sum()
+
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
         """Of regression on all other points."""
         return squares_left_out(self.process, self.noise.detach(), x, y)

@@ -39,7 +39,9 @@ class Collapsed(Rule):
     they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression
     and is computed as such.
 
-    Lengthscales that have a prior (`gilib.kernels.RBF`) add its log density to what is climbed.
+    Lengthscales that have a prior (`gilib.kernels.RBF`) add its log density to what is climbed, and so does
+    noise of one size then, whose σ is flat a priori: the density of log σ is proportional to σ, so log σ is
+    added. (Where L alone is climbed log σ is flat, and nearly all of that prior's mass is at no noise.)
 
     Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
     log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
@@ -144,9 +146,11 @@ class RunningCollapsed(RunningRule):
             if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
                 return seen[-1][1]
             self.search.zero_grad()
-            value = -self.model.bound(batch.x, batch.y, self.spacing) / len(batch.x)
-            for kernel in self.kernels:
-                value = value - kernel.log_prior().sum() / len(batch.x)
+            climbed = self.model.bound(batch.x, batch.y, self.spacing)
+            if self.kernels:
+                climbed = climbed + sum(kernel.log_prior().sum() for kernel in self.kernels)
+                climbed = climbed + self.model.log_prior()
+            value = -climbed / len(batch.x)
             value.backward()
             seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
             return value.detach()
