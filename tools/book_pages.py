@@ -21,7 +21,7 @@ COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CAUSE = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*)", re.M)
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
 CHECK = re.compile(
-    r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
+    r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-(?:input|cell)\]\n)?"
     r"(?P<code># check: (?P<name>.+(?:\n#   .+)*)\n(?:.*\n)*?)```$",
     re.M,
 )
@@ -39,7 +39,7 @@ def _folded(match: re.Match[str]) -> str:
     name = re.sub(r"\n#  |[\\{}]", "", match["name"]).replace('"', "'")
     others = match["code"].count("\n# check: ")
     name += f" (and {others} more)" if others else ""
-    options = ["tags: [hide-input]", "mystnb:"]
+    options = [(match["hidden"] or ":tags: [hide-input]\n").strip(":\n"), "mystnb:"]
     options += [f'  code_prompt_{kind}: "Check: {name}"' for kind in ("show", "hide")]
     return "\n".join(["```{code-cell} ipython3", "---", *options, "---", match["code"] + "```"])
 
