@@ -45,6 +45,11 @@ def test_a_hidden_check_shows_its_name(tag: str) -> None:
     assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
 
 
+def test_a_hidden_cell_shows_the_check_in_it() -> None:
+    text = book_pages.fold_checks(cell("x = 1\n# check: one\nassert x\n", ":tags: [hide-cell]\n"))
+    assert "\ntags: [hide-cell]\n" in text and "Check: one" in text
+
+
 def test_all_else_stays() -> None:
     for code in ("# check: short\nassert True\n", f"x = 1\n{LINES}", f"x = 1\n# check: later\n{LINES}"):
         assert book_pages.fold_checks(cell(code)) == cell(code)
