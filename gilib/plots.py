@@ -186,7 +186,7 @@ def predictives(
 
     columns = columns or len(results) + 1
     rows = -(-(len(results) + 1) // columns)
-    figure, axes = panels(rows, columns, width=min(9.4, 2.35 * columns), height=2.5)
+    figure, axes = panels(rows, columns, width=min(9.4, 2.3 * columns), height=2.5)
     axes = axes.reshape(-1)
     for panel, (method, found) in zip(axes, results.items(), strict=False):
         method_style = _look(method)
