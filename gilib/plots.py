@@ -197,7 +197,7 @@ def predictives(
         grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
         axes[-1].plot(grid, spread, color=method_style.colour)
     axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
-    axes[-1].set(title="standard deviation of f", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
+    axes[-1].set(title="standard deviation", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
     return figure, axes
 
 
