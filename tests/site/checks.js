@@ -39,7 +39,7 @@
   // a figure melts into the page and has the colours that it was drawn in, by night their hues; a photograph stands as it is, on white
   colours() {
     const night = document.documentElement.dataset.theme === "dark";
-    const turned = "invert(1) hue-rotate(180deg) brightness(1.3)";
+    const turned = "invert(1) hue-rotate(180deg)";
     return [...document.querySelectorAll(".bd-article :is(figure, .cell_output) img")].flatMap((image) => {
       const { filter, opacity, mixBlendMode, backgroundColor } = getComputedStyle(image), problems = [];
       const photo = image.classList.contains("photo");

@@ -19,11 +19,11 @@ PAGE = np.array([0x14, 0x18, 0x1C]) / 255  # by night
 
 
 def shown_as(colour: str, theme: str) -> np.ndarray:
-    """What the style makes of a colour c: by night 1.3 (1 + c - 2 luminance(c)), added to the page."""
+    """What the style makes of a colour c: by night 1 + c - 2 luminance(c), added to the page."""
     c = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
     if theme == "light":
         return 255 * c
-    turned = (1.3 * (1 + c - 2 * LUMINANCE @ c).clip(0, 1)).clip(0, 1)
+    turned = (1 + c - 2 * LUMINANCE @ c).clip(0, 1)
     return 255 * (turned + PAGE - turned * PAGE)
 
 
