@@ -186,7 +186,7 @@ def predictives(
 
     columns = columns or len(results) + 1
     rows = -(-(len(results) + 1) // columns)
-    figure, axes = panels(rows, columns, width=min(9.4, 3.6 * columns), height=2.5)
+    figure, axes = panels(rows, columns, width=min(9.4, 2.3 * columns), height=2.5)
     axes = axes.reshape(-1)
     for panel, (method, found) in zip(axes, results.items(), strict=False):
         method_style = _look(method)
@@ -197,7 +197,7 @@ def predictives(
         grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
         axes[-1].plot(grid, spread, color=method_style.colour)
     axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
-    axes[-1].set(title="standard deviation of f", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
+    axes[-1].set(title="standard deviation", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
     return figure, axes
 
 

@@ -37,7 +37,7 @@ def test_a_method_without_a_look_is_named():
 def test_predictives_have_a_panel_each_and_one_of_deviations():
     found = {"grid": [0.0, 1.0], "mean": [1.0, 2.0], "function_sd": [0.1, 0.2]}
     figure, axes = plots.predictives({"gi": found, "hmc": found}, [0.5], [1.0], titles={"hmc": "truth"})
-    assert [panel.get_title() for panel in axes] == ["global inducing", "truth", "standard deviation of f"]
+    assert [panel.get_title() for panel in axes] == ["global inducing", "truth", "standard deviation"]
     assert len(axes[0].collections) == 3  # bands of one, two and three deviations
     widest = axes[0].collections[-1].get_paths()[0].vertices[:, 1]
     assert abs(widest.max() - 2.6) < 1e-12 and abs(widest.min() - 0.7) < 1e-12

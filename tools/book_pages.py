@@ -20,28 +20,32 @@ CLONE = "<this repository>"  # what stands in place of an address that is not kn
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CAUSE = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*)", re.M)
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
-CHECK = re.compile(
-    r"^```\{code-cell\} ipython3\n(?P<hidden>:tags: \[hide-input\]\n)?"
-    r"(?P<code># check: (?P<name>.+(?:\n#   .+)*)\n(?:.*\n)*?)```$",
-    re.M,
+CELL = re.compile(
+    r"^```\{code-cell\} ipython3\n(?P<tags>:tags: \[hide-(?:input|cell)\]\n)?(?P<code>(?!---\n|:).*?)```$",
+    re.M | re.S,
 )
+CHECK = re.compile(r"^# check: (.+(?:\n#   .+)*)\n", re.M)
 
 
 def fold_checks(text: str) -> str:
-    """A chapter's source with every long cell that begins with `# check:` folded under its name."""
-    return CHECK.sub(_folded, text)
+    """The source; long cells that begin with `# check:`, or are hidden with one, fold to its name."""
+    return CELL.sub(_folded, text)
 
 
 def _folded(match: re.Match[str]) -> str:
-    lines = match["code"].count("\n") - match["name"].count("\n")
-    if not match["hidden"] and lines <= LONG:
+    tags, code = match["tags"], match["code"]
+    found = CHECK.search(code)
+    if not found or (found.start() and "hide-cell" not in (tags or "")):
         return match[0]
-    name = re.sub(r"\n#  |[\\{}]", "", match["name"]).replace('"', "'")
-    others = match["code"].count("\n# check: ")
+    lines = code.count("\n") - found[1].count("\n")
+    if not tags and lines <= LONG:
+        return match[0]
+    name = re.sub(r"\n#  |[\\{}]", "", found[1]).replace('"', "'")
+    others = len(CHECK.findall(code)) - 1
     name += f" (and {others} more)" if others else ""
-    options = ["tags: [hide-input]", "mystnb:"]
+    options = [(tags or ":tags: [hide-input]\n").strip(":\n"), "mystnb:"]
     options += [f'  code_prompt_{kind}: "Check: {name}"' for kind in ("show", "hide")]
-    return "\n".join(["```{code-cell} ipython3", "---", *options, "---", match["code"] + "```"])
+    return "\n".join(["```{code-cell} ipython3", "---", *options, "---", code + "```"])
 
 
 def repository() -> str:

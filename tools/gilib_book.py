@@ -8,12 +8,14 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.ext import autodoc
 from sphinx.util.docutils import SphinxDirective
 from sphinxcontrib.bibtex.plugin import register_plugin
 from sphinxcontrib.bibtex.style.referencing import BracketStyle
@@ -144,29 +146,39 @@ def gilib() -> ModuleType:
     return importlib.import_module("gilib")
 
 
+def written(value: Any) -> bool:
+    """Whether it stands in a user's program: a function, or a class that checks its arguments."""
+    checked = importlib.import_module("gilib.arguments").Checked
+    return not inspect.isclass(value) or (issubclass(value, checked) and not inspect.isabstract(value))
+
+
 class Room(SphinxDirective):
-    """``{gilib-room} posteriors`` shows every public name defined in ``gilib.posteriors``."""
+    """``{gilib-room} posteriors`` shows every public name defined in ``gilib.posteriors``.
+
+    With ``:parts:`` in two parts: what one writes; what that builds, base classes first.
+    """
 
     required_arguments = 1
+    option_spec: ClassVar = {"parts": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         room = self.arguments[0]
-        names = public_names(gilib())
-        lines = [
-            line
-            for name, (place, value) in names.items()
-            if place == room
-            for line in entry(name, value, room)
-        ]
-        if not lines:
+        known = public_names(gilib())
+        here = {name: value for name, (place, value) in known.items() if place == room}
+        if not here:
             raise self.error(
-                f"gilib exports nothing from {room!r}; known: {sorted({r for r, _ in names.values()})}"
+                f"gilib exports nothing from {room!r}; known: {sorted({r for r, _ in known.values()})}"
             )
-        lines = [
-            ".. autolink-concat:: off",
-            "",
-            *lines,
-        ]  # examples of a name do not go on from those of another
+        parts = {"": list(here)}
+        if "parts" in self.options:
+            built = sorted(
+                (n for n, v in here.items() if not written(v)), key=lambda n: not inspect.isabstract(here[n])
+            )
+            parts = {"You write": [n for n, v in here.items() if written(v)], "What it builds": built}
+        lines = [".. autolink-concat:: off", ""]  # examples of a name do not go on from those of another
+        for title, names in parts.items():
+            lines += [f".. rubric:: {title}", "   :class: part", ""] if title else []
+            lines += [line for name in names for line in entry(name, here[name], room)]
         return _parsed(self, ["````{eval-rst}", *lines, "````"], f"gilib-room {room}")
 
 
@@ -190,6 +202,7 @@ def _parsed(directive: SphinxDirective, lines: list[str], source: str) -> list[n
 def setup(app: Sphinx) -> dict[str, Any]:
     # Looking for cycles in the trees of all pages takes two thirds of a build in which nothing has changed.
     gc.set_threshold(100_000, 50, 1000)
+    autodoc._CLASS_NEW_BLACKLIST.append("gilib.arguments.Checked.__new__")  # it only checks those of __init__
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)

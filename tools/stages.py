@@ -64,7 +64,7 @@ STAGES = {
             [*PYTHON, "-m", "mypy", "tools"],
         )
     ),
-    "unit": Stage(([*PYTEST, *IN_PARALLEL],), sealed=True),
+    "unit": Stage(([*PYTEST, *IN_PARALLEL, "--durations=40"],), sealed=True),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),

@@ -14,6 +14,13 @@ document.addEventListener("DOMContentLoaded", () => {
     measure();
   }
 
+  // Paper cannot be unfolded: proofs are open while a page is printed.
+  const folded = () => document.querySelectorAll(".bd-article details.sd-dropdown:not([open])");
+  window.addEventListener("beforeprint", () => folded().forEach((proof) => { proof.open = proof.dataset.printed = true; }));
+  window.addEventListener("afterprint", () => {
+    for (const proof of document.querySelectorAll("details[data-printed]")) { proof.open = false; delete proof.dataset.printed; }
+  });
+
   // The arrows that unfold a part of the contents are named by what they unfold.
   for (const arrow of document.querySelectorAll("nav details > summary")) {
     if (!arrow.textContent.trim()) arrow.ariaLabel = `Pages of ${arrow.closest("li").querySelector("a").textContent.trim()}`;

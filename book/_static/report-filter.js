@@ -1,4 +1,5 @@
-// Filters over the printed tables of the report: rows by paper, data set, method, scale and verdict.
+// Filters over the printed tables of the report: rows by paper, data set, method, scale and verdict. They stand in the
+// page's address, so that a choice of rows can be linked to.
 document.addEventListener("DOMContentLoaded", () => {
   const NAMES = { paper: "Paper", dataset: "Data set", method: "Method", scale: "Scale", verdict: "Verdict" };
   const tables = [...document.querySelectorAll("details.report[data-paper]")];
@@ -41,6 +42,8 @@ document.addEventListener("DOMContentLoaded", () => {
       if (wanted.length) table.dataset.unfolded = "yes"; else delete table.dataset.unfolded;
     }
     count.textContent = `${shown} of ${rows.length} rows`;
+    const query = new URLSearchParams(wanted).toString();
+    if (location.protocol !== "file:") history.replaceState(null, "", location.pathname + (query && `?${query}`) + location.hash);
   };
   form.addEventListener("change", apply);
   form.addEventListener("reset", () => setTimeout(apply));
@@ -51,5 +54,9 @@ document.addEventListener("DOMContentLoaded", () => {
     form.reset();
     setTimeout(() => target.scrollIntoView());
   });
+  for (const [name, value] of new URLSearchParams(location.search)) {
+    const select = form.elements[name];
+    if (select && [...select.options].some((option) => option.value === value)) select.value = value;
+  }
   apply();
 });

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from operator import attrgetter, methodcaller
@@ -159,16 +159,24 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         found[..., self._varies] = values
         return found
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_interval: float | None = None) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
+
+        What is asked for beside it follows in a tuple, of the same shape. A pipeline hands these arguments on
+        to its last step, so that `pipeline.predict(X, return_interval=0.9)` gives intervals, too.
 
         Args:
             X: inputs `[N, D]`.
-            return_std: also the standard deviation, noise included, of the same shape.
+            return_std: also the standard deviation, noise included.
+            return_interval: also the lower and upper end of `predict_interval` of this coverage.
+
+        Raises:
+            ValueError: for a coverage that is not between 0 and 1.
         """
-        wanted = [attrgetter("mean"), attrgetter("sd")][: 1 + bool(return_std)]
+        wanted: list[Callable[[Any], Tensor]] = [attrgetter("mean"), *[attrgetter("sd")] * bool(return_std)]
+        wanted += [] if return_interval is None else _ends(return_interval)
         found = [self._shown(values, X) for values in self._reduced(X, *wanted)]
-        return tuple(found) if return_std else found[0]
+        return found[0] if len(found) == 1 else tuple(found)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """The central interval that holds a new target with this probability: lower and upper end.
@@ -180,11 +188,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Raises:
             ValueError: for a coverage outside these.
         """
-        tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
-        if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")
-        ends = (methodcaller("quantile", probability) for probability in (tail, 1.0 - tail))
-        lower, upper = (self._shown(values, X) for values in self._reduced(X, *ends))
+        lower, upper = (self._shown(values, X) for values in self._reduced(X, *_ends(coverage)))
         return lower, upper
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -325,3 +329,11 @@ def _scaling(x: Tensor, y: Tensor) -> Normalisation:
 def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
     """The normalisation of some of the targets, `which` of `[O]`."""
     return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])
+
+
+def _ends(coverage: float) -> list[Callable[[Any], Tensor]]:
+    """The lower and the upper quantile of a prediction."""
+    tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
+    if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
+        raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")
+    return [methodcaller("quantile", probability) for probability in (tail, 1.0 - tail)]

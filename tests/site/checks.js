@@ -36,17 +36,17 @@
     return sources > 0 && rendered < sources ? problems.concat(`${rendered} of ${sources} formulas rendered`) : problems;
   },
 
-  // by day and by night a figure stands on white and has the colours that it was drawn in
+  // a figure melts into the page and has the colours that it was drawn in, by night their hues; a photograph stands as it is, on white
   colours() {
-    return [...document.querySelectorAll(".bd-article img")].flatMap((image) => {
-      const style = getComputedStyle(image), problems = [];
-      const white = (node) => {
-        const colour = getComputedStyle(node).backgroundColor;
-        return colour === "rgba(0, 0, 0, 0)" ? !node.parentElement || white(node.parentElement) : colour === "rgb(255, 255, 255)";
-      };
-      if (style.filter !== "none") problems.push(`${image.src} has the filter ${style.filter}`);
-      if (style.opacity !== "1") problems.push(`${image.src} has opacity ${style.opacity}`);
-      if (style.mixBlendMode !== "normal" && !white(image)) problems.push(`${image.src} is blended with a colour`);
+    const night = document.documentElement.dataset.theme === "dark";
+    const turned = "invert(1) hue-rotate(180deg)";
+    return [...document.querySelectorAll(".bd-article :is(figure, .cell_output) img")].flatMap((image) => {
+      const { filter, opacity, mixBlendMode, backgroundColor } = getComputedStyle(image), problems = [];
+      const photo = image.classList.contains("photo");
+      if (filter !== (night && !photo ? turned : "none")) problems.push(`${image.src} has the filter ${filter}`);
+      if (opacity !== "1") problems.push(`${image.src} has opacity ${opacity}`);
+      if (mixBlendMode !== (photo ? "normal" : night ? "screen" : "multiply")) problems.push(`${image.src} is blended by ${mixBlendMode}`);
+      if (night && photo && backgroundColor !== "rgb(255, 255, 255)") problems.push(`${image.src} stands on ${backgroundColor}`);
       return problems;
     });
   },

@@ -100,6 +100,17 @@ def test_few_rows_are_unfolded_and_all_of_them_fit(report: Page) -> None:
     assert {row.inner_text().count("worse") for row in rows.all()} == {1}
 
 
+def test_filters_stand_in_the_address(report: Page) -> None:
+    report.locator(".report-filter select[name=dataset]").select_option("yacht")
+    report.locator(".report-filter select[name=verdict]").select_option("worse")
+    chosen = counted(report)
+    assert "dataset=yacht&verdict=worse" in report.url
+    report.goto(report.url)
+    assert counted(report) == chosen
+    report.locator(".report-filter button").click()
+    report.wait_for_function("!location.search")
+
+
 def test_filters_work_by_keyboard(report: Page) -> None:
     report.locator(".report-filter select[name=paper]").focus()
     report.keyboard.press("ArrowDown")

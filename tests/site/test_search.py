@@ -43,10 +43,15 @@ def test_snippets_are_prose(search: Page) -> None:
     assert [snippet for snippet in snippets if SOURCES.search(snippet)] == []
 
 
-@pytest.mark.parametrize("search", ["own data", "classification", "save"], indirect=True)
+@pytest.mark.parametrize("search", ["own data", "classification", "save", "conformal"], indirect=True)
 def test_questions_of_a_user_lead_to_the_chapter_on_own_data(search: Page) -> None:
     found = results(search)
     assert any(address.startswith(CHAPTER) for address in found[:FIRST]), found[:FIRST]
+
+
+@pytest.mark.parametrize("search", ["custom posterior"], indirect=True)
+def test_words_that_no_page_says_lead_to_the_page_that_is_meant(search: Page) -> None:
+    assert results(search)[0].startswith("book/appendices/write-your-own-layer.html")
 
 
 @pytest.mark.parametrize("search", ["xylophonist"], indirect=True)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import gilib
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
@@ -82,6 +84,23 @@ def test_intervals_cover_what_they_say(model):
     assert abs(((lower < targets) & (targets < upper)).mean() - 0.9) < 0.06
     half = model.predict_interval(fresh, 0.5)
     assert ((half[0] > lower) & (half[1] < upper)).all()
+
+
+def test_a_pipeline_gives_intervals(model):
+    """It hands arguments of `predict` on, and those of no other method."""
+    pipe = make_pipeline(StandardScaler(), BayesianRegressor(**QUICK)).fit(X, Y)
+    own = BayesianRegressor(**QUICK).fit(pipe[0].transform(X), Y)
+    wanted = (
+        own.predict(pipe[0].transform(X[:5]), return_std=True),
+        own.predict_interval(pipe[0].transform(X[:5]), 0.8),
+    )
+    found = pipe.predict(X[:5], return_std=True, return_interval=0.8)
+    for value, expected in zip(found, [*wanted[0], *wanted[1]], strict=True):
+        np.testing.assert_array_equal(value, expected)
+    mean, lower, upper = model.predict(X[:5], return_interval=0.5)
+    assert (lower < mean).all() and (mean < upper).all()
+    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 1"):
+        model.predict(X[:5], return_interval=1)
 
 
 def test_an_interval_is_that_of_the_mixture(model):

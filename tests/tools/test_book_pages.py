@@ -39,9 +39,15 @@ def test_a_name_of_two_lines_is_one_sentence_and_counts_as_one() -> None:
     assert book_pages.fold_checks(short) == short
 
 
-def test_a_hidden_check_shows_its_name() -> None:
-    text = book_pages.fold_checks(cell("# check: one\nassert True\n", ":tags: [hide-input]\n"))
-    assert ":tags:" not in text and "Check: one" in text
+@pytest.mark.parametrize("tag", ["hide-input", "hide-cell"])
+def test_a_hidden_check_shows_its_name(tag: str) -> None:
+    text = book_pages.fold_checks(cell("# check: one\nassert True\n", f":tags: [{tag}]\n"))
+    assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
+
+
+def test_a_hidden_cell_shows_the_check_in_it() -> None:
+    text = book_pages.fold_checks(cell("x = 1\n# check: one\nassert x\n", ":tags: [hide-cell]\n"))
+    assert "\ntags: [hide-cell]\n" in text and "Check: one" in text
 
 
 def test_all_else_stays() -> None:
