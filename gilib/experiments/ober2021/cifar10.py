@@ -118,7 +118,7 @@ def _out_of_distribution_sets() -> str:
 
 def check(configs: Sequence[CifarConfig]) -> None:
     """Raise unless the images are here, or can be fetched."""
-    for name in dict.fromkeys(["cifar10", *(config.outside for config in configs)]):
+    for name in dict.fromkeys(["cifar10", *(config.outside for config in configs if config.outside)]):
         load_images(name)
 
 
@@ -147,7 +147,8 @@ def run(config: CifarConfig, job: Job) -> Record:
 def photographs(scale: str) -> Iterator[CifarConfig]:
     """Global inducing points in the small network, to be asked about the first test images one by one."""
     (config,) = (c for c in table_1(scale) if (c.network, c.prior, c.method) == ("resnet8", PRIORS[0], "gi"))
-    yield replace(config, test_images=min(config.test_images, 100), test_samples=10 * config.test_samples)
+    asked = min(config.test_images, 100)
+    yield replace(config, test_images=asked, test_samples=10 * config.test_samples, outside="")
 
 
 def run_photographs(config: CifarConfig, job: Job) -> Record:
