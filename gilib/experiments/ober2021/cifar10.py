@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 import gilib
-from gilib.data import ImageDataset, ImageNormalisation, load_images, random_flip_and_crop
+from gilib.data import ImageDataset, ImageNormalisation, ImageTensors, load_images, random_flip_and_crop
 from gilib.data.storage import ChecksumError, DataError
 from gilib.experiments.common import images
 from gilib.experiments.common.images import ImageConfig
+from gilib.experiments.common.measuring import significant
 from gilib.experiments.common.methods import METHODS
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
@@ -117,7 +118,7 @@ def _out_of_distribution_sets() -> str:
 
 def check(configs: Sequence[CifarConfig]) -> None:
     """Raise unless the images are here, or can be fetched."""
-    for name in dict.fromkeys(["cifar10", *(config.outside for config in configs)]):
+    for name in dict.fromkeys(["cifar10", *(config.outside for config in configs if config.outside)]):
         load_images(name)
 
 
@@ -133,11 +134,7 @@ def run(config: CifarConfig, job: Job) -> Record:
     on those out of distribution the mean entropy, its ratio to the former, and how well entropy tells the two
     apart.
     """
-    dataset = _dataset("cifar10").subset(config.images, config.test_images)
-    data = dataset.tensors(job.device)
-    net = images.build(_model(config), config, data)
-    augment = random_flip_and_crop if config.augment else None
-    trained = images.train(net, config, data, job, config.kl_weight, augment)
+    dataset, data, net, trained = _train(config, job)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
     inside = gilib.prediction.CategoricalPrediction(images.log_probabilities(draw, data.test_x))
     strange = as_colour(_dataset(config.outside).test_x[: config.test_images], data.normalisation)
@@ -145,6 +142,40 @@ def run(config: CifarConfig, job: Job) -> Record:
     metrics = images.measure_bounds(net, config, data) | images.measure_test(inside, data.test_y)
     metrics |= compare_entropies(inside.mean, outside.mean)
     return images.record(dataset.label, dataset.sha256, trained, metrics)
+
+
+def photographs(scale: str) -> Iterator[CifarConfig]:
+    """Global inducing points in the small network, to be asked about the first test images one by one."""
+    (config,) = (c for c in table_1(scale) if (c.network, c.prior, c.method) == ("resnet8", PRIORS[0], "gi"))
+    asked = min(config.test_images, 100)
+    yield replace(config, test_images=asked, test_samples=10 * config.test_samples, outside="")
+
+
+def run_photographs(config: CifarConfig, job: Job) -> Record:
+    """Train and say of every test image what the network makes of it.
+
+    Returns:
+        A record: label, mean class probabilities over the draws, and expected entropy of a draw, of each.
+    """
+    dataset, data, net, trained = _train(config, job)
+    draw = images.drawn(net, config.test_samples, 4000 + config.seed)
+    log_probs = images.log_probabilities(draw, data.test_x)  # [S, N, O]
+    mean = gilib.prediction.CategoricalPrediction(log_probs).mean
+    within = gilib.metrics.entropy(log_probs.exp()).mean(0)
+    found = {
+        "labels": data.test_y.tolist(),
+        "probabilities": [[round(value, 4) for value in row] for row in mean.tolist()],
+        "expected_entropy": [significant(value) for value in within.tolist()],
+    }
+    return images.record(dataset.label, dataset.sha256, trained, found)
+
+
+def _train(config: CifarConfig, job: Job) -> tuple[ImageDataset, ImageTensors, gilib.Network, images.Trained]:
+    dataset = _dataset("cifar10").subset(config.images, config.test_images)
+    data = dataset.tensors(job.device)
+    net = images.build(_model(config), config, data)
+    augment = random_flip_and_crop if config.augment else None
+    return dataset, data, net, images.train(net, config, data, job, config.kl_weight, augment)
 
 
 def _model(config: CifarConfig) -> Callable[..., gilib.Network]:
@@ -189,5 +220,13 @@ EXPERIMENTS = {
         one_by_one(run),
         check=check,
         scales=("smoke", "reduced", "long", "paper"),
-    )
+    ),
+    "cifar10_photographs": Experiment(
+        "What global inducing points make of the first photographs of CIFAR-10, one by one",
+        CifarConfig,
+        photographs,
+        one_by_one(run_photographs),
+        check=check,
+        scales=("smoke", "reduced", "long", "paper"),
+    ),
 }
