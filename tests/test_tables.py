@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gilib import tables
+from experiments import tables
 
 
 def test_mean_and_standard_error():
