@@ -16,12 +16,12 @@ from torch import Tensor
 
 import gilib
 from experiments.common.measuring import significant
+from experiments.lindinger2020.costs import operations
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
 from gilib.linalg.products import matmul
 from gilib.models import deep_gp, structured_gp
 from gilib.structured import FullyCoupled, MeanField, Pattern, StripesAndArrow
-from gilib.structured.costs import operations
 
 FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled()}
 INPUTS, TRAINING_POINTS = 8, 1000
