@@ -147,7 +147,7 @@ def search(scale: str) -> Iterator[PosteriorConfig]:
     size = SCALES[scale]
     for dataset, (method, values) in itertools.product(size.choosing, SEARCHED.items()):
         for value in values:
-            yield _config(size, dataset, method, 0, scale, setting=value)
+            yield of_size(size, dataset, method, 0, scale, setting=value)
 
 
 def tables(scale: str) -> Iterator[PosteriorConfig]:
@@ -162,11 +162,11 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
     noises = _noises(scale)
     for dataset, split, method in _cells(size):
         if method in BALI:
-            yield _config(size, dataset, method, split, scale, bali=bali[method])
+            yield of_size(size, dataset, method, split, scale, bali=bali[method])
         elif method != "hmc":
-            yield _config(size, dataset, method, split, scale, setting=settings[method])
+            yield of_size(size, dataset, method, split, scale, setting=settings[method])
         elif dataset in size.hmc and (dataset, split) in noises:
-            yield _config(size, dataset, method, split, scale, setting=noises[dataset, split])
+            yield of_size(size, dataset, method, split, scale, setting=noises[dataset, split])
 
 
 def _cells(size: Scale) -> Iterator[tuple[str, int, str]]:
@@ -185,7 +185,7 @@ def _splits(size: Scale, dataset: str, method: str) -> int:
     return min(wanted, find_set(dataset).num_splits)
 
 
-def _config(
+def of_size(
     size: Scale,
     dataset: str,
     method: str,
@@ -194,6 +194,7 @@ def _config(
     setting: float = 0.0,
     bali: BaliSettings | None = None,
 ) -> PosteriorConfig:
+    """One training of a scale; a method that is not of ours trains like a network's weights."""
     return PosteriorConfig(
         dataset,
         method,

@@ -45,9 +45,10 @@ def run(config: PosteriorConfig, job: Job) -> Record:
     """
     if config.method == "hmc":
         return _sampled(config, task(config.dataset, config.split, torch.float64), job)
+    method = METHODS[config.method]
     if config.images:
-        return _trained(config, image_task(config.dataset, config.split, config.images), job)
-    return _trained(config, task(config.dataset, config.split), job)
+        return trained(method, config, image_task(config.dataset, config.split, config.images), job)
+    return trained(method, config, task(config.dataset, config.split), job)
 
 
 def search(config: PosteriorConfig, job: Job) -> Record:
@@ -59,29 +60,28 @@ def search(config: PosteriorConfig, job: Job) -> Record:
         held_out = image_task(config.dataset, config.split, config.images, validation=True)
     else:
         held_out = validation_task(config.dataset, config.split)
-    record = _trained(config, held_out, job)
+    record = trained(METHODS[config.method], config, held_out, job)
     return record | {"curve": record["curve"][::10]}
 
 
-def _trained(config: PosteriorConfig, on: Task, job: Job) -> Record:
+def trained(method: Method, config: PosteriorConfig, on: Task, job: Job) -> Record:
     """Train, predict, measure; a training that breaks down is recorded as diverged."""
-    method, on = METHODS[config.method], on.to(job.device)
-    own = _training(config, on)
+    on = on.to(job.device)
+    own = _training(method, config, on)
     net, likelihood = own.start()
     clock = (time.perf_counter(), time.process_time())
     try:
         history = gilib.fit(net, likelihood, on.x, on.y, **own.settings, **job.fit_options())
         drawable = method.drawable(net, likelihood, on, own.settings["callbacks"])
         metrics: dict[str, Any] = _seconds(clock, history)
-        metrics |= _all_measured(config, drawable, net, likelihood, on)
+        metrics |= _all_measured(method, config, drawable, net, likelihood, on)
     except (DivergenceError, FactorisationError) as error:
         return _diverged(config, on, error)
     return _body(config, on, metrics, history.elbo)
 
 
-def _training(config: PosteriorConfig, on: Task) -> Training:
+def _training(method: Method, config: PosteriorConfig, on: Task) -> Training:
     """What is trained on a task."""
-    method = METHODS[config.method]
     stored = method.stored(config)
     settings = {
         "steps": config.steps,
@@ -100,7 +100,7 @@ def _training(config: PosteriorConfig, on: Task) -> Training:
 
     def measure(net: gilib.Network, likelihood: Likelihood) -> dict[str, Any]:
         drawable = method.drawable(net, likelihood, on, stored)
-        return _all_measured(config, drawable, net, likelihood, on)
+        return _all_measured(method, config, drawable, net, likelihood, on)
 
     return Training(start, on.x, on.y, settings, measure, on.test_x, on.test_y)
 
@@ -113,16 +113,21 @@ def training(config: PosteriorConfig, device: torch.device) -> Training:
     """
     if config.method == "hmc":
         raise ValueError("hmc runs chains (gilib.baselines.hmc), and trains no network: name another method")
-    if config.images:
-        return _training(config, image_task(config.dataset, config.split, config.images).to(device))
-    return _training(config, task(config.dataset, config.split).to(device))
+    images = config.images
+    own = image_task(config.dataset, config.split, images) if images else task(config.dataset, config.split)
+    return _training(METHODS[config.method], config, own.to(device))
 
 
 def _all_measured(
-    config: PosteriorConfig, drawable: Drawable, net: gilib.Network, likelihood: Likelihood, on: Task
+    method: Method,
+    config: PosteriorConfig,
+    drawable: Drawable,
+    net: gilib.Network,
+    likelihood: Likelihood,
+    on: Task,
 ) -> dict[str, Any]:
     metrics = _measured(config, drawable, likelihood, on)
-    metrics |= _bound(config, METHODS[config.method], net, likelihood, on)
+    metrics |= _bound(config, method, net, likelihood, on)
     return metrics | _evidence(drawable, on)
 
 
