@@ -58,27 +58,30 @@ def configure(app: Sphinx, config: Config) -> None:
     )
 
 
+PACKAGES = ("gilib", "experiments")
 BY_NAME = (
-    "plots",
-    "tables",
+    "gilib.plots",
+    "gilib.baselines",
+    "gilib.sklearn",
     "experiments",
-    "baselines",
-    "sklearn",
-    "sliders",
+    "experiments.sliders",
+    "experiments.tables",
 )  # rooms that `import gilib` does not open
 
 
-def rooms(package: ModuleType) -> dict[str, list[str]]:
-    """The modules right below the package with the public names of each: ``__all__``, or what it defines."""
-    for name in BY_NAME:
-        importlib.import_module(f"{package.__name__}.{name}")
-    modules = {name: value for name, value in vars(package).items() if inspect.ismodule(value)}
-    public = {name: getattr(module, "__all__", None) for name, module in modules.items()}
-    for name in {*package.__all__, *BY_NAME} & set(modules):
-        if public[name] is None:
-            defined = [key for key, value in vars(modules[name]).items() if _made_in(value, modules[name])]
-            public[name] = [key for key in defined if not key.startswith("_")]
-    return {name: names for name, names in public.items() if names}
+def rooms(package: ModuleType) -> dict[str, tuple[ModuleType, list[str]]]:
+    """Modules right below the package, and those of BY_NAME; of each ``__all__``, or what it defines."""
+    below = [value for value in vars(package).values() if inspect.ismodule(value)]
+    found = {}
+    for module in dict.fromkeys([*below, *map(importlib.import_module, BY_NAME)]):
+        room = module.__name__.rpartition(".")[2]
+        names = getattr(module, "__all__", None)
+        if names is None and (room in package.__all__ or module.__name__ in BY_NAME):
+            defined = [key for key, value in vars(module).items() if _made_in(value, module)]
+            names = [key for key in defined if not key.startswith("_")]
+        if names:
+            found[room] = (module, names)
+    return found
 
 
 def _made_in(value: Any, module: ModuleType) -> bool:
@@ -94,11 +97,11 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
             room = getattr(value, "__module__", package.__name__).removeprefix(package.__name__ + ".")
             found[f"{package.__name__}.{name}"] = (room.split(".")[0], value)
     known = {id(value) for _, value in found.values()}
-    for room, names in rooms(package).items():
+    for room, (module, names) in rooms(package).items():
         for name in names:
-            value = getattr(getattr(package, room), name)
+            value = getattr(module, name)
             if id(value) not in known and not inspect.ismodule(value):
-                found[f"{package.__name__}.{room}.{name}"] = (room, value)
+                found[f"{module.__name__}.{name}"] = (room, value)
     return found
 
 
@@ -124,13 +127,13 @@ def entry(name: str, value: Any, room: str) -> list[str]:
 def leave_internal_names(
     app: Sphinx, env: Any, node: nodes.Element, content: nodes.Element
 ) -> nodes.Element | None:
-    """Show a type of gilib that exists but is not public as text; all else unresolved stays an error."""
+    """Show a type of ours that exists but is not public as text; all else unresolved stays an error."""
     target = node.get("reftarget", "")
     parts = target.split(".")
-    if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] != "gilib"):
+    if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] not in PACKAGES):
         return None
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
-        modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "gilib"]
+        modules = [module for name, module in sys.modules.items() if name.split(".")[0] in PACKAGES]
         return content if any(hasattr(module, target) for module in modules) else None
     classes = [value for _, value in public_names(gilib()).values() if inspect.isclass(value)]
     public = {f"{value.__module__}.{value.__qualname__}" for value in classes}
