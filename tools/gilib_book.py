@@ -107,6 +107,15 @@ def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, 
     lines[:] = docstrings.tidy(lines)
 
 
+def own_signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """No ``*args, **kwargs`` of torch's modules for a class without a constructor of its own."""
+    if what == "class" and (signature or "").startswith("(*args"):
+        return ("" if inspect.isabstract(value) else "()"), None
+    return None
+
+
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what scikit-learn writes into classes of gilib, with references that are its own."""
     return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else None
@@ -206,6 +215,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
+    app.connect("autodoc-process-signature", own_signature)
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)
