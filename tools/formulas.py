@@ -29,6 +29,7 @@ TOKEN = re.compile(
     |(?P<high>(?:[⁰¹²³⁴-⁹⁻⁺ᵀᵍ]|\^{INDEX})+)
     |(?P<word>(?<!ᵀ)(?:Id(?=_)|[A-Za-z]{{2,}}(?:_[a-z]{{2,}})*(?:\ (?=[A-Za-z]{{2}}))?))
     |(?P<dots>\.\.\.)
+    |(?P<gap>(?<=/\w)\ (?=[A-Za-z]))
     |(?P<capital>[Γ-Ω])
     |(?P<other>.)
     """,
@@ -45,8 +46,9 @@ EVIDENCE = re.compile(
     r"|(?<!\w)[A-Za-z]\S* [=~<>+/|×*-] \S|^\w\S*[=+]\S+$|\d × \d"
 )
 SHORT = 30  # letters that a line of a phone holds
+NO_SPACE = "\\ \u200b\\ "  # a line may break here
 OPERATOR = re.compile(r"[=~<>≤≥≈←∝+\-/|·×⊗*]")
-BREAK = re.compile(r" (?=[=~<>≤≥≈←∝] )")
+BREAK = re.compile(r" (?=[=~<>≤≥≈←∝+-] )")
 STOP = re.compile(r"(?<!\.\.)[,;:.]$|'s")
 CALL = re.compile(r"(?<=[\w'√])\(")
 
@@ -84,6 +86,8 @@ def _token(found: re.Match[str]) -> str:
             return FUNCTIONS.get(text.strip()) or code or rf"\text{{{text}}}"
         case "dots":
             return r"\dots "
+        case "gap":
+            return r"\,"
         case "capital":
             return rf"\mathrm{{{text}}}"
     return SYMBOLS.get(text, text)
@@ -154,12 +158,12 @@ def _without_tail(formula: str) -> tuple[str, str]:
 
 
 def role(formula: str, style: str = "") -> str:
-    """The formula as a role of reStructuredText; a long one in pieces that begin with a relation, where lines break."""
+    """The formula as a role of reStructuredText; a long one in pieces between which lines break, as in TeX."""
     pieces = [""]
     for piece in BREAK.split(formula) if len(formula) > SHORT else [formula]:
-        inside = sum(map(pieces[-1].count, "([{")) > sum(map(pieces[-1].count, ")]}"))
-        if inside or not pieces[-1]:
-            pieces[-1] += " " * inside + piece
+        if pieces[-1].count("(") > pieces[-1].count(")"):
+            pieces[-1] += " " + piece
         else:
             pieces.append(piece)
-    return " ".join(f":math:`{style}{latex(piece)}`" for piece in pieces)
+    roles = [f":math:`{style}{{}}{latex(piece)}`" for piece in pieces[1:]]
+    return NO_SPACE.join(roles).replace("{}", "", 1)

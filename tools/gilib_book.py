@@ -3,6 +3,7 @@
 import gc
 import importlib
 import inspect
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -68,6 +69,9 @@ BY_NAME = (
 )  # rooms that `import gilib` does not open
 
 
+CHECKED = re.compile(r"~?(?:typing\.)?Annotated\[(\w+), [^\]]*\]")
+
+
 def rooms(package: ModuleType) -> dict[str, list[str]]:
     """The modules right below the package with the public names of each: ``__all__``, or what it defines."""
     for name in BY_NAME:
@@ -107,13 +111,13 @@ def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, 
     lines[:] = docstrings.tidy(lines)
 
 
-def own_signature(
+def plain_signature(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
-) -> tuple[str, None] | None:
-    """No ``*args, **kwargs`` of torch's modules for a class without a constructor of its own."""
+) -> tuple[str | None, str | None]:
+    """``int`` where an annotation checks it; no ``*args`` of torch's modules where a class has no constructor."""
     if what == "class" and (signature or "").startswith("(*args"):
         return ("" if inspect.isabstract(value) else "()"), None
-    return None
+    return signature and CHECKED.sub(r"\1", signature), returns
 
 
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -215,7 +219,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
-    app.connect("autodoc-process-signature", own_signature)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)
