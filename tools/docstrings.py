@@ -8,6 +8,7 @@ SECTION = re.compile(r"^(Args|Arguments|Attributes|Example|Examples|Note|Raises|
 IN_BACKTICKS = re.compile(r"(`+[^`]*`+)")
 GAP = re.compile(r"\s{2,}")
 SPECIAL = re.compile(r"[|*\\]|(?<=\w)_(?!\w)")
+STOP = re.compile(r"(:math:`[^`]*`)(?=[,;:.)])")  # does not go to the next line without its formula
 LETTER_ALONE = re.compile(r"(^|:\s+)([A-Za-z])\.(?=\s|$)")
 
 
@@ -17,8 +18,10 @@ def escape(line: str, display: bool = False) -> str:
     display: the line holds nothing but equations, and words between them.
     """
     parts = IN_BACKTICKS.split(line)
-    parts[::2] = ["".join(_escaped(*piece, display) for piece in formulas.found(part, display)) for part in parts[::2]]
-    return "".join(parts)
+    parts[::2] = [
+        "".join(_escaped(*piece, display) for piece in formulas.found(part, display)) for part in parts[::2]
+    ]
+    return STOP.sub("\\1\\\\ \u2060", "".join(parts))
 
 
 def _escaped(formula: bool, text: str, display: bool) -> str:
@@ -45,5 +48,7 @@ def tidy(lines: list[str]) -> list[str]:
         if opens and not equation:
             result += [".. rst-class:: formula", ""]
         equation = before_sections and line.startswith("    ") and (equation or opens)
-        result.append("   | " + GAP.sub("\u2003", escape(line.strip(), display=True)) if equation else escape(line))
+        result.append(
+            "   | " + GAP.sub("\u2003", escape(line.strip(), display=True)) if equation else escape(line)
+        )
     return result

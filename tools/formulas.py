@@ -1,13 +1,12 @@
-"""Formulas of docstrings, which Unicode keeps readable in ``help``, found in a line of text and set in TeX."""
+"""Formulas of docstrings, in Unicode so that ``help`` shows them, found in a line of text and set in TeX."""
 
 import re
 import unicodedata
 from collections.abc import Iterator
 
-FUNCTIONS = {name: rf"\{name} " for name in ("log", "exp", "det", "tr", "diag", "sin", "cos", "min", "KL", "Cov")}
-FUNCTIONS |= {
-    name: rf"\operatorname{{{name}}}" for name in ("Id", "chol", "vec", "mean", "dim", "GP", "Gamma", "Bernoulli", "IW", "MN")
-}
+FUNCTIONS = {name: rf"\{name} " for name in "log exp det tr diag sin cos min KL Cov".split()}
+NAMED = "Id chol vec mean dim softmax GP Gamma Bernoulli Categorical IW MN".split()
+FUNCTIONS |= {name: rf"\operatorname{{{name}}}" for name in NAMED}
 ACCENTS = {"\u0302": "hat", "\u0303": "tilde"}
 SYMBOLS = {"~": r"\sim ", "·": r"\cdot ", "½": r"\tfrac12 ", "‖": r"\Vert ", "{": r"\{", "}": r"\}"}
 SCRIPTS = str.maketrans(
@@ -36,13 +35,14 @@ TOKEN = re.compile(
     re.VERBOSE,
 )
 
-FOREIGN = re.compile(r"[\"@#&$%\\`?!́]|[A-Za-z]\.[A-Za-z]|(?<!I)[A-Za-z]_[a-z]{3}|.\*|\*.")
+# `x_std` is code, but `m_sno` has the indices of samples, points and outputs.
+FOREIGN = re.compile(r"[\"@#&$%\\`?!́]|[A-Za-z]\.[A-Za-z]|(?<!I)[A-Za-z]_(?!sno)[a-z]{3}|.\*|\*.")
 NAME = re.compile(r"(?<!ᵀ)[A-Za-z]{2,}")
 INDEXED = re.compile(
-    rf"(?<![A-Za-z_])(?:[A-Za-zα-ωΓ-Ω][̂̃]?²?_(?![a-z]{{3}}){INDEX}|Id_{INDEX}|[a-z]+_[a-z\d]\b|[a-z]+²)|√[a-z]+"
+    rf"(?<![A-Za-z_])(?:[A-Za-zα-ωΓ-Ω][̂̃]?²?_(?!(?!sno)[a-z]{{3}}){INDEX}|Id_{INDEX}|[a-z]+_[a-z\d]\b|[a-z]+²)|√[a-z]+"
 )
 EVIDENCE = re.compile(
-    r"[α-ωΓ-Ω½√²⁻ᵀ₀-₉‖∂·⊗←∝≤≥≈̂̃]|\bN\(|(?<![A-Za-z])[A-Za-z]_[a-z\d]"
+    r"[α-ωΓ-Ωℓ½√²⁻ᵀ₀-₉‖∂·⊗←∝≤≥≈̂̃]|\bN\(|(?<![A-Za-z])[A-Za-z]_[a-z\d]"
     r"|(?<!\w)[A-Za-z]\S* [=~<>+/|×*-] \S|^\w\S*[=+]\S+$|\d × \d"
 )
 SHORT = 30  # letters that a line of a phone holds
@@ -54,7 +54,7 @@ CALL = re.compile(r"(?<=[\w'√])\(")
 
 
 def latex(formula: str) -> str:
-    r"""The formula in TeX: ``Σ_n λ_n²`` is ``\sum _{n} λ_{n}^{2}``; MathJax reads Greek letters as they are."""
+    r"""In TeX: ``Σ_n λ_n²`` is ``\sum _{n} λ_{n}^{2}``. MathJax reads small Greek letters as they are."""
     written = "".join(map(_token, TOKEN.finditer(formula)))
     return re.sub(" +", " ", written).strip()
 
@@ -74,7 +74,7 @@ def _token(found: re.Match[str]) -> str:
         case "accent":
             return rf"\{ACCENTS[text[1]]}{{{text[0]}}}"
         case "low":
-            return rf"_{{\text{{{inner}}}}}" if re.fullmatch("[a-z]{3,}", inner) else f"_{{{inner}}}"
+            return rf"_{{\text{{{inner}}}}}" if re.fullmatch("(?!sno)[a-z]{3,}", inner) else f"_{{{inner}}}"
         case "digits":
             return f"_{{{text.translate(SCRIPTS)}}}"
         case "high":
@@ -94,7 +94,10 @@ def _token(found: re.Match[str]) -> str:
 
 
 def found(text: str, every: bool = False) -> Iterator[tuple[bool, str]]:
-    """The text in pieces, and whether each is a formula: a stretch of what can stand in one, with a sign that it does.
+    """The text in pieces, and whether each is a formula.
+
+    A formula is a stretch of words all of which can stand in one, as `R` can, and some of which can stand
+    nowhere else: with a Greek letter, an index, an operator.
 
     every: letters alone are formulas, too, as where a line holds nothing but equations.
     """
@@ -120,7 +123,11 @@ def found(text: str, every: bool = False) -> Iterator[tuple[bool, str]]:
 def _reach(words: list[str], at: int) -> int:
     """Where the stretch that begins at a word ends: brackets closed, at most one stop, at its end."""
     after = words[at + 2] if at + 2 < len(words) else ""
-    if OPERATOR.fullmatch(words[at]) or words[at] == "mean" or (words[at] == "a" and not OPERATOR.match(after)):
+    if (
+        OPERATOR.fullmatch(words[at])
+        or words[at] == "mean"
+        or (words[at] == "a" and not OPERATOR.match(after))
+    ):
         return at
     depth, call, end = 0, False, at
     for k in range(at, len(words), 2):
@@ -158,7 +165,7 @@ def _without_tail(formula: str) -> tuple[str, str]:
 
 
 def role(formula: str, style: str = "") -> str:
-    """The formula as a role of reStructuredText; a long one in pieces between which lines break, as in TeX."""
+    """The formula as a role of reStructuredText; a long one in pieces between which lines break."""
     pieces = [""]
     for piece in BREAK.split(formula) if len(formula) > SHORT else [formula]:
         if pieces[-1].count("(") > pieces[-1].count(")"):

@@ -114,9 +114,9 @@ def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, 
 def plain_signature(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """``int`` where an annotation checks it; no ``*args`` of torch's modules where a class has no constructor."""
+    """``int`` where an annotation checks it; nothing of torch's constructors where a class has none."""
     if what == "class" and (signature or "").startswith("(*args"):
-        return ("" if inspect.isabstract(value) else "()"), None
+        return "", None
     return signature and CHECKED.sub(r"\1", signature), returns
 
 
