@@ -8,7 +8,6 @@ SECTION = re.compile(r"^(Args|Arguments|Attributes|Example|Examples|Note|Raises|
 IN_BACKTICKS = re.compile(r"(`+[^`]*`+)")
 GAP = re.compile(r"\s{2,}")
 SPECIAL = re.compile(r"[|*\\]|(?<=\w)_(?!\w)")
-STOP = re.compile(r"(:math:`[^`]*`)(?=[,;:.)])")  # does not go to the next line without its formula
 LETTER_ALONE = re.compile(r"(^|:\s+)([A-Za-z])\.(?=\s|$)")
 
 
@@ -21,7 +20,7 @@ def escape(line: str, display: bool = False) -> str:
     parts[::2] = [
         "".join(_escaped(*piece, display) for piece in formulas.found(part, display)) for part in parts[::2]
     ]
-    return STOP.sub("\\1\\\\ \u2060", "".join(parts))
+    return "".join(parts)
 
 
 def _escaped(formula: bool, text: str, display: bool) -> str:
