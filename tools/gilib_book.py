@@ -3,6 +3,7 @@
 import gc
 import importlib
 import inspect
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -69,6 +70,9 @@ BY_NAME = (
 )  # rooms that `import gilib` does not open
 
 
+CHECKED = re.compile(r"~?(?:typing\.)?Annotated\[(\w+), [^\]]*\]")
+
+
 def rooms(package: ModuleType) -> dict[str, tuple[ModuleType, list[str]]]:
     """Modules right below the package, and those of BY_NAME; of each ``__all__``, or what it defines."""
     below = [value for value in vars(package).values() if inspect.ismodule(value)]
@@ -108,6 +112,15 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
 def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Before napoleon reads the sections."""
     lines[:] = docstrings.tidy(lines)
+
+
+def plain_signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """``int`` where an annotation checks it; nothing of torch's constructors where a class has none."""
+    if what == "class" and (signature or "").startswith("(*args"):
+        return "", None
+    return signature and CHECKED.sub(r"\1", signature), returns
 
 
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -209,6 +222,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)
