@@ -21,7 +21,7 @@ from recording import Row, parser, running
 from torch import Tensor, nn
 
 import gilib
-from gilib.experiments.lindinger2020.runtime import RuntimeConfig, work
+from experiments.lindinger2020.runtime import RuntimeConfig, work
 from gilib.structured import StripesAndArrow
 
 INPUTS = 8

@@ -23,11 +23,11 @@ from typing import Any
 import measures
 import torch
 
-from gilib.experiments.common.measuring import significant
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.provenance import provenance, source_revision
-from gilib.experiments.runner.records import read_records, results_file
-from gilib.experiments.runner.writing import append
+from experiments.common.measuring import significant
+from experiments.runner.identity import identity
+from experiments.runner.provenance import provenance, source_revision
+from experiments.runner.records import read_records, results_file
+from experiments.runner.writing import append
 from gilib.recipes.base import keep_freed_memory
 
 NAME = "benchmarks"  # of the file in results/
@@ -235,7 +235,7 @@ def main(arguments: list[str] | None = None) -> None:
     if others := {record["experiment"] for record in bodies} - {NAME}:
         raise SystemExit(
             f"error: these are records of {', '.join(sorted(others))}: join them by "
-            "`python -m gilib.experiments merge`"
+            "`python -m experiments merge`"
         )
     print(f"{len(append(NAME, bodies, BenchmarkConfig))} records added to {results_file(NAME)}")
 

@@ -19,9 +19,9 @@ from measures import clock, minor_faults, wait
 from recording import Row, parser, running
 
 import gilib
-from gilib.experiments.common import uci_splits
-from gilib.experiments.ober2021 import uci, uci_run
-from gilib.experiments.runner.experiment import Job
+from experiments.common import uci_splits
+from experiments.ober2021 import uci, uci_run
+from experiments.runner.experiment import Job
 
 WARM_UP, STEPS = 3, 20
 WIDTH = 50

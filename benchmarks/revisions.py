@@ -20,7 +20,7 @@ from pathlib import Path
 from recording import Row, parser, running
 from revision_steps import CASES
 
-from gilib.experiments.runner.provenance import revision_of
+from experiments.runner.provenance import revision_of
 
 HERE = Path(__file__).resolve().parent
 WARM_UP = 3  # steps

@@ -17,7 +17,7 @@ from measures import spent, traffic
 from recording import Row, parser, running
 
 import gilib
-from gilib.experiments.lindinger2020.runtime import FAMILIES, INPUTS, RuntimeConfig, network, stepper, work
+from experiments.lindinger2020.runtime import FAMILIES, INPUTS, RuntimeConfig, network, stepper, work
 
 
 def check() -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from gilib.experiments.runner.records import read_records
+from experiments.runner.records import read_records
 from gilib.linalg import onednn
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -1,8 +1,9 @@
-"""`import gilib` opens little beside torch, and nothing that only the book or the experiments need.
+"""`import gilib` opens little beside torch, and gilib knows nothing of the experiments, which import it.
 
 Modules are counted, in a fresh interpreter, and nothing is timed: seconds are a property of the machine.
 """
 
+import ast
 import json
 import re
 import runpy
@@ -22,15 +23,8 @@ needed = set(sys.modules)
 import gilib
 print(json.dumps({"torch": sorted(needed - before), "gilib": sorted(set(sys.modules) - needed)}))
 """
-ON_REQUEST = (
-    "baselines",
-    "book",
-    "experiments",
-    "plots",
-    "sklearn",
-    "sliders",
-    "tables",
-)  # rooms that are imported by their own name
+ON_REQUEST = ("baselines", "book", "plots", "sklearn")  # rooms that are imported by their own name
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +35,7 @@ def opened():
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).resolve().parent.parent,
+        cwd=ROOT,
     )
     assert done.stderr == "", "importing must print nothing"
     return json.loads(done.stdout)
@@ -63,12 +57,31 @@ def test_importing_opens_few_modules_beside_its_own(opened):
     assert len(opened["gilib"]) < len(opened["torch"]) / 4
 
 
+def test_gilib_imports_nothing_of_the_experiments():
+    """Nor of the tools, the tests and the benchmarks: the wheel has none of them."""
+    found = {}
+    for path in (ROOT / "gilib").rglob("*.py"):
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in part.names] if isinstance(part, ast.Import) else []
+            names += [part.module or ""] if isinstance(part, ast.ImportFrom) else []
+            found |= {name.partition(".")[0]: path for name in names}
+    here = {name: path for name, path in found.items() if (ROOT / name).is_dir()}
+    assert set(here) == {"gilib"}, here
+
+
+@pytest.mark.parametrize("how", [["-m", "gilib.experiments"], ["-c", "import gilib.experiments"]])
+def test_the_old_name_of_the_experiments_says_where_they_are(how):
+    done = subprocess.run([sys.executable, *how], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert "`python -m experiments`, `from experiments import select`" in done.stderr.splitlines()[-1]
+
+
 def test_nothing_is_said_to_install_gilib_from_an_index():
     """No index has it, and a stranger could claim the name: an extra is installed from the checkout."""
-    root = Path(__file__).resolve().parent.parent
-    pages = [*root.glob("*.md"), *(root / "book").rglob("*.md")]
-    code = [path for folder in ("gilib", "benchmarks", "tools") for path in (root / folder).rglob("*.py")]
-    pages.remove(root / "CHANGELOG.md")
+    pages = [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md")]
+    folders = ("gilib", "experiments", "benchmarks", "tools")
+    code = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    pages.remove(ROOT / "CHANGELOG.md")
     said = re.compile(r"gilib\[\w+\]|pip install (-U |--upgrade )?[\"']?gilib\b")
     assert [path for path in pages + code if said.search(path.read_text(encoding="utf-8"))] == []
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gilib.experiments import report, select
-from gilib.experiments.comparisons.against import with_auto
+from experiments import report, select
+from experiments.comparisons.against import with_auto
 
 ROOT = Path(__file__).resolve().parents[1]
 

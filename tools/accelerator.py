@@ -3,7 +3,7 @@
 The plan goes by printed numbers per second: deep Gaussian processes of the small sets first (all splits of a
 cell train together), then networks on concrete and wine, then images. Records are written to DIR as groups
 are done, trainings pause when the time is up, and the checkout stays as it is. At home ``python -m
-gilib.experiments merge DIR/*.jsonl`` joins them to those that are there. Several jobs share
+experiments merge DIR/*.jsonl`` joins them to those that are there. Several jobs share
 the GPU, best below NVIDIA's multi-process service (``nvidia-cuda-mps-control -d``).
 """
 
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import torch
 
+from experiments import RecordError
+from experiments.ober2021 import cifar10, dgp_uci
+from experiments.runner.memory import keep_memory
+from experiments.runner.records import results_directory
+from experiments.running import Placement, run_experiment
 from gilib.data.storage import DataError
-from gilib.experiments import RecordError
-from gilib.experiments.ober2021 import cifar10, dgp_uci
-from gilib.experiments.runner.memory import keep_memory
-from gilib.experiments.runner.records import results_directory
-from gilib.experiments.running import Placement, run_experiment
 from gilib.training import Speed
 
 

@@ -1,8 +1,9 @@
 """The identity of whatever the chapters compute from: library, recorded results and locked versions.
 
 Jupyter's execution cache sees code cells only. Its folder therefore carries this key, so that an edit of
-``gilib``, ``results`` or ``constraints.txt`` starts an empty cache and no page can show an old result. A
-second key is of all that pages are made with, besides prose: while it stays, only edited ones are built.
+``gilib``, ``experiments``, ``results`` or ``constraints.txt`` starts an empty cache and no page can show an
+old result. A second key is of all that pages are made with, besides prose: while it stays, only edited ones
+are built.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT_CACHES = 3
-COMPUTED_FROM = ("gilib", "results", "constraints.txt")
+COMPUTED_FROM = ("gilib", "experiments", "results", "constraints.txt")
 BUILT_WITH = (*COMPUTED_FROM, "tools", "book", "_config.yml", "_toc.yml")
 CELL = re.compile(rb"^```\{code-cell\}.*?^```$", re.M | re.S)
 

@@ -70,7 +70,8 @@ def note_origins(app: Sphinx, env: Any) -> None:
     """Make a class, its methods and a function known by the module in which they are defined, too."""
     objects = env.domains["py"].objects
     for name, (_, value) in gilib_book.public_names(gilib_book.gilib()).items():
-        if getattr(value, "__module__", "").startswith("gilib.") and hasattr(value, "__qualname__"):
+        ours = getattr(value, "__module__", "").split(".")[0] in gilib_book.PACKAGES
+        if ours and hasattr(value, "__qualname__"):
             origin = f"{value.__module__}.{value.__qualname__}"
             for known in [key for key in objects if key == name or key.startswith(f"{name}.")]:
                 objects.setdefault(origin + known.removeprefix(name), objects[known]._replace(aliased=True))

@@ -2,24 +2,37 @@
 
 import re
 
+import formulas
+
 SECTION = re.compile(r"^(Args|Arguments|Attributes|Example|Examples|Note|Raises|Returns|Yields):\s*$")
 IN_BACKTICKS = re.compile(r"(`+[^`]*`+)")
+GAP = re.compile(r"\s{2,}")
 SPECIAL = re.compile(r"[|*\\]|(?<=\w)_(?!\w)")
 LETTER_ALONE = re.compile(r"(^|:\s+)([A-Za-z])\.(?=\s|$)")
 
 
-def escape(line: str) -> str:
-    """The line with markup characters outside backticks made literal, and ``D.`` not mistaken for a list."""
+def escape(line: str, display: bool = False) -> str:
+    """The line with formulas as roles, other markup characters literal, and ``D.`` not mistaken for a list.
+
+    display: the line holds nothing but equations, and words between them.
+    """
     parts = IN_BACKTICKS.split(line)
-    plain = [SPECIAL.sub(lambda found: "\\" + found.group(), part) for part in parts[::2]]
-    parts[::2] = [LETTER_ALONE.sub(r"\1\\\2.", part) for part in plain]
+    parts[::2] = [
+        "".join(_escaped(*piece, display) for piece in formulas.found(part, display)) for part in parts[::2]
+    ]
     return "".join(parts)
 
 
+def _escaped(formula: bool, text: str, display: bool) -> str:
+    if formula:
+        return formulas.role(text, r"\displaystyle " if display else "")
+    return LETTER_ALONE.sub(r"\1\\\2.", SPECIAL.sub(lambda found: "\\" + found.group(), text))
+
+
 def tidy(lines: list[str]) -> list[str]:
-    """Literal blocks from indented equations before the first section; text escaped; the rest as it was."""
+    """Line blocks from indented equations before the first section; text escaped; the rest as it was."""
     result: list[str] = []
-    doctest = literal = directive = False
+    doctest = equation = directive = False
     before_sections = True
     for line in lines:
         before_sections &= not SECTION.match(line)
@@ -31,8 +44,10 @@ def tidy(lines: list[str]) -> list[str]:
             result.append(line)
             continue
         opens = before_sections and line.startswith("    ") and bool(result) and not result[-1].strip()
-        if opens and not literal:
-            result += ["::", ""]
-        literal = before_sections and (line.startswith("    ") or not line.strip()) and (literal or opens)
-        result.append(line if literal else escape(line))
+        if opens and not equation:
+            result += [".. rst-class:: formula", ""]
+        equation = before_sections and line.startswith("    ") and (equation or opens)
+        result.append(
+            "   | " + GAP.sub("\u2003", escape(line.strip(), display=True)) if equation else escape(line)
+        )
     return result

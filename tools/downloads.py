@@ -30,7 +30,8 @@ MACRO = re.compile(r"\\([A-Za-z]+)")
 RECORD = "application/papermill.record/"  # what `glue` leaves in a cell for the page
 UNSEEN = (nodes.comment, nodes.Invisible, nodes.raw, nodes.system_message)
 ABOUT = """*From the book “{title}”. It runs where gilib is installed from its checkout with
-`{install}`, with that environment as the kernel.*"""
+`{install}`, with that environment as the kernel. The package `experiments`, which
+most chapters import, is part of the checkout, and on no package index.*"""
 
 
 def notebook(app: Sphinx, docname: str, tree: nodes.document) -> NotebookNode:

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import inspect
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -58,27 +59,33 @@ def configure(app: Sphinx, config: Config) -> None:
     )
 
 
+PACKAGES = ("gilib", "experiments")
 BY_NAME = (
-    "plots",
-    "tables",
+    "gilib.plots",
+    "gilib.baselines",
+    "gilib.sklearn",
     "experiments",
-    "baselines",
-    "sklearn",
-    "sliders",
+    "experiments.sliders",
+    "experiments.tables",
 )  # rooms that `import gilib` does not open
 
 
-def rooms(package: ModuleType) -> dict[str, list[str]]:
-    """The modules right below the package with the public names of each: ``__all__``, or what it defines."""
-    for name in BY_NAME:
-        importlib.import_module(f"{package.__name__}.{name}")
-    modules = {name: value for name, value in vars(package).items() if inspect.ismodule(value)}
-    public = {name: getattr(module, "__all__", None) for name, module in modules.items()}
-    for name in {*package.__all__, *BY_NAME} & set(modules):
-        if public[name] is None:
-            defined = [key for key, value in vars(modules[name]).items() if _made_in(value, modules[name])]
-            public[name] = [key for key in defined if not key.startswith("_")]
-    return {name: names for name, names in public.items() if names}
+CHECKED = re.compile(r"~?(?:typing\.)?Annotated\[(\w+), [^\]]*\]")
+
+
+def rooms(package: ModuleType) -> dict[str, tuple[ModuleType, list[str]]]:
+    """Modules right below the package, and those of BY_NAME; of each ``__all__``, or what it defines."""
+    below = [value for value in vars(package).values() if inspect.ismodule(value)]
+    found = {}
+    for module in dict.fromkeys([*below, *map(importlib.import_module, BY_NAME)]):
+        room = module.__name__.rpartition(".")[2]
+        names = getattr(module, "__all__", None)
+        if names is None and (room in package.__all__ or module.__name__ in BY_NAME):
+            defined = [key for key, value in vars(module).items() if _made_in(value, module)]
+            names = [key for key in defined if not key.startswith("_")]
+        if names:
+            found[room] = (module, names)
+    return found
 
 
 def _made_in(value: Any, module: ModuleType) -> bool:
@@ -94,17 +101,26 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
             room = getattr(value, "__module__", package.__name__).removeprefix(package.__name__ + ".")
             found[f"{package.__name__}.{name}"] = (room.split(".")[0], value)
     known = {id(value) for _, value in found.values()}
-    for room, names in rooms(package).items():
+    for room, (module, names) in rooms(package).items():
         for name in names:
-            value = getattr(getattr(package, room), name)
+            value = getattr(module, name)
             if id(value) not in known and not inspect.ismodule(value):
-                found[f"{package.__name__}.{room}.{name}"] = (room, value)
+                found[f"{module.__name__}.{name}"] = (room, value)
     return found
 
 
 def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Before napoleon reads the sections."""
     lines[:] = docstrings.tidy(lines)
+
+
+def plain_signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """``int`` where an annotation checks it; nothing of torch's constructors where a class has none."""
+    if what == "class" and (signature or "").startswith("(*args"):
+        return "", None
+    return signature and CHECKED.sub(r"\1", signature), returns
 
 
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -124,13 +140,13 @@ def entry(name: str, value: Any, room: str) -> list[str]:
 def leave_internal_names(
     app: Sphinx, env: Any, node: nodes.Element, content: nodes.Element
 ) -> nodes.Element | None:
-    """Show a type of gilib that exists but is not public as text; all else unresolved stays an error."""
+    """Show a type of ours that exists but is not public as text; all else unresolved stays an error."""
     target = node.get("reftarget", "")
     parts = target.split(".")
-    if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] != "gilib"):
+    if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] not in PACKAGES):
         return None
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
-        modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "gilib"]
+        modules = [module for name, module in sys.modules.items() if name.split(".")[0] in PACKAGES]
         return content if any(hasattr(module, target) for module in modules) else None
     classes = [value for _, value in public_names(gilib()).values() if inspect.isclass(value)]
     public = {f"{value.__module__}.{value.__qualname__}" for value in classes}
@@ -206,6 +222,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "round_brackets", RoundBrackets)
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)

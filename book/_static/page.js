@@ -1,7 +1,7 @@
 // What is wider than its place scrolls in a box of its own. Such a box says on which side there is more, which the
 // style shows as a fading edge, and the keyboard reaches it.
 document.addEventListener("DOMContentLoaded", () => {
-  const BOXES = "div.math, mjx-container[display=true], pre, dt.sig, .cell_output, .output, .pst-scrollable-table-container, .report-box, .frame";
+  const BOXES = "div.math, .formula, mjx-container[display=true], pre, dt.sig, .cell_output, .output, .pst-scrollable-table-container, .report-box, .frame";
 
   // On a phone a figure of several panels side by side keeps a width at which it can be read, and scrolls.
   for (const image of document.querySelectorAll(".bd-article :is(figure, .cell_output) img")) {

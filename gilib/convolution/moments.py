@@ -30,8 +30,8 @@ def autocorrelation(
 ) -> tuple[Tensor, Tensor]:
     """X'ᵀΛX' and X'ᵀΛY for the patches X' of images, without patches (Ober & Aitchison, 2021, App. C).
 
-        (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(su + δ - p) X_bc'(su + δ' - p)             (Eq. 42)
-        (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(su + δ - p) Y_bo(u)                        (Eq. 40)
+        (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(s u + δ - p) X_bc'(s u + δ' - p)           (Eq. 42)
+        (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(s u + δ - p) Y_bo(u)                       (Eq. 40)
 
     Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once, and as often
     as you like by transforms of `torch.func`, for which all patches are made.

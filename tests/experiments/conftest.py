@@ -2,7 +2,7 @@
 
 import pytest
 
-from gilib.experiments.registry import EXPERIMENTS
+from experiments.registry import EXPERIMENTS
 from tests.experiments.tiny import TINY
 
 

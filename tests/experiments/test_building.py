@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import gilib
-from gilib.experiments import build, load_records
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.running import run_experiment
+from experiments import build, load_records
+from experiments.registry import EXPERIMENTS
+from experiments.running import run_experiment
 
 
 def only(settings):

@@ -7,9 +7,9 @@ import types
 
 import pytest
 
-import gilib.experiments
-from gilib.experiments.__main__ import CONFLICT, DIVERGED, INTERRUPTED, LEFT, main
-from gilib.experiments.registry import EXPERIMENTS
+import experiments
+from experiments.__main__ import CONFLICT, DIVERGED, INTERRUPTED, LEFT, main
+from experiments.registry import EXPERIMENTS
 from gilib.training import DivergenceError
 from tests.experiments.tiny import TINY
 
@@ -109,10 +109,10 @@ def test_a_repetition_says_when_it_trains_in_another_group(capsys):
 
 
 def test_the_report_is_printed_or_written(monkeypatch, capsys, tmp_path):
-    report = types.ModuleType("gilib.experiments.report")
+    report = types.ModuleType("experiments.report")
     report.text = lambda: "all is well"
-    monkeypatch.setitem(sys.modules, "gilib.experiments.report", report)
-    monkeypatch.setattr(gilib.experiments, "report", report, raising=False)
+    monkeypatch.setitem(sys.modules, "experiments.report", report)
+    monkeypatch.setattr(experiments, "report", report, raising=False)
     assert main(["report"]) == 0
     assert capsys.readouterr().out == "all is well\n"
     assert main(["report", "--out", str(tmp_path / "report.md")]) == 0

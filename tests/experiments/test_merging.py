@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.__main__ import main
-from gilib.experiments.merging import merge
-from gilib.experiments.ober2021.toy import ToyConfig
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.writing import append
+from experiments import RecordError, load_records
+from experiments.__main__ import main
+from experiments.merging import merge
+from experiments.ober2021.toy import ToyConfig
+from experiments.runner.identity import identity
+from experiments.runner.writing import append
 from tests.experiments.tiny import TinyConfig
 
 

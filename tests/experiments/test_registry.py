@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from gilib.experiments import load_records
-from gilib.experiments.ober2021 import toy_hmc
-from gilib.experiments.ober2021.toy import GRID, METHODS, reproduction, table_2
-from gilib.experiments.ober2021.toy_hmc import HMCConfig
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.groups import chosen
-from gilib.experiments.runner.identity import identity, record_identity
-from gilib.experiments.runner.records import recorded
-from gilib.experiments.running import Placement, run_experiment, status
+from experiments import load_records
+from experiments.ober2021 import toy_hmc
+from experiments.ober2021.toy import GRID, METHODS, reproduction, table_2
+from experiments.ober2021.toy_hmc import HMCConfig
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.runner.groups import chosen
+from experiments.runner.identity import identity, record_identity
+from experiments.runner.records import recorded
+from experiments.running import Placement, run_experiment, status
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments import RecordError, load_records
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.runner.identity import identity
+from experiments.runner.work import checkpoints
+from experiments.running import Placement, RunSummary, pending, run_experiment, status
 from gilib.data.storage import DataError
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.work import checkpoints
-from gilib.experiments.running import Placement, RunSummary, pending, run_experiment, status
 from gilib.training import DivergenceError, Speed
 from tests.experiments import tiny
 from tests.experiments.runner.test_writing import disk_that_fills_up
@@ -172,7 +172,7 @@ def test_records_that_cannot_be_written_after_all_leave_their_checkpoint(monkeyp
 
 def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
     def after_another(scale):
-        raise RecordError("run `python -m gilib.experiments run first` before")
+        raise RecordError("run `python -m experiments run first` before")
         yield
 
     monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, configurations=after_another))

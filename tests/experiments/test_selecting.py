@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from gilib.experiments import scales_of, select
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.records import RecordError
-from gilib.experiments.runner.work import Work
-from gilib.experiments.runner.writing import append
+from experiments import scales_of, select
+from experiments.registry import EXPERIMENTS
+from experiments.runner.records import RecordError
+from experiments.runner.work import Work
+from experiments.runner.writing import append
 from tests.experiments import tiny
 from tests.experiments.tiny import TINY
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 
 import gilib
+from experiments.runner.experiment import Experiment, Job
+from experiments.runner.records import Record
 from gilib.data.storage import DataError
-from gilib.experiments.runner.experiment import Experiment, Job
-from gilib.experiments.runner.records import Record
 
 STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.experiments.comparisons.tasks import moons
+from experiments.comparisons.tasks import moons
 from tests.support import normals, seeded
 
 LONG = {"hidden": (10,), "num_inducing": 50, "steps": 300, "trial": 150, "num_samples": 4}

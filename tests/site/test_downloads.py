@@ -65,22 +65,22 @@ def test_its_checks_are_folded_and_its_outputs_are_there(site: Path, chapter: Pa
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `pip install -e '.[sklearn]'` and a kernel make, and nothing else of the book."""
+    """What gilib with the extra `sklearn` and a kernel make, and nothing else of the book."""
     folder = tmp_path_factory.mktemp("clean")
     path = environment(folder, "sklearn", ("ipykernel",))
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "gilib.pth").write_text(f"{ROOT}\n")
+    (packages / "gilib").symlink_to(ROOT / "gilib")
     return path
 
 
-def test_all_that_chapters_import_comes_with_the_extra(site: Path, python: Path, tmp_path: Path) -> None:
+def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site: Path, python: Path) -> None:
     found = set()
     for path in (site / "notebooks").glob("*.ipynb"):
         for cell in chapters.code(nbformat.read(path, as_version=4)):
             parts = ast.walk(ast.parse(cell.source))
             found |= {ast.unparse(part) for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
     assert "from gilib.book import glue" in found
-    run(python, "-c", "\n".join(sorted(found)), cwd=tmp_path)
+    run(python, "-c", "\n".join(sorted(found)), cwd=ROOT)
 
 
 @pytest.mark.parametrize("name", QUICK)

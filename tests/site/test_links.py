@@ -119,6 +119,21 @@ def test_holes_are_seen() -> None:
 API = sorted((SITE / "book" / "api").glob("*.html"))
 
 
+@pytest.mark.parametrize("page", API, ids=lambda path: path.stem)
+def test_formulas_of_docstrings_are_set(page: Path) -> None:
+    html = BeautifulSoup(page.read_text(), "html.parser").select_one("article")
+    assert html is not None
+    formulas = [tag.extract().get_text() for tag in html.select(".math")]
+    known = {"posteriors": r"\(\displaystyle \mathrm{Σ} = \mathrm{Ψ} / (ν + O + 1)\)"}
+    assert known.get(page.stem) in [None, *formulas]
+    for tag in html.select("pre, code"):
+        tag.extract()
+    assert re.findall(r":math:|(?<!\w)\$\S", html.get_text()) == []
+    assert (
+        re.findall(r"\(\*args\b|Annotated\[", "".join(tag.get_text() for tag in html.select("dt.sig"))) == []
+    )
+
+
 def test_api_pages_show_every_public_name() -> None:
     missing = set(gilib_book.public_names(gilib)).difference(*map(anchors, API))
     assert not missing, f"add the rooms of {sorted(missing)} to a page of book/api"

@@ -45,7 +45,7 @@ def test_a_row_unfolds_its_command(report: Page) -> None:
     cell.locator("summary").click()
     assert cell.locator("code").is_visible()
     command = cell.locator("code").inner_text()
-    assert command.startswith("python -m gilib.experiments run toy --scale paper --only ")
+    assert command.startswith("python -m experiments run toy --scale paper --only ")
 
 
 def test_the_sums_stay_below(report: Page) -> None:

@@ -51,7 +51,7 @@ def test_questions_of_a_user_lead_to_the_chapter_on_own_data(search: Page) -> No
 
 @pytest.mark.parametrize("search", ["custom posterior"], indirect=True)
 def test_words_that_no_page_says_lead_to_the_page_that_is_meant(search: Page) -> None:
-    assert results(search)[0].startswith("book/appendices/write-your-own-layer.html")
+    assert results(search)[0].startswith("book/appendices/write-your-own-posterior.html")
 
 
 @pytest.mark.parametrize("search", ["xylophonist"], indirect=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import accelerator
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.groups import chosen
-from gilib.experiments.runner.records import read_records, results_directory
+from experiments.registry import EXPERIMENTS
+from experiments.runner.groups import chosen
+from experiments.runner.records import read_records, results_directory
 
 
 def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> None:

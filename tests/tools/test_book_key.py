@@ -12,6 +12,7 @@ def tree(tmp_path: Path) -> Path:
     for name, text in {
         "gilib/a.py": "1",
         "gilib/deep/b.py": "2",
+        "experiments/e.py": "3",
         "results/r.jsonl": "{}",
         "constraints.txt": "torch",
     }.items():
@@ -20,7 +21,9 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["gilib/a.py", "gilib/deep/b.py", "results/r.jsonl", "constraints.txt"])
+@pytest.mark.parametrize(
+    "name", ["gilib/a.py", "gilib/deep/b.py", "experiments/e.py", "results/r.jsonl", "constraints.txt"]
+)
 def test_key_changes_with_any_source(tree: Path, name: str) -> None:
     before = book_key.book_key(tree)
     (tree / name).write_text((tree / name).read_text() + " ")

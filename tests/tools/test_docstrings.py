@@ -7,18 +7,18 @@ def test_markup_outside_backticks_is_literal() -> None:
     assert docstrings.escape("For |z| <= 6 and N* points, `a|b*c` stays, noise_ too") == (
         r"For \|z\| <= 6 and N\* points, `a|b*c` stays, noise\_ too"
     )
-    assert docstrings.escape("log_pq of w_o") == "log_pq of w_o"
+    assert docstrings.escape("log_pq of w_o") == "log_pq of :math:`w_{o}`"
 
 
 def test_a_letter_alone_is_no_list() -> None:
     assert docstrings.escape("in_features: D.") == r"in_features: \D."
 
 
-def test_indented_equations_become_literal_blocks() -> None:
+def test_indented_equations_become_line_blocks() -> None:
     lines = [
         "Gamma.",
         "",
-        "    s = |z| * 2",
+        "    s = |z|,    E normal     (Eq. 4)",
         "    t = s",
         "",
         "More |z|.",
@@ -29,10 +29,10 @@ def test_indented_equations_become_literal_blocks() -> None:
     assert docstrings.tidy(lines) == [
         "Gamma.",
         "",
-        "::",
+        ".. rst-class:: formula",
         "",
-        "    s = |z| * 2",
-        "    t = s",
+        "   | :math:`\\displaystyle s = |z|`,\u2003:math:`\\displaystyle E` normal\u2003(Eq. 4)",
+        "   | :math:`\\displaystyle t = s`",
         "",
         r"More \|z\|.",
         "",

@@ -23,7 +23,7 @@ class NaturalGradient(Rule):
     """Steps along the natural gradient in q(w) = N(m, S), steps of Adam in everything else.
 
     In the natural parameters θ = (S⁻¹m, -½S⁻¹) the natural gradient is the gradient with respect to the
-    expectations (m, S + mmᵀ) (Salimbeni, Eleftheriadis & Hensman, 2018), which gives, for the loss -L,
+    expectations (m, S + m mᵀ) (Salimbeni, Eleftheriadis & Hensman, 2018), which gives, for the loss -L,
 
         S'⁻¹ = S⁻¹ + 2 γ ∂S,    m' = m - γ S' ∂m.
 

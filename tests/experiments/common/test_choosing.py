@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gilib.experiments.common.choosing import choose, priced
+from experiments.common.choosing import choose, priced
 
 SCORES = {
     "bold": {"yacht": [2.0, 4.0], "wine": [None, 9.0]},

@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from gilib.experiments import load_records
-from gilib.experiments.comparisons import against, rivals
-from gilib.experiments.comparisons.tasks import MOONS, measured, task
-from gilib.experiments.running import run_experiment
+from experiments import load_records
+from experiments.comparisons import against, rivals
+from experiments.comparisons.tasks import MOONS, measured, task
+from experiments.running import run_experiment
 
 pytest.importorskip("sklearn")
 

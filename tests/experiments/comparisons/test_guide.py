@@ -1,7 +1,7 @@
 """What both experiments have recorded meets; what one of them lacks, or is not ours, does not."""
 
-from gilib.experiments.comparisons.guide import POSTERIORS, RECIPES, together
-from gilib.experiments.comparisons.rivals import OURS
+from experiments.comparisons.guide import POSTERIORS, RECIPES, together
+from experiments.comparisons.rivals import OURS
 
 
 def record(method, split=0, **metrics):

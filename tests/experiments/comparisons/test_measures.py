@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from gilib.experiments.comparisons.measures import (
+from experiments.comparisons.measures import (
     LEVELS,
     below,
     calibration_error,

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 import gilib
+from experiments import RecordError, load_records
+from experiments.comparisons import measures, posteriors, posteriors_run
+from experiments.comparisons.methods import METHODS
+from experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
+from experiments.comparisons.tasks import Task
+from experiments.kurle2024.search import BaliSettings
+from experiments.runner.experiment import Job
+from experiments.runner.identity import identity
+from experiments.runner.writing import append
+from experiments.running import run_experiment
 from gilib import plots
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.comparisons import measures, posteriors, posteriors_run
-from gilib.experiments.comparisons.methods import METHODS
-from gilib.experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
-from gilib.experiments.comparisons.tasks import Task
-from gilib.experiments.kurle2024.search import BaliSettings
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.writing import append
-from gilib.experiments.running import run_experiment
 
 JOB = Job(torch.device("cpu"), None)
 
@@ -29,7 +29,7 @@ def searched():
     for trial in posteriors.search("smoke"):
         away = abs(SEARCHED[trial.method].index(trial.setting) - 1)
         record("posteriors_search", trial, {"log_likelihood": -float(away)})
-    from gilib.experiments.kurle2024 import search
+    from experiments.kurle2024 import search
 
     for k, trial in enumerate(search.search("smoke")):
         record("bali_search", trial, {"validation_log_likelihood": float(k)})

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import gilib
+from experiments import RecordError, load_records
+from experiments.comparisons import posteriors, posteriors_images, posteriors_run, tasks
+from experiments.comparisons.methods import METHODS
+from experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
+from experiments.runner.experiment import Job
+from experiments.runner.identity import identity
+from experiments.runner.writing import append
+from experiments.running import run_experiment
 from gilib.data import DataError, load_images
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.comparisons import posteriors, posteriors_images, posteriors_run, tasks
-from gilib.experiments.comparisons.methods import METHODS
-from gilib.experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.writing import append
-from gilib.experiments.running import run_experiment
 from gilib.metrics import auroc, entropy
 
 JOB = Job(torch.device("cpu"), None)

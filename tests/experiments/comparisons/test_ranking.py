@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from gilib.experiments.comparisons.ranking import (
+from experiments.comparisons.ranking import (
     Ranking,
     critical_difference,
     normal_range,

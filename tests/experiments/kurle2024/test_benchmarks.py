@@ -9,13 +9,13 @@ import pytest
 import torch
 
 import gilib
+from experiments import select
+from experiments.kurle2024 import benchmarks, measures, search, settings, tasks, training
+from experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.runner.groups import chosen
 from gilib.data import Dataset, load_uci
-from gilib.experiments import select
-from gilib.experiments.kurle2024 import benchmarks, measures, search, settings, tasks, training
-from gilib.experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.groups import chosen
 from gilib.training import Bali, Checkpoint, Paused
 from tests.support import D
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import gilib
+from experiments import RecordError, load_records
+from experiments.common import uci_splits
+from experiments.kurle2024 import search
+from experiments.runner.experiment import Job
+from experiments.runner.identity import identity
+from experiments.runner.writing import append
+from experiments.running import run_experiment
 from gilib.data import load_uci
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.common import uci_splits
-from gilib.experiments.kurle2024 import search
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.writing import append
-from gilib.experiments.running import run_experiment
 from gilib.randomness import ReplicaGenerators
 from tests.support import assert_equal
 
@@ -67,9 +67,7 @@ def test_one_default_serves_all_choosing_sets(monkeypatch):
     ]
     for trial, score in zip(trials[:3], (-2.0, -1.5, -1.0), strict=True):
         record(trial, score)
-    with pytest.raises(
-        RecordError, match="first run `python -m gilib.experiments run bali_search --scale smoke"
-    ):
+    with pytest.raises(RecordError, match="first run `python -m experiments run bali_search --scale smoke"):
         search.chosen("smoke")
     record(trials[3], None)
     assert search.chosen("smoke").setting == trials[2].settings

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from gilib.experiments.kurle2024 import problems, toys
-from gilib.experiments.kurle2024.settings import KL_WEIGHTS
-from gilib.experiments.runner.experiment import Job
+from experiments.kurle2024 import problems, toys
+from experiments.kurle2024.settings import KL_WEIGHTS
+from experiments.runner.experiment import Job
 
 JOB = Job(torch.device("cpu"), None, None, False)
 

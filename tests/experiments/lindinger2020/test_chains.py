@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import gilib
-from gilib.experiments import load_records
-from gilib.experiments.lindinger2020 import chains, tasks
-from gilib.experiments.lindinger2020.chains import ChainsConfig
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import RunSummary, run_experiment
+from experiments import load_records
+from experiments.lindinger2020 import chains, tasks
+from experiments.lindinger2020.chains import ChainsConfig
+from experiments.runner.experiment import Job
+from experiments.running import RunSummary, run_experiment
 from tests.support import D, assert_equal, normals
 
 NOISE = 0.3

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gilib.experiments.lindinger2020 import comparing
-from gilib.experiments.lindinger2020.comparing import Paired
+from experiments.lindinger2020 import comparing
+from experiments.lindinger2020.comparing import Paired
 
 SOME = st.lists(st.floats(-10.0, 10.0, allow_subnormal=False), min_size=1, max_size=8)
 

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from gilib.experiments import load_records
-from gilib.experiments.lindinger2020 import convergence, networks, tasks
-from gilib.experiments.lindinger2020.convergence import ConvergenceConfig
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import RunSummary, run_experiment
+from experiments import load_records
+from experiments.lindinger2020 import convergence, networks, tasks
+from experiments.lindinger2020.convergence import ConvergenceConfig
+from experiments.runner.experiment import Job
+from experiments.running import RunSummary, run_experiment
 from gilib.structured import FullyCoupled, StructuredGP
 
 CPU = torch.device("cpu")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from gilib.experiments import load_records
-from gilib.experiments.lindinger2020 import covariance, networks
-from gilib.experiments.running import RunSummary, run_experiment
+from experiments import load_records
+from experiments.lindinger2020 import covariance, networks
+from experiments.running import RunSummary, run_experiment
 from gilib.models import structured_gp
 from tests.support import D, assert_equal, normals, shaken
 

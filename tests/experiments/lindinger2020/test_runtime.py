@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from experiments.lindinger2020 import runtime
+from experiments.lindinger2020.costs import operations
+from experiments.lindinger2020.runtime import FAMILIES, RuntimeConfig
+from experiments.runner.experiment import Job
 from gilib import projection
-from gilib.experiments.lindinger2020 import runtime
-from gilib.experiments.lindinger2020.runtime import FAMILIES, RuntimeConfig
-from gilib.experiments.runner.experiment import Job
 from gilib.structured import Pattern
-from gilib.structured.costs import operations
 
 
 class Products(TorchDispatchMode):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.experiments.lindinger2020 import stopping
-from gilib.experiments.lindinger2020.stopping import HoldOut
+from experiments.lindinger2020 import stopping
+from experiments.lindinger2020.stopping import HoldOut
 from gilib.training import Checkpoint
 from tests.support import normals, seeded, small_net
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import gilib
-from gilib.experiments import load_records
-from gilib.experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
-from gilib.experiments.lindinger2020.uci import StructuredConfig
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import RunSummary, run_experiment
+from experiments import load_records
+from experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
+from experiments.lindinger2020.uci import StructuredConfig
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.running import RunSummary, run_experiment
 from gilib.models import inducing_start
 from gilib.structured import StructuredGP
 from gilib.training import SGHMC, NaturalGradient, Paused
@@ -216,7 +216,7 @@ def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     """A score that falls at every strip ends them at once; the sparse GP has no score."""
     looks = itertools.count()
     monkeypatch.setattr(uci_run.HoldOut, "_score", lambda self, step, net: torch.tensor(-float(next(looks))))
-    monkeypatch.setattr("gilib.experiments.lindinger2020.stopping.STRIP", 10)
+    monkeypatch.setattr("experiments.lindinger2020.stopping.STRIP", 10)
     found = {m: uci_run.run(config(m, steps=90, stop_after=10), Job(CPU, None)) for m in ("sgp", "mf")}
     assert [found[m]["metrics"]["points"] for m in found] == [253, 228]
     assert [found[m]["metrics"]["stopped_early"] for m in found] == [False, True]

@@ -3,10 +3,10 @@
 import dataclasses
 import itertools
 
-from gilib.experiments.lindinger2020 import uci
-from gilib.experiments.lindinger2020.uci import StructuredConfig
-from gilib.experiments.printed import printed
-from gilib.experiments.runner.identity import identity
+from experiments.lindinger2020 import uci
+from experiments.lindinger2020.uci import StructuredConfig
+from experiments.printed import printed
+from experiments.runner.identity import identity
 
 NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from experiments.lindinger2020 import tasks
 from gilib.data import Dataset, load_uci
-from gilib.experiments.lindinger2020 import tasks
 from tests.support import D, assert_equal, normals
 
 EVERY = ("extrapolation", "interpolation")

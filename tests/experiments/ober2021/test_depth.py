@@ -9,7 +9,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 
 import gilib
-from gilib.experiments.ober2021.depth import (
+from experiments.ober2021.depth import (
     METHODS,
     NOISE_VARIANCE,
     POINTS,
@@ -25,8 +25,8 @@ from gilib.experiments.ober2021.depth import (
     run,
     summarise,
 )
-from gilib.experiments.runner.experiment import Experiment, Job
-from gilib.experiments.runner.groups import cut
+from experiments.runner.experiment import Experiment, Job
+from experiments.runner.groups import cut
 from gilib.linalg import ScaledIdentity
 from tests.support import assert_equal, assert_mean, log_evidence, normals
 
@@ -204,7 +204,7 @@ def test_a_training_that_breaks_down_is_recorded_as_such(tmp_path):
 def test_the_elbo_is_measured_in_batches(monkeypatch):
     problem = linear_problem(0)
     net = build([DepthConfig("gi", 5, 2)], [problem])
-    monkeypatch.setattr("gilib.experiments.ober2021.depth.DRAWN_AT_ONCE", 4 * net.noise_size)
+    monkeypatch.setattr("experiments.ober2021.depth.DRAWN_AT_ONCE", 4 * net.noise_size)
     bounds = measure_elbo(net, LIKELIHOOD, *(part.float() for part in summary(problem)), 11, [0])
     assert bounds.shape == (11, 1) and len(bounds.unique()) == 11
 

@@ -7,9 +7,9 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 
 import gilib
-from gilib.experiments.ober2021.depth import NOISE_VARIANCE, DepthConfig, build, measure_elbo, summarise
-from gilib.experiments.ober2021.depth import linear_problem as draw_problem
-from gilib.experiments.ober2021.depth_theory import (
+from experiments.ober2021.depth import NOISE_VARIANCE, DepthConfig, build, measure_elbo, summarise
+from experiments.ober2021.depth import linear_problem as draw_problem
+from experiments.ober2021.depth_theory import (
     factorised_elbo,
     independent_bound,
     log_likelihood,

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import gilib
+from experiments import load_records
+from experiments.ober2021 import dgp_toy, dgp_toy_measures
+from experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, figure_a3, run
+from experiments.ober2021.dgp_toy_measures import correlation, functions
+from experiments.runner.experiment import Job
+from experiments.running import RunSummary, run_experiment
 from gilib.draws import record
-from gilib.experiments import load_records
-from gilib.experiments.ober2021 import dgp_toy, dgp_toy_measures
-from gilib.experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, figure_a3, run
-from gilib.experiments.ober2021.dgp_toy_measures import correlation, functions
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.running import RunSummary, run_experiment
 from gilib.training import Paused
 from tests.support import assert_equal, assert_mean, normals, seeded
 

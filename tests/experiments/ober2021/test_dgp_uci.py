@@ -8,16 +8,16 @@ import pytest
 import torch
 
 import gilib
+from experiments import load_records
+from experiments.common import uci_splits
+from experiments.ober2021 import dgp_uci, dgp_uci_run
+from experiments.ober2021.dgp_uci import DgpConfig
+from experiments.printed import printed
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.runner.groups import cut
+from experiments.running import RunSummary, run_experiment
 from gilib.data import load_uci
-from gilib.experiments import load_records
-from gilib.experiments.common import uci_splits
-from gilib.experiments.ober2021 import dgp_uci, dgp_uci_run
-from gilib.experiments.ober2021.dgp_uci import DgpConfig
-from gilib.experiments.printed import printed
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.groups import cut
-from gilib.experiments.running import RunSummary, run_experiment
 from gilib.training import Paused
 from tests.support import D, assert_equal, assert_mean
 

@@ -17,15 +17,15 @@ from scipy import stats
 from torch.nn.functional import one_hot
 
 import gilib
+from experiments.common import images
+from experiments.common.methods import METHODS
+from experiments.ober2021 import cifar10, mnist_500
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Job
+from experiments.runner.groups import chosen
+from experiments.running import run_experiment
 from gilib.data import ImageDataset, ImageNormalisation, load_images
 from gilib.data.storage import ChecksumError, DataError
-from gilib.experiments.common import images
-from gilib.experiments.common.methods import METHODS
-from gilib.experiments.ober2021 import cifar10, mnist_500
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.groups import chosen
-from gilib.experiments.running import run_experiment
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
 from tests.support import D, assert_equal, seeded
@@ -108,8 +108,8 @@ def test_a_training_that_is_stopped_at_every_step_ends_with_the_same_record(meth
 
 KILLED = """
 import json, os, pathlib, signal, sys, torch
-from gilib.experiments.common import images
-from gilib.experiments.ober2021 import mnist_500
+from experiments.common import images
+from experiments.ober2021 import mnist_500
 from tests.experiments.ober2021.test_images import job, small
 folder, look, moment, threads = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 torch.set_num_threads(threads)

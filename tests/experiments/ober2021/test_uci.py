@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import gilib
+from experiments import RecordError, load_records
+from experiments.common import uci_splits
+from experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
+from experiments.printed import printed
+from experiments.runner.experiment import Job
+from experiments.runner.identity import identity
+from experiments.runner.writing import append
+from experiments.running import run_experiment
 from gilib.data import load_uci
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.common import uci_splits
-from gilib.experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
-from gilib.experiments.printed import printed
-from gilib.experiments.runner.experiment import Job
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.writing import append
-from gilib.experiments.running import run_experiment
 from gilib.randomness import ReplicaGenerators
 from tests.support import D, assert_equal
 
@@ -62,7 +62,7 @@ def test_every_printed_cell_has_a_configuration():
 
 
 def test_tables_need_a_search():
-    with pytest.raises(RecordError, match="first run `python -m gilib.experiments run uci_search --scale"):
+    with pytest.raises(RecordError, match="first run `python -m experiments run uci_search --scale"):
         list(uci.tables("smoke"))
 
 

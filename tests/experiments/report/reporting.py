@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gilib.experiments import report
-from gilib.experiments.report import Rule
+from experiments import report
+from experiments.report import Rule
 
 COLUMNS = (
     "source,table,dataset,n,d,model,architecture,prior,method,baseline,depth,metric,value,stderr,units,bold,note"
@@ -20,7 +20,7 @@ RULE = Rule(
 )
 
 
-MODULES = ("gilib.experiments.printed", "gilib.experiments.report.claims")  # that know where tables are
+MODULES = ("experiments.printed", "experiments.report.claims")  # that know where tables are
 
 
 def look_here(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, replace
 
 import pytest
 
-from gilib.experiments import RecordError, report
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.report import Length, Rule, Verdict
-from gilib.experiments.report.yardstick import yardstick
-from gilib.experiments.runner.experiment import Experiment
+from experiments import RecordError, report
+from experiments.registry import EXPERIMENTS
+from experiments.report import Length, Rule, Verdict
+from experiments.report.yardstick import yardstick
+from experiments.runner.experiment import Experiment
 from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
 
 DIVERGED = {"metrics": {}, "diverged_at": 3}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gilib.experiments import report
-from gilib.experiments.report import Comparison
-from gilib.experiments.report.comparing import DIRECTIONS
-from gilib.experiments.report.measuring import Measured, RecordLine
+from experiments import report
+from experiments.report import Comparison
+from experiments.report.comparing import DIRECTIONS
+from experiments.report.measuring import Measured, RecordLine
 from tests.experiments.report.reporting import RULE, compare, look_here, scores
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gilib.experiments import RecordError, report, select
-from gilib.experiments.printed import PRINTED, QUOTED
+from experiments import RecordError, report, select
+from experiments.printed import PRINTED, QUOTED
 from tests.experiments.report.reporting import print_table
 
 

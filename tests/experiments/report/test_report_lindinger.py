@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gilib.experiments import report
-from gilib.experiments.report.rules.lindinger2020 import RULES
+from experiments import report
+from experiments.report.rules.lindinger2020 import RULES
 from tests.experiments.report.reporting import look_here, print_table
 
 TABLE_1, TABLE_2, TABLE_S3, TABLE_S4, TABLE_S5 = RULES

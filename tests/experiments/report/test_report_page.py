@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gilib.experiments import report
-from gilib.experiments.__main__ import main
-from gilib.experiments.report import texts
-from gilib.experiments.report.columns import anchor, columns
+from experiments import report
+from experiments.__main__ import main
+from experiments.report import texts
+from experiments.report.columns import anchor, columns
 from tests.experiments.report.reporting import RULE, look_here, print_table, record, scores
 
 NASTY = 'a|b <script>alert("&")</script>'
@@ -72,7 +72,7 @@ def test_columns_show_what_tells_claims_apart_and_what_is_known(found):
         "errors": "both",
         "record": "trial.jsonl:1 id1 +3",
         "note": "1",
-        "again": "python -m gilib.experiments run trial --scale paper --only dataset=yacht method=gi --again",
+        "again": "python -m experiments run trial --scale paper --only dataset=yacht method=gi --again",
     }
     assert cells["paper"].key == -2.5 and cells["ours"].key == pytest.approx(-2.6)
     assert cells["record"].link == anchor(measured[0].measured)

@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
-from gilib.experiments import load_records, report
-from gilib.experiments.__main__ import _parser
-from gilib.experiments.ober2021 import cifar10, uci
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.report import Length
-from gilib.experiments.report.rules.ober2021 import DGP_METHODS
-from gilib.experiments.runner.groups import chosen
-from gilib.experiments.runner.identity import identity, record_identity
+from experiments import load_records, report
+from experiments.__main__ import _parser
+from experiments.ober2021 import cifar10, uci
+from experiments.registry import EXPERIMENTS
+from experiments.report import Length
+from experiments.report.rules.ober2021 import DGP_METHODS
+from experiments.runner.groups import chosen
+from experiments.runner.identity import identity, record_identity
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_command_of_a_row_chooses_its_trainings(found):
     assert len(rows) > 15
     for each in rows.values():
         python, *words = shlex.split(report.command_text(each.measured))
-        assert [python, *words[:2]] == ["python", "-m", "gilib.experiments"]
+        assert [python, *words[:2]] == ["python", "-m", "experiments"]
         options = _parser().parse_args(words[2:])
         assert options.again
         kind = EXPERIMENTS[options.name].config

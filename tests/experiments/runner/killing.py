@@ -15,10 +15,10 @@ from shutil import copy
 
 import torch
 
-from gilib.experiments.__main__ import main
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.provenance import source_revision
-from gilib.experiments.runner.writing import append
+from experiments.__main__ import main
+from experiments.registry import EXPERIMENTS
+from experiments.runner.provenance import source_revision
+from experiments.runner.writing import append
 from tests.experiments.tiny import TINY
 
 

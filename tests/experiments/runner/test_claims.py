@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gilib.experiments import load_records
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.claims import Claims
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.work import checkpoints
-from gilib.experiments.running import RunSummary, run_experiment
+from experiments import load_records
+from experiments.registry import EXPERIMENTS
+from experiments.runner.claims import Claims
+from experiments.runner.identity import identity
+from experiments.runner.work import checkpoints
+from experiments.running import RunSummary, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]
@@ -21,8 +21,8 @@ GROUPS = [(config,) for config in tiny.configurations("smoke")][:3]
 RUNNER = """
 import dataclasses, os, sys, time
 from pathlib import Path
-from gilib.experiments.__main__ import main
-from gilib.experiments.registry import EXPERIMENTS
+from experiments.__main__ import main
+from experiments.registry import EXPERIMENTS
 from tests.experiments import tiny
 
 def noted(configs, job):
@@ -62,7 +62,7 @@ def test_what_another_runner_holds_is_left_to_it_and_said(cache, capsys):
     other = Claims("tiny", [tuple(c for c in tiny.configurations("smoke") if c.task == "cube")], set)
     assert len(list(other)) == 1
     assert run_experiment("tiny", "smoke") == RunSummary(added=4, diverged=0, left=2, elsewhere=2)
-    from gilib.experiments.__main__ import main
+    from experiments.__main__ import main
 
     assert main(["run", "tiny", "--scale", "smoke"]) == 5
     assert "another runner works on 2 configurations" in capsys.readouterr().out

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from experiments import RecordError, load_records
+from experiments.__main__ import main
+from experiments.registry import EXPERIMENTS
+from experiments.runner import cluster
+from experiments.runner.work import Work
+from experiments.running import Placement, run_experiment
 from gilib.data.storage import DataError
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.__main__ import main
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner import cluster
-from gilib.experiments.runner.work import Work
-from gilib.experiments.running import Placement, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]

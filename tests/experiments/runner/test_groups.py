@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from gilib.experiments.runner.groups import chosen, cut, matches
+from experiments.runner.groups import chosen, cut, matches
 from tests.experiments.tiny import TINY
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from gilib.experiments import load_records, select
-from gilib.experiments.ober2021 import uci, uci_scale_prior
-from gilib.experiments.ober2021.toy import ToyConfig
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.experiment import Experiment
-from gilib.experiments.runner.identity import filled, identity, record_identity
-from gilib.experiments.runner.records import read_records, results_file
-from gilib.experiments.runner.writing import append
-from gilib.experiments.running import RunSummary, pending, run_experiment
+from experiments import load_records, select
+from experiments.ober2021 import uci, uci_scale_prior
+from experiments.ober2021.toy import ToyConfig
+from experiments.registry import EXPERIMENTS
+from experiments.runner.experiment import Experiment
+from experiments.runner.identity import filled, identity, record_identity
+from experiments.runner.records import read_records, results_file
+from experiments.runner.writing import append
+from experiments.running import RunSummary, pending, run_experiment
 from tests.experiments import tiny
 
 

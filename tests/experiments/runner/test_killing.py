@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gilib.experiments.runner.records import read_records
+from experiments.runner.records import read_records
 
 ROOT = Path(__file__).parents[3]
 KILLS = 25

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from experiments import RecordError, load_records
+from experiments.registry import EXPERIMENTS
+from experiments.runner.local import in_processes
+from experiments.runner.records import recorded
+from experiments.runner.work import Work
+from experiments.running import Placement, run_experiment
 from gilib.data.storage import DataError
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.registry import EXPERIMENTS
-from gilib.experiments.runner.local import in_processes
-from gilib.experiments.runner.records import recorded
-from gilib.experiments.runner.work import Work
-from gilib.experiments.running import Placement, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]
 GROUPS = [(config,) for config in tiny.configurations("smoke")][:2]
 PARENT = """
-from gilib.experiments.runner.local import in_processes
-from gilib.experiments.runner.work import Work
+from experiments.runner.local import in_processes
+from experiments.runner.work import Work
 from tests.experiments import tiny
 from tests.experiments.runner import test_local
 if __name__ == "__main__":

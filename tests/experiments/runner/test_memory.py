@@ -10,16 +10,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from gilib.experiments import __main__ as program
-from gilib.experiments.runner import local, memory
-from gilib.experiments.runner.memory import keep_memory
+from experiments import __main__ as program
+from experiments.runner import local, memory
+from experiments.runner.memory import keep_memory
 
 ROOT = Path(__file__).parents[3]
 GLIBC = platform.libc_ver()[0] == "glibc"
 PAGE_FAULTS = """
 import resource, sys
 import torch
-from gilib.experiments.runner.memory import keep_memory
+from experiments.runner.memory import keep_memory
 
 def step():
     return sum(float(block[0]) for block in [torch.ones(2**21) for _ in range(6)])

@@ -2,7 +2,7 @@
 
 import json
 
-from gilib.experiments.runner.provenance import provenance
+from experiments.runner.provenance import provenance
 
 
 def test_provenance_is_plain_data():

@@ -6,10 +6,10 @@ import time
 import pytest
 import torch
 
+from experiments.runner.identity import identity
+from experiments.runner.records import RecordError
+from experiments.runner.work import Work, checkpoint_folder
 from gilib.data.storage import DataError
-from gilib.experiments.runner.identity import identity
-from gilib.experiments.runner.records import RecordError
-from gilib.experiments.runner.work import Work, checkpoint_folder
 from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
 from tests.experiments import tiny

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gilib.experiments import RecordError, load_records
-from gilib.experiments.runner.writing import append, check_writable
+from experiments import RecordError, load_records
+from experiments.runner.writing import append, check_writable
 from tests.experiments.runner.test_records import record
 
 ROOT = Path(__file__).parents[3]
 COMPETITOR = """
 import os, sys, time
-from gilib.experiments.runner.writing import append
+from experiments.runner.writing import append
 open(sys.argv[1], "w").close()
 while not (os.path.exists("a") and os.path.exists("b")):
     time.sleep(0.001)

@@ -1,0 +1,151 @@
+"""Recipes beside what users would take instead, on the same splits, each with defaults of its own.
+
+NGBoost is no dependency of this package: where it is not installed its runs fail, and say so. "auto" is not
+trained: it is the one of our models with the best ELBO, and its seconds are theirs together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.common.measuring import significant
+from experiments.comparisons import tasks
+from experiments.comparisons.defaults import MORE
+from experiments.comparisons.posteriors import SMALL
+from experiments.comparisons.rivals import APART, CLASSES_ONLY, METHODS, OURS, REGRESSION_ONLY, prepare
+from experiments.comparisons.tasks import MOONS, measured, task
+from experiments.runner.experiment import Experiment, Job, one_by_one
+from experiments.runner.records import Record, diverged
+from gilib.data import classification_names
+from gilib.linalg import FactorisationError
+from gilib.training import DivergenceError
+
+LABELS = {
+    "exact_gp": "GP on ≤ 2000 rows",
+    "forest": "random forest",
+    "boosting": "gradient boosting",
+    "ngboost": "NGBoost",
+    "logistic": "logistic regression",
+    "ensemble": "five networks",
+    "dropout": "MC dropout",
+    "network": "gilib: network",
+    "gp": "gilib: GP",
+    "heteroscedastic_gp": "gilib: GP, varying noise",
+    "deep_gp": "gilib: deep GP",
+    "auto": "gilib: auto",
+}
+
+
+@dataclass(frozen=True)
+class AgainstConfig:
+    """One method on one split.
+
+    Attributes:
+        dataset: name of the set.
+        method: key of `rivals.METHODS`.
+        split: of the set, and seed of all that is random.
+        steps: of trainings by gradients; 0: the method's.
+        scale: key of `SCALES`.
+        edition: of the recommendation, for ours; where there are several the last one counts.
+        fresh: new points to test on, in place of those of the split; 0: none. Where both are recorded the
+            fresh ones count: a hundred test points say little of calibration.
+    """
+
+    dataset: str
+    method: str
+    split: int
+    steps: int = 0
+    scale: str = "paper"
+    edition: int = 1
+    fresh: int = 0
+
+
+EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 3}  # of what is recommended today
+FRESH = 10_000  # points of two moons
+
+SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
+    "smoke": (("yacht", MOONS), 1, 5),
+    "reduced": (SMALL, 1, 0),
+    "long": ((*SMALL, *MORE), 2, 0),
+    "paper": ((*SMALL, *MORE), 5, 0),
+}
+
+
+def grid(scale: str) -> Iterator[AgainstConfig]:
+    """Split by split and set by set, every method that is for its kind of targets."""
+    sets, splits, steps = SCALES[scale]
+    for split, dataset, method in itertools.product(range(splits), sets, METHODS):
+        left_out = (*unsuited(dataset), *(APART if scale == "smoke" else ()))
+        if method not in left_out:
+            fresh = FRESH if dataset == MOONS else 0
+            yield AgainstConfig(dataset, method, split, steps, scale, EDITIONS.get(method, 1), fresh)
+
+
+def unsuited(dataset: str) -> tuple[str, ...]:
+    """Methods that are not for the targets of a set."""
+    classes = dataset == MOONS or dataset in classification_names()
+    return REGRESSION_ONLY if classes else CLASSES_ONLY
+
+
+def run(config: AgainstConfig, job: Job) -> Record:
+    """Fit, predict and measure.
+
+    Returns:
+        A record: what `tasks.measured` gives of the test data; of ours `elbo`, nats per training point on
+        normalised targets; seconds of this process for fit and prediction.
+    """
+    own = task(config.dataset, config.split, fresh=config.fresh)
+    prepare(config.method)
+    begin = time.process_time()
+    try:
+        found = METHODS[config.method](own, config.split, config.steps)
+        metrics = {"process_seconds": time.process_time() - begin}
+        metrics |= measured(found.prediction, own) | found.more
+    except (DivergenceError, FactorisationError) as error:
+        return _diverged(own, str(error))
+    if not all(math.isfinite(value) for value in metrics.values()):
+        return _diverged(own, "predictions are not finite")
+    shown = {name: significant(value) for name, value in metrics.items()}
+    return {"data": own.data, "metrics": shown, "curve": []}
+
+
+def _diverged(own: tasks.Task, why: str) -> Record:
+    return {"data": own.data, "metrics": {}, "curve": [], "diverged_at": 0, "why": why[:200]}
+
+
+def with_auto(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
+    """Metrics by set and split, then method; "auto" among them where all of our models are recorded.
+
+    Args:
+        records: of one scale; of a set of which some were tested on fresh points, the others do not count.
+    """
+    found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    usable = [record for record in records if not diverged(record)]
+    fresh = {record["config"]["dataset"] for record in usable if record["config"].get("fresh")}
+    usable = [r for r in usable if r["config"].get("fresh") or r["config"]["dataset"] not in fresh]
+    for record in sorted(usable, key=lambda record: record["config"].get("edition", 1)):
+        config = record["config"]
+        found.setdefault((config["dataset"], config["split"]), {})[config["method"]] = record["metrics"]
+    for (dataset, _), own in found.items():
+        ours = [name for name in OURS if name not in unsuited(dataset)]
+        if set(ours) <= set(own):
+            best = max(ours, key=lambda name: own[name]["elbo"])
+            seconds = sum(own[name]["process_seconds"] for name in ours)
+            own["auto"] = own[best] | {"process_seconds": seconds}
+    return found
+
+
+EXPERIMENTS = {
+    "against": Experiment(
+        "Recipes beside what users would take instead",
+        AgainstConfig,
+        grid,
+        one_by_one(run),
+        check=tasks.check,
+        scales=tuple(SCALES),
+    )
+}

@@ -1,0 +1,180 @@
+"""The sets on which methods are compared: regression, tables of labelled points, two moons, images."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import gilib
+from experiments.common.uci_splits import VALIDATION, Data, load, load_validation
+from experiments.comparisons.measures import measure
+from experiments.kurle2024.tasks import other_images
+from gilib.data import Dataset, classification_names, load_classification, load_images
+from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+
+MOONS = "two moons"
+MOON_POINTS, MOON_NOISE = 1000, 0.2  # in all; standard deviation
+
+
+@dataclass(frozen=True)
+class Task:
+    """One split of a set, normalised.
+
+    Attributes:
+        data: name and checksum, as records have them.
+        x: `[N, D]`.
+        y: targets `[N, 1]`, or labels `[N]`.
+        test_x: `[N*, D]`.
+        test_y: likewise.
+        classes: how many; None: regression.
+        y_std: standard deviation of the targets in original units; 1 of classes.
+        other: inputs out of distribution, `[N*, D]`; None: there are none.
+    """
+
+    data: dict[str, str]
+    x: Tensor
+    y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+    classes: int | None
+    y_std: Tensor
+    other: Tensor | None = None
+
+    @property
+    def outputs(self) -> int:
+        """Of a network: one of regression, else one for each class."""
+        return self.classes or 1
+
+    def to(self, device: torch.device) -> Task:
+        """The same on another device."""
+        moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
+
+
+def task(name: str, split: int, dtype: torch.dtype = torch.float32, fresh: int = 0) -> Task:
+    """A set's split: published ones of regression, ours of labelled points.
+
+    Args:
+        name: of the set.
+        split: which one.
+        dtype: of the data.
+        fresh: test on so many new points, not on those of the split; two moons alone, whose law is known.
+
+    Raises:
+        ValueError: if `fresh` points of another set are asked for.
+    """
+    if fresh and name != MOONS:
+        raise ValueError(f"there are no fresh points of {name}: only the law of {MOONS} is known")
+    if name == MOONS or name in classification_names():
+        table = _table(name)
+        part = table.split(split, dtype)
+        test_x, test_y = part.test_x, part.test_y
+        if fresh:
+            x, test_y = moons(fresh, MOON_NOISE, torch.Generator().manual_seed(split + 1))
+            test_x = part.normalisation.x(x).to(dtype)
+        classes, one = len(table.class_names), torch.ones((), dtype=torch.float64)
+        about = {"name": name, "sha256": table.sha256}
+        return Task(about, part.train_x, part.train_y, test_x, test_y, classes, one)
+    return _regression(load(name, [split], torch.device("cpu"), dtype))
+
+
+def validation_task(name: str, split: int) -> Task:
+    """The training part alone of a published split of regression, a fifth of it in place of the test data."""
+    return _regression(load_validation(name, [split], torch.device("cpu")))
+
+
+def _regression(data: Data) -> Task:
+    about = {"name": data.name, "sha256": data.sha256}
+    return Task(about, data.x[0], data.y[0], data.test_x[0], data.test_y[0], None, data.y_std[0].double())
+
+
+def image_task(name: str, split: int, images: int, validation: bool = False) -> Task:
+    """A split of a set of images as rows of pixels: training images of its own, and all test images.
+
+    Args:
+        name: mnist or fashion-mnist; the other one is out of distribution.
+        split: which part of the training images, in their order.
+        images: how many a split has.
+        validation: whether a fifth of these takes the place of the test images, which are then not read.
+
+    Raises:
+        ValueError: if the set has no such part.
+    """
+    data = load_images(name)
+    own = slice(split * images, (split + 1) * images)
+    if own.stop > len(data.train_x):
+        raise ValueError(
+            f"split {split} of {images} images ends at {own.stop}, and {name} has {len(data.train_x)}"
+        )
+    part = replace(data, train_x=data.train_x[own], train_y=data.train_y[own]).tensors()
+    (x, test_x), held = (part.train_x.flatten(1), part.test_x.flatten(1)), images // VALIDATION
+    train, test = (x, part.train_y), (test_x, part.test_y)
+    if validation:
+        train, test = (x[:-held], part.train_y[:-held]), (x[-held:], part.train_y[-held:])
+    about, one = {"name": data.label, "sha256": data.sha256}, torch.ones((), dtype=torch.float64)
+    other = other_images(name, len(test[0]), torch.device("cpu"))
+    return Task(about, *train, *test, len(data.class_names), one, other)
+
+
+@functools.lru_cache(1)
+def _table(name: str) -> Dataset:
+    if name != MOONS:
+        return load_classification(name)
+    x, y = moons(MOON_POINTS, MOON_NOISE, torch.Generator().manual_seed(0))
+    return Dataset(MOONS, x, y, class_names=("upper", "lower"))
+
+
+def moons(points: int, noise: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two half circles that reach into each other: inputs `[N, 2]`, float64, and labels `[N]`.
+
+    Args:
+        points: of both together.
+        noise: standard deviation of that on the inputs.
+        generator: source of positions and noise.
+
+    >>> x, y = moons(6, 0.0, torch.Generator().manual_seed(0))
+    >>> x.shape, y.tolist(), bool((x[y == 0, 1] >= 0).all())
+    (torch.Size([6, 2]), [0, 1, 0, 1, 0, 1], True)
+    """
+    angle = math.pi * torch.rand(points, generator=generator, dtype=torch.float64)
+    y = torch.arange(points) % 2
+    sign = 1.0 - 2.0 * y
+    x = torch.stack([y + sign * angle.cos(), 0.5 * y + sign * angle.sin()], -1)
+    return x + noise * torch.randn(x.shape, generator=generator, dtype=torch.float64), y
+
+
+def measured(found: Prediction, of: Task) -> dict[str, float]:
+    """How well test data are predicted.
+
+    Args:
+        found: of the test inputs, normalised.
+        of: the task.
+
+    Returns:
+        Of regression what `measures.measure` gives; of classes `log_likelihood` (nats per point), `error`
+        (share that is wrong) and `ece`, the expected calibration error.
+    """
+    if isinstance(found, GaussianPrediction):
+        found = GaussianPrediction(found.means.double(), found.component_sd.double())
+        return measure(found, of.test_y.double(), of.y_std)
+    assert isinstance(found, CategoricalPrediction)
+    probabilities = found.mean.double()
+    return {
+        "log_likelihood": float(found.log_prob(of.test_y).mean()),
+        "error": 1.0 - float(gilib.metrics.accuracy(probabilities, of.test_y)),
+        "ece": float(gilib.metrics.expected_calibration_error(probabilities, of.test_y)),
+    }
+
+
+def check(configs: Any) -> None:
+    """Raise unless every data set is here, or can be fetched."""
+    for name in dict.fromkeys(config.dataset for config in configs):
+        task(name, 0)
+
+
+__all__ = ["MOONS", "Task", "check", "image_task", "measured", "moons", "task", "validation_task"]

@@ -1,0 +1,96 @@
+"""What is measured of a trained network at the end, and the records that are made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import gilib
+from experiments.common.measuring import rounded, significant
+from experiments.kurle2024 import tasks
+from experiments.kurle2024.tasks import Task
+from experiments.kurle2024.training import CurveRecorder, TrainingConfig, build, predicted, train
+from experiments.runner.experiment import Job
+from experiments.runner.records import Record
+from gilib import metrics
+
+FALSE_POSITIVES = (0.0, 0.01, 0.02, 0.05, *(k / 10 for k in range(1, 11)))  # where the ROC is recorded
+
+
+def run(config: TrainingConfig, job: Job) -> Record:
+    """Train and measure.
+
+    Returns:
+        A record: "metrics" of the test points (at the stage "search" of the validation points), nats per
+        point in original units; "looks": lists "step", "seconds" (of the steps, on the processor), and
+        `train_nll`, `look_nll`, `train_accuracy`, `look_accuracy` (or `..._rmse`) of at most 1000 points.
+    """
+    task = tasks.load(config.dataset, config.split, config.stage, config.images, job.device)
+    net, likelihood = build(config, task)
+    recorder = train(config, task, net, likelihood, job)
+    return record(task, recorder, measure(config, task, net, likelihood))
+
+
+def measure(
+    config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood
+) -> dict[str, Any]:
+    """Measures at the test points; those of images out of distribution too, where there are such."""
+    samples = 1 if config.method == "map" else config.samples
+    prediction = predicted(net, likelihood, task.test.x, samples, 4000 + config.split)
+    log_likelihood = float(prediction.log_prob(task.test.y).mean()) - task.log_scale
+    if not task.classes:
+        rmse = float(metrics.rmse(prediction.mean, task.test.y)) * math.exp(task.log_scale)
+        return {"log_likelihood": log_likelihood, "rmse": rmse}
+    found = {"log_likelihood": log_likelihood} | classified(prediction.mean, task.test.y)
+    if config.stage != "search" and config.dataset in tasks.OTHER:
+        other = tasks.other_images(config.dataset, len(task.test), task.test.x.device)
+        outside = predicted(net, likelihood, other, samples, 5000 + config.split).mean
+        found |= {"out_of_distribution": told_apart(prediction.mean, outside)}
+    return found
+
+
+def classified(probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Accuracy, calibration and ranking of predictions `[N, O]`."""
+    curve = metrics.calibration_curve(probabilities, labels)
+    filled = curve.counts > 0
+    return {
+        "accuracy": float(metrics.accuracy(probabilities, labels)),
+        "expected_calibration_error": float(curve.error),
+        "calibration_noise": float(curve.noise_level),
+        "auc": float(metrics.area_under_curve(probabilities, labels)),
+        "entropy": float(metrics.entropy(probabilities).mean()),
+        "calibration": {
+            "confidence": rounded(curve.confidence[filled], 4),
+            "accuracy": rounded(curve.accuracy[filled], 4),
+            "counts": curve.counts[filled].tolist(),
+        },
+    }
+
+
+def told_apart(inside: Tensor, outside: Tensor) -> dict[str, Any]:
+    """How well points out of distribution are told from others by entropy, and by the top probability."""
+    scores = {
+        "entropy": (metrics.entropy(outside), metrics.entropy(inside)),
+        "top": (-outside.max(-1).values, -inside.max(-1).values),
+    }
+    rates = torch.tensor(FALSE_POSITIVES, dtype=torch.float64)
+    found: dict[str, Any] = {"false_positive_rates": list(FALSE_POSITIVES)}
+    for name, (high, low) in scores.items():
+        found[f"auroc_{name}"] = significant(float(metrics.auroc(high, low)))
+        found[f"roc_{name}"] = rounded(metrics.true_positive_rates(high, low, rates), 4)
+    return found | {"mean_entropy": significant(float(scores["entropy"][0].mean()))}
+
+
+def record(task: Task, recorder: CurveRecorder, found: dict[str, Any]) -> Record:
+    """The body of a record, numbers with six significant digits."""
+    return {
+        "data": {"name": task.name, "sha256": task.sha256},
+        "metrics": {
+            name: significant(value) if isinstance(value, float) else value
+            for name, value in (found | {"train_seconds": recorder.seconds}).items()
+        },
+        "looks": recorder.curves,
+    }

@@ -1,0 +1,123 @@
+"""Training structured deep Gaussian processes, and what they are compared with, on the UCI sets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+import gilib
+from experiments.lindinger2020 import measures, networks, tasks, uci
+from experiments.lindinger2020.stopping import HoldOut
+from experiments.lindinger2020.tasks import Task
+from experiments.lindinger2020.uci import StructuredConfig
+from experiments.runner.experiment import Experiment, Job, one_by_one
+from experiments.runner.records import Record
+from gilib.training import Callback
+
+Measured = tuple[dict[str, Any], dict[str, Tensor], gilib.training.History]
+NO_HOLD_OUT = ("sgp", "sghmc")  # train on all points, App. G
+
+
+def run(config: StructuredConfig, job: Job) -> Record:
+    """Train on one repetition of a task and measure.
+
+    Returns:
+        A record: on the points trained on the ELBO (nats on normalised targets: per point with its standard
+        error over the draws, and in all; a chain has none, but a number of states); on the test data, in
+        original units, log-likelihood per point and RMSE; noise variance; steps done, whether they ended
+        early, seconds they took (of those done in this run, for as many as were done in all); under
+        "test_points", for at most 400 of them, the same for all methods: log-likelihood, predictive variance,
+        squared error, and the distance to the nearest training input in normalised units; thinned training
+        curve.
+    """
+    held_out = 0.0 if config.method in NO_HOLD_OUT else config.held_out
+    task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
+    net, likelihood = networks.build(config, task)
+    measured = _chain if config.method == "sghmc" else _posterior
+    metrics, found, history = measured(config, net, likelihood, task, job)
+    noise = {"noise_variance": float(likelihood.noise_variance.detach())}
+    body = measures.body(task, metrics | measures.test_metrics(found) | noise, history)
+    return body | {"test_points": measures.shown(found, task)}
+
+
+def _posterior(
+    config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
+) -> Measured:
+    """Train a variational posterior: bound and time, predictions, history."""
+    history, trained = train(config, net, likelihood, task, job, hold_out(config, likelihood, task))
+    metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
+    at = measures.estimates(net, config.test_samples, 4000 + config.repetition)
+    return metrics | trained, measures.predictions(at, config.test_samples, likelihood, task), history
+
+
+def _chain(
+    config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
+) -> Measured:
+    """Run a chain: time, predictions with its states, history."""
+    states = networks.stored_states(config)
+    history, trained = train(config, net, likelihood, task, job, [states])
+    chain = states.samples(net)
+    at = measures.states(chain, 4000 + config.repetition)
+    metrics = trained | {"points": len(task.x), "states": chain.num_states}
+    return metrics, measures.predictions(at, chain.num_states, likelihood, task), history
+
+
+def hold_out(config: StructuredConfig, likelihood: gilib.Gaussian, task: Task) -> list[Callback]:
+    """What ends a training early, if points are held out."""
+    if not len(task.held_x):
+        return []
+    settings = {"start": config.stop_after, "num_samples": config.num_samples, "seed": config.repetition}
+    return [HoldOut(likelihood, task.held_x, task.held_y, **settings)]
+
+
+def train(
+    config: StructuredConfig,
+    net: gilib.Network,
+    likelihood: gilib.Gaussian,
+    task: Task,
+    job: Job,
+    callbacks: Sequence[Callback] = (),
+) -> tuple[gilib.training.History, dict[str, Any]]:
+    """Train; the history, and how many steps were done in how many seconds."""
+    begin = time.perf_counter()
+    history = gilib.fit(
+        net,
+        likelihood,
+        task.x,
+        task.y,
+        steps=config.steps,
+        batch_size=config.batch_size,
+        num_samples=config.num_samples,
+        rule=networks.rule(config),
+        seed=config.repetition,
+        callbacks=callbacks,
+        **job.fit_options(),
+    )
+    seconds, steps = time.perf_counter() - begin, len(history.elbo)
+    return history, {
+        "steps": steps,
+        "stopped_early": steps < config.steps,
+        "train_seconds": seconds / max(1, steps - history.resumed_at) * steps,
+    }
+
+
+EXPERIMENTS = {
+    "structured_uci": Experiment(
+        "Tables 1, 2, S3-S5: structured deep GPs between inter- and extrapolation on eight UCI sets",
+        StructuredConfig,
+        uci.tables,
+        one_by_one(run),
+        check=uci.check,
+    ),
+    "structured_search": Experiment(
+        "The learning rate of structured deep GPs below paper scale, by the ELBO",
+        StructuredConfig,
+        uci.search,
+        one_by_one(run),
+        check=uci.check,
+        scales=tuple(uci.SEARCHED_SETS),
+    ),
+}

@@ -1,0 +1,68 @@
+"""Joining the results files of several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.registry import EXPERIMENTS
+from experiments.runner.identity import record_identity
+from experiments.runner.records import Record, known_identity, read_records, recorded, refuse_misfit
+from experiments.runner.writing import append
+from gilib.validation import check_choice
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge did.
+
+    Attributes:
+        added: records added to each experiment.
+        known: how many were recorded already.
+        conflicts: a line for each of those whose metrics are not the same; the recorded one stays.
+    """
+
+    added: dict[str, int]
+    known: int
+    conflicts: list[str]
+
+
+def merge(files: Iterable[Path]) -> Merged:
+    """Add the records of files to `results/`, each identity once; all are read before one is written.
+
+    Args:
+        files: results files of any experiments, of which a file may hold several.
+
+    Raises:
+        RecordError: if a file or the results are damaged or of a newer schema, or hold a setting that this
+            version does not know.
+        ValueError: if a record belongs to an unknown experiment.
+    """
+    incoming = []
+    for path in files:
+        for number, record in enumerate(read_records(path), 1):
+            check_choice(record["experiment"], EXPERIMENTS, f"experiment in {path}:")
+            kind, place = EXPERIMENTS[record["experiment"]].config, f"{path}, line {number}"
+            refuse_misfit(place, record, kind)
+            known_identity(place, record, kind)
+            incoming.append((path, record))
+    names = dict.fromkeys(record["experiment"] for _, record in incoming)
+    kept = {_key(record): record for name in names for record in recorded(name, EXPERIMENTS[name].config)}
+    new: dict[str, list[Record]] = {name: [] for name in names}
+    conflicts = []
+    for path, record in incoming:
+        key = _key(record)
+        if key not in kept:
+            kept[key] = record
+            new[record["experiment"]].append(record)
+        elif kept[key].get("metrics") != record.get("metrics"):
+            about = f"{record['experiment']} {kept[key]['id']}"
+            conflicts.append(f"{about}: {path} has other metrics than the record that is kept")
+    added = {name: len(append(name, records, EXPERIMENTS[name].config)) for name, records in new.items()}
+    return Merged(added, len(incoming) - sum(added.values()), conflicts)
+
+
+def _key(record: Record) -> tuple[str, str]:
+    """Experiment and configuration, whatever the record's id was computed from."""
+    return record["experiment"], record_identity(record, EXPERIMENTS[record["experiment"]].config)

@@ -1,0 +1,84 @@
+"""Reference on the toy problem: Hamiltonian Monte Carlo (Ober & Aitchison, 2021, App. O)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from experiments.ober2021.toy import GRID, PRIOR_SCALES
+from experiments.runner.experiment import Experiment, Job, one_by_one
+from experiments.runner.records import Record
+from gilib.baselines import HMCSettings, hmc
+from gilib.data import toy
+from gilib.priors import NealPrior
+
+
+@dataclass(frozen=True)
+class HMCConfig:
+    """One set of chains on the toy problem.
+
+    Attributes:
+        seed: of the data, and of the chains.
+        normalise: whether inputs and targets are normalised.
+        tuned: longer trajectories in scaled coordinates in place of the paper's settings.
+        burn_in: states discarded in each of four chains.
+        samples: states after that, thinned by ten.
+        prior_scale: s of NealPrior; steps are smaller by s², which keeps acceptance near 0.8.
+        scale: of the experiment.
+    """
+
+    seed: int = 0
+    normalise: bool = True
+    tuned: bool = False
+    burn_in: int = 10_000
+    samples: int = 10_000
+    prior_scale: float = 1.0
+    scale: str = "paper"
+
+
+def configurations(scale: str) -> Iterator[HMCConfig]:
+    """The paper's settings and the tuned ones on the first data draw; tuned ones on the others."""
+    seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
+    yield HMCConfig(burn_in=length, samples=length, scale=scale)
+    for seed in range(seeds):
+        yield HMCConfig(seed, tuned=True, burn_in=length, samples=length, scale=scale)
+
+
+def wider_priors(scale: str) -> Iterator[HMCConfig]:
+    """Tuned chains under NealPrior times √2."""
+    seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
+    for seed in range(seeds):
+        yield HMCConfig(seed, True, True, min(length, 2_000), length, PRIOR_SCALES[1], scale)
+
+
+def run(config: HMCConfig, job: Job) -> Record:
+    """Sample, and record the predictive distribution on the grid with R-hat and effective sample sizes.
+
+    Args:
+        config: what to sample.
+        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
+    """
+    problem = toy(config.seed, normalise=config.normalise)
+    base = HMCSettings.tuned() if config.tuned else HMCSettings()
+    steps = {name: getattr(base, name) / config.prior_scale**2 for name in ("step_size_burn_in", "step_size")}
+    settings = replace(base, burn_in=config.burn_in, samples=config.samples, seed=config.seed, **steps)
+    variance = problem.noise_variance
+    options = job.chain_options()
+    chains = hmc(
+        (1, 50, 50, 1), problem.x, problem.y, variance, NealPrior(config.prior_scale), settings, **options
+    )
+    grid = GRID if config.normalise else GRID * problem.x.std()
+    return {"data": {"name": "toy", "sha256": problem.sha256}, "metrics": chains.summary(grid, states=200)}
+
+
+EXPERIMENTS = {
+    "toy_hmc": Experiment(
+        "Hamiltonian Monte Carlo on the toy problem", HMCConfig, configurations, one_by_one(run)
+    ),
+    "toy_prior_hmc": Experiment(
+        "Hamiltonian Monte Carlo on the toy problem under wider priors",
+        HMCConfig,
+        wider_priors,
+        one_by_one(run),
+    ),
+}

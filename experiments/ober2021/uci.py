@@ -1,0 +1,197 @@
+"""The UCI regression sets: grids, and how their hyper-parameters are chosen.
+
+Ober & Aitchison (2021), Sec. 3.3, App. K.1: Fig. 3, Fig. A4, Tables 5, 6 and 7.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from experiments.common.methods import METHODS
+from experiments.runner.identity import identity, record_identity
+from experiments.runner.records import Record, RecordError, recorded
+from gilib.data import load_uci
+from gilib.data.tables.regression_sets import find_set
+
+SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
+PRIORS = ("StandardPrior", "NealPrior", "ScalePrior")
+
+
+@dataclass(frozen=True)
+class UciConfig:
+    """One training on one split; the defaults are the paper's settings.
+
+    Attributes:
+        dataset: name of the set.
+        method: "fac" (with local reparameterisation), "li", "gi" or "fac_gi".
+        prior: of all layers.
+        split: published split.
+        lr: learning rate.
+        batch_size: points a step.
+        num_inducing: inducing points, if there are so many training points; 0 without any.
+        steps: gradient steps.
+        num_samples: draws a step.
+        test_samples: draws for the measurements.
+        scale: key of `SCALES`.
+    """
+
+    dataset: str
+    method: str
+    prior: str
+    split: int
+    lr: float
+    batch_size: int = 10000
+    num_inducing: int = 10000
+    steps: int = 10000
+    num_samples: int = 10
+    test_samples: int = 100
+    scale: str = "paper"
+
+
+@dataclass(frozen=True)
+class SearchConfig(UciConfig):
+    """One training of the search for learning rate and batch size: the ELBO is its only result."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large an experiment is.
+
+    Attributes:
+        sets: names of the data sets.
+        splits: at most so many of the published ones.
+        search_splits: splits that the search trains on.
+        fac_steps: steps of the factorised posterior.
+        steps: steps of the others.
+        search_share: the part of these steps that the search takes.
+        fac_batches: batch sizes that are searched for the factorised posterior.
+        fac_rates: learning rates that are searched for it.
+        fac_samples: its draws a step.
+        batch_size: of the others.
+        num_inducing: of the others.
+        rates: their learning rates.
+        samples: their draws a step.
+        searched: the scale of the search that chose learning rates and batch sizes; "": this one.
+    """
+
+    sets: tuple[str, ...] = SETS
+    splits: int = 20
+    search_splits: int = 3
+    fac_steps: int = 25000
+    steps: int = 10000
+    search_share: float = 1.0
+    fac_batches: tuple[int, ...] = (32, 100, 500)
+    fac_rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 1e-2)
+    fac_samples: int = 10
+    batch_size: int = 10000
+    num_inducing: int = 10000
+    rates: tuple[float, ...] = (3e-3, 1e-2)
+    samples: int = 10
+    searched: str = ""
+
+
+SCALES = {
+    "smoke": Scale(("yacht",), 2, 1, 60, 20, 0.5, (100,), (1e-2,), 2, 100, 10, (1e-2,), 2),
+    "reduced": Scale(
+        splits=3,
+        search_splits=1,
+        fac_steps=6000,
+        steps=2000,
+        search_share=0.5,
+        fac_batches=(100,),
+        fac_samples=5,
+        batch_size=500,
+        num_inducing=100,
+        samples=2,
+    ),
+    "long": Scale(splits=5, searched="reduced"),  # the paper's trainings, a quarter of them
+    "paper": Scale(),
+}
+
+
+def cells(scale: str) -> Iterator[tuple[str, str, str]]:
+    """Data set, method and prior of every cell of the tables, the small sets first."""
+    return itertools.product(SCALES[scale].sets, METHODS, PRIORS)
+
+
+def search(scale: str) -> Iterator[SearchConfig]:
+    """Learning rates and batch sizes of App. K.1 for every cell."""
+    size = SCALES[scale]
+    for dataset, method, prior in cells(scale):
+        fac = method == "fac"
+        for batch_size in size.fac_batches if fac else (size.batch_size,):
+            for lr in size.fac_rates if fac else size.rates:
+                for split in range(min(size.search_splits, find_set(dataset).num_splits)):
+                    settings = _settings(size, method, size.search_share)
+                    yield SearchConfig(dataset, method, prior, split, lr, batch_size, **settings, scale=scale)
+
+
+def tables(scale: str) -> Iterator[UciConfig]:
+    """Every cell whose search is complete, with the hyper-parameters that had the best ELBO.
+
+    Raises:
+        RecordError: if no cell's search is complete.
+    """
+    size = SCALES[scale]
+    search_scale = size.searched or scale
+    searched = _searched(search_scale)
+    ready = [cell for cell in cells(scale) if cell in searched]
+    if not ready:
+        raise RecordError(
+            "no search for learning rates is complete: "
+            f"first run `python -m experiments run uci_search --scale {search_scale}`"
+        )
+    for dataset, method, prior in ready:
+        lr, batch_size = searched[dataset, method, prior]
+        for split in range(min(size.splits, find_set(dataset).num_splits)):
+            settings = _settings(size, method, 1.0)
+            yield UciConfig(dataset, method, prior, split, lr, batch_size, **settings, scale=scale)
+
+
+def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
+    if method == "fac":
+        steps, samples, inducing = size.fac_steps, size.fac_samples, 0
+    else:
+        steps, samples, inducing = size.steps, size.samples, size.num_inducing
+    return {"steps": max(1, round(share * steps)), "num_samples": samples, "num_inducing": inducing}
+
+
+def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
+    """The best learning rate and batch size of every cell of which all trials are recorded."""
+    found = {record_identity(record, SearchConfig): record for record in recorded("uci_search", SearchConfig)}
+    bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
+    for trial in search(scale):
+        record = found.get(identity("uci_search", trial))
+        trials = bounds.setdefault((trial.dataset, trial.method, trial.prior), {})
+        trials.setdefault((trial.lr, trial.batch_size), []).append(None if record is None else _bound(record))
+    return {
+        cell: max(trials, key=lambda key: sum(trials[key]))  # type: ignore[arg-type]
+        for cell, trials in bounds.items()
+        if all(value is not None for values in trials.values() for value in values)
+    }
+
+
+def _bound(record: Record) -> float:
+    """The ELBO that a trial ended with; minus infinity if it diverged."""
+    return float(record["metrics"].get("elbo", -float("inf")))
+
+
+def group_key(config: UciConfig) -> Hashable:
+    """What configurations that train in one program have in common.
+
+    At paper scale, meant for an accelerator, replicas differ in split, learning rate and prior. Smaller
+    scales, meant for a CPU, keep priors apart: StandardPrior's float64 would slow down the others. At long
+    scale, where one training takes minutes to an hour there, everything is trained alone: with so many points
+    and draws nothing is gained together, and what is done is recorded.
+    """
+    prior = "" if config.scale == "paper" else config.prior
+    split = config.split if config.scale == "long" else None
+    return config.dataset, config.method, prior, split, config.batch_size, config.num_inducing, config.steps
+
+
+def check(configs: Sequence[UciConfig]) -> None:
+    """Raise unless every data set is here, or can be fetched."""
+    for name in dict.fromkeys(config.dataset for config in configs):
+        load_uci(name)

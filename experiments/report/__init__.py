@@ -1,0 +1,45 @@
+"""The reproducibility report: every printed number of `results/printed/`, with ours beside it.
+
+From the ground up: `claims`, the printed numbers; `rules`, which records answer which table (the one place to
+extend when a table gets an experiment); `measuring`, our number for a claim; `comparing`, agreement and
+totals; `yardstick`, the best known results; `texts` and `columns`, what is shown; `plain` and `page`, the
+report for a terminal and for the book.
+"""
+
+from experiments.report.claims import Claim, claims
+from experiments.report.comparing import (
+    Comparison,
+    Length,
+    Totals,
+    Verdict,
+    by_length,
+    by_table,
+    comparisons,
+    totals,
+)
+from experiments.report.page import printed_tables, record_table, totals_table, yardstick_table
+from experiments.report.plain import text
+from experiments.report.rules import RULES, Rule
+from experiments.report.texts import command_text, headline
+
+__all__ = [
+    "RULES",
+    "Claim",
+    "Comparison",
+    "Length",
+    "Rule",
+    "Totals",
+    "Verdict",
+    "by_length",
+    "by_table",
+    "command_text",
+    "claims",
+    "comparisons",
+    "headline",
+    "printed_tables",
+    "record_table",
+    "text",
+    "totals",
+    "totals_table",
+    "yardstick_table",
+]

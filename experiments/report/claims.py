@@ -1,0 +1,103 @@
+"""Claims: one for every number that a paper prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+
+from experiments.printed import PRINTED, QUOTED, printed
+from experiments.runner.records import RecordError
+
+SOURCES = ("ober2021", "repro", "lindinger2020")  # the order of the report; other sources follow
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A printed number and what it is the number of; all as printed, "" where the print is silent.
+
+    Attributes:
+        file: its table, a file of `results/printed/` without the ending.
+        row: its line in the file, 1 for the first below the header.
+        source: authors and year.
+        table: what the source calls it.
+        dataset: name of the data set.
+        model: "bnn", "gp" or "dgp".
+        architecture: of the network.
+        prior: name of the prior.
+        method: what was measured.
+        baseline: what it was compared with, where the number is a comparison.
+        depth: layers, as the source counts them.
+        metric: what the number measures.
+        value: the printed digits.
+        stderr: the printed standard error.
+        units: of the number.
+        note: remark of the transcription.
+    """
+
+    file: str
+    row: int
+    source: str
+    table: str
+    dataset: str
+    model: str
+    architecture: str
+    prior: str
+    method: str
+    baseline: str
+    depth: str
+    metric: str
+    value: str
+    stderr: str
+    units: str
+    note: str
+
+    @property
+    def number(self) -> float:
+        """The printed value."""
+        return float(self.value)
+
+    @property
+    def error(self) -> float | None:
+        """The printed standard error, None if there is none."""
+        return float(self.stderr) if self.stderr else None
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit of the last printed digit."""
+        return 0.5 * 10.0**-self.decimals
+
+    @property
+    def decimals(self) -> int:
+        """Printed digits after the point."""
+        return len(self.value.partition(".")[2])
+
+
+def claims() -> list[Claim]:
+    """Every printed number, the tables in the order of the report, each in the order of its file.
+
+    Raises:
+        RecordError: if there are no printed tables, or one has a row without a number or lacks a column.
+    """
+    files = sorted({path.stem for path in PRINTED.glob("*.csv")} - set(QUOTED), key=_place)
+    if not files:
+        raise RecordError(f"no printed tables in {PRINTED}: run from a checkout of the repository")
+    return [_claim(file, row, cells) for file in files for row, cells in enumerate(printed(file), 1)]
+
+
+def _place(file: str) -> tuple[int, list[int | str]]:
+    """Where a table stands: by source, then by name, Table 2 before Table 10."""
+    source = next((k for k, name in enumerate(SOURCES) if file.startswith(name)), len(SOURCES))
+    return source, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file)]
+
+
+def _claim(file: str, row: int, cells: dict[str, str]) -> Claim:
+    names = [field.name for field in dataclasses.fields(Claim)][2:]
+    if missing := [name for name in names if cells.get(name) is None]:
+        raise RecordError(f"printed/{file}.csv, row {row}: no {', '.join(missing)}; add what is missing")
+    for name, digits in (("value", cells["value"]), ("stderr", cells["stderr"] or "0")):
+        if not re.fullmatch(r"-?\d+(\.\d+)?", digits):  # no exponent: the last digit says the rounding
+            raise RecordError(
+                f"printed/{file}.csv, row {row}: {name} must be a number like -2.58, got {digits!r}"
+            )
+    return Claim(file, row, **{name: cells[name] for name in names})

@@ -1,0 +1,247 @@
+"""Run the configurations of an experiment that are not recorded yet."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import time
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from experiments.registry import EXPERIMENTS
+from experiments.runner import cluster, local
+from experiments.runner.claims import Claims
+from experiments.runner.groups import chosen, cut
+from experiments.runner.identity import identity
+from experiments.runner.records import (
+    Record,
+    RecordError,
+    diverged,
+    known_identity,
+    recorded,
+    results_file,
+)
+from experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
+from experiments.runner.writing import append, check_writable
+from gilib.data.storage import DataError
+from gilib.training import Speed
+from gilib.validation import check_choice, check_count, check_positive
+
+DEVICES = ("auto", "cpu", "cuda")
+PLACES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where to run.
+
+    Attributes:
+        device: "cpu", "cuda", or "auto" for cuda where there is one.
+        where: "local", or "ray" for a cluster.
+        jobs: processes on this machine, with one thread each on the CPU.
+        gpus: GPUs of a task on a cluster of GPUs.
+        speed: how steps are run.
+    """
+
+    device: str = "auto"
+    where: str = "local"
+    jobs: int = 1
+    gpus: float = 1.0
+    speed: Speed = Speed()
+
+    def __post_init__(self) -> None:
+        """Raise for what does not exist."""
+        check_choice(self.device, DEVICES, "device")
+        check_choice(self.where, PLACES, "place")
+        check_count(self.jobs, "jobs")
+        check_positive(self.gpus, "gpus")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a run did: records added, how many of them diverged, and configurations left to run.
+
+    Of those that are left `elsewhere` are the ones that another runner with this cache works on.
+    """
+
+    added: int
+    diverged: int
+    left: int
+    elsewhere: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of an experiment is recorded at a scale, how much of that diverged; or why nobody knows."""
+
+    name: str
+    scale: str
+    recorded: int = 0
+    diverged: int = 0
+    total: int = 0
+    note: str = ""
+
+
+def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any], int]:
+    """Configurations of an experiment that are not recorded, and how many there are in all."""
+    configs, done = chosen(EXPERIMENTS[name], scale, only), _by_identity(name)
+    return [config for config in configs if identity(name, config) not in done], len(configs)
+
+
+def _by_identity(name: str) -> dict[str, Record]:
+    kind = EXPERIMENTS[name].config
+    lines = enumerate(recorded(name, kind), 1)
+    return {known_identity(f"{results_file(name)}, line {number}", r, kind): r for number, r in lines}
+
+
+def _known(name: str) -> Callable[[], Container[str]]:
+    """What gives the identities of what is recorded by now; it reads the file again if it was replaced."""
+
+    @functools.lru_cache(1)
+    def read(inode: int, changed: int) -> Container[str]:
+        return frozenset(_by_identity(name))
+
+    def known() -> Container[str]:
+        path = results_file(name)
+        return read(path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else ()
+
+    return known
+
+
+def run_experiment(
+    name: str,
+    scale: str = "reduced",
+    place: Placement | None = None,
+    *,
+    only: Sequence[str] = (),
+    time_limit: float | None = None,
+) -> RunSummary:
+    """Run what is missing, and append the records of every group of configurations when it is done.
+
+    What another runner with the same cache works on is left to it.
+
+    Args:
+        name: of the experiment.
+        scale: one of the experiment's.
+        place: where to run; default: this process.
+        only: filters "field=value".
+        time_limit: minutes after which trainings save their checkpoints and stop.
+
+    Raises:
+        ValueError: for arguments that do not fit, before any work starts.
+        RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
+    """
+    check_choice(name, EXPERIMENTS, "experiment")
+    place = place or Placement()
+    if time_limit is not None:
+        check_positive(time_limit, "time_limit")
+    deadline = None if time_limit is None else time.time() + 60.0 * time_limit
+    if place.where == "local":
+        device_of(place)
+    todo, total = pending(name, scale, only)
+    if not todo:
+        return RunSummary(0, 0, 0)
+    check_writable(name, checkpoints(name))
+    experiment = EXPERIMENTS[name]
+    if experiment.check is not None:
+        experiment.check(todo)
+    with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
+        work = Work(name, experiment.run, device_of(place), deadline, speed=place.speed)
+        groups = cut(experiment, todo)
+        claims, place = Claims(name, groups, _known(name)), replace(place, jobs=min(place.jobs, len(groups)))
+        with closing(claims), closing(_outcomes(work, claims, place)) as outcomes:
+            return _record(name, claims, outcomes, len(todo), total)
+
+
+def _record(name: str, claims: Claims, outcomes: Iterator[Outcome], todo: int, total: int) -> RunSummary:
+    """Append what arrives, then remove its checkpoints."""
+    added = broken = left = 0
+    with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
+        for outcome in outcomes:
+            if outcome.records is None:
+                left += len(outcome.group)
+            else:
+                new = append(name, outcome.records, EXPERIMENTS[name].config)
+                shutil.rmtree(checkpoint_folder(name, outcome.group), ignore_errors=True)
+                added += len(new)
+                broken += sum(map(diverged, new))
+                bar.update(len(outcome.group))
+            claims.release(outcome.group)
+    elsewhere = claims.open(claims.left)
+    return RunSummary(added, broken, left + elsewhere, elsewhere)
+
+
+def repeat(
+    name: str, scale: str = "reduced", place: Placement | None = None, *, only: Sequence[str] = ()
+) -> Iterator[tuple[Record, Record]]:
+    """Run again what is recorded; records and checkpoints stay as they are.
+
+    Args:
+        name: of the experiment.
+        scale: one of the experiment's.
+        place: where to run; default: this process.
+        only: filters "field=value".
+
+    Yields:
+        The record that there is, and the new one, as soon as its group is done.
+
+    Raises:
+        ValueError, RecordError, DataError: as `run_experiment`; also if nothing of it is recorded.
+    """
+    check_choice(name, EXPERIMENTS, "experiment")
+    place, experiment, records = place or Placement(), EXPERIMENTS[name], _by_identity(name)
+    todo = [each for each in chosen(experiment, scale, only) if identity(name, each) in records]
+    if not todo:
+        raise RecordError(f"nothing of this is recorded in {results_file(name)}: run it without --again")
+    if experiment.check is not None:
+        experiment.check(todo)
+    with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
+        work = Work(name, experiment.run, device_of(place), speed=place.speed, again=True)
+        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
+            for outcome in outcomes:
+                for record in outcome.records or []:
+                    yield records[record["id"]], record
+
+
+def device_of(place: Placement) -> str:
+    """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
+    available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
+    if place.device == "cuda" and not available:
+        raise ValueError("no CUDA device was found: ask for --device cpu")
+    device = "cuda" if available and place.device != "cpu" else "cpu"
+    if device == "cpu" and place.speed.arithmetic == "tf32":
+        raise ValueError("TF32 needs a CUDA device, and this would run on the CPU")
+    return device
+
+
+def _outcomes(work: Work, groups: Iterable[Group], place: Placement) -> Generator[Outcome, None, None]:
+    """The generator of what becomes of the groups."""
+    if place.where == "ray":
+        return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)
+    if place.jobs == 1:
+        return local.in_process(work, groups)
+    return local.in_processes(work, groups, place.jobs)
+
+
+def status() -> list[Progress]:
+    """How much of everything is recorded.
+
+    Raises:
+        RecordError: if a results file is damaged.
+    """
+    return [_progress(name, scale) for name in EXPERIMENTS for scale in EXPERIMENTS[name].scales]
+
+
+def _progress(name: str, scale: str) -> Progress:
+    records = _by_identity(name)
+    try:
+        configs = chosen(EXPERIMENTS[name], scale)
+    except (RecordError, DataError) as error:
+        return Progress(name, scale, note=str(error))
+    found = [records[key] for key in (identity(name, config) for config in configs) if key in records]
+    return Progress(name, scale, len(found), sum(map(diverged, found)), len(configs))
