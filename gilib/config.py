@@ -156,7 +156,10 @@ def module_config(module: nn.Module) -> ConfigDict:
     """A module of torch.nn as its name and the arguments that its constructor takes; values are its state."""
     name = type(module).__name__
     if type(module) is nn.Sequential:
-        return {"type": name, "modules": {key: module_config(part) for key, part in module._modules.items() if part}}
+        return {
+            "type": name,
+            "modules": {key: module_config(part) for key, part in module._modules.items() if part},
+        }
     if getattr(nn, name, None) is not type(module):
         raise ValueError(
             f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it. Keep "

@@ -54,9 +54,7 @@ class Pretrained(Layer):
     True
     """
 
-    def __init__(
-        self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False
-    ):
+    def __init__(self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False):
         """Copy the module."""
         super().__init__()
         self.module = trained_copy(module)
@@ -115,7 +113,7 @@ class Pretrained(Layer):
         return tuple(trial.output.shape[1:])
 
     def _estimates(self) -> list[bool]:
-        """Whether each layer estimates where the module does: once at a point, and if inducing points can go on."""
+        """Whether each layer estimates, as the module does: where it meets a point once, and can carry on."""
         pairs = zip(self._each(), self._alone, strict=True)
         return [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
 
@@ -268,9 +266,7 @@ def trained_copy(module: nn.Module) -> nn.Module:
     return module
 
 
-def rewired(
-    module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]
-) -> nn.Module:
+def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]) -> nn.Module:
     """The same module with others in some places and other tensors; neither it nor its parts are written to.
 
     Args:
@@ -284,7 +280,9 @@ def rewired(
             own = {k: v if v is None else tensors.get(id(v), v) for k, v in getattr(module, kind).items()}
             copied.__dict__[kind] = own
         inside = module._modules.items()
-        copied.__dict__["_modules"] = {k: v and rewired(v, places, tensors) for k, v in inside}
+        copied.__dict__["_modules"] = {
+            k: v if v is None else rewired(v, places, tensors) for k, v in inside
+        }
     return places[id(module)]
 
 
@@ -337,7 +335,7 @@ def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
         raise ValueError(f"{what} must give one tensor [B, ...], it gives a {type(both.output).__name__}")
     if not torch.equal(given, pair):
         raise ValueError(f"{what} overwrites its inputs: let its forward begin with a copy, x = x.clone()")
-    if not torch.equal(both.output, again.output):
+    if not torch.equal(both.output.nan_to_num(), again.output.nan_to_num()):
         raise ValueError(
             f"{what} draws noise of its own, or keeps a state, in eval mode, too: two evaluations differ"
         )
@@ -346,13 +344,14 @@ def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
     called = {name for name, _ in both.calls}
     if missing := [name for name in names if name not in called]:
         raise ValueError(
-            f"{what} does not call {', '.join(missing)} as modules: nothing can take their place, leave them out"
+            f"{what} does not call {', '.join(missing)} as modules: nothing can take their place, leave "
+            "them out"
         )
     for (name, value), (_, alone) in zip(both.calls, one.calls, strict=True):
         if value.shape[0] != 2 or value.shape[1:] != alone.shape[1:] or not same(value[:1], alone):
             raise ValueError(
-                f"{what} calls {name} on {list(value.shape)} for a batch of 2, not on points [B, ...]: nothing "
-                "can take its place, leave it out"
+                f"{what} calls {name} on {list(value.shape)} for a batch of 2, not on points [B, ...]: "
+                "nothing can take its place, leave it out"
             )
     return both
 
@@ -361,6 +360,7 @@ def same(some: Tensor, others: Tensor) -> bool:
     """Whether tensors agree but for rounding."""
     if some.shape != others.shape:
         return False
+    some, others = some.nan_to_num(), others.nan_to_num()  # the points of a trial may be strange to it
     scale = others.abs().max() if others.numel() else 0.0
     return bool((some - others).abs().le(1e-4 * scale).all())
 

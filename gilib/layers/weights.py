@@ -69,7 +69,9 @@ class WeightLayer(Layer):
         """
         weights = weights.detach()
         _, posterior = self.modules_built()
-        outputs = self.function(weights)(inducing) if posterior.needs_inducing and inducing is not None else None
+        outputs = (
+            self.function(weights)(inducing) if posterior.needs_inducing and inducing is not None else None
+        )
         posterior.start_at(weights, outputs)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import checked
 from gilib.layers import Conv2d, Layer, Linear, Pretrained
-from gilib.layers.pretrained import AXES, evaluated, same, trained_copy, try_module
+from gilib.layers.pretrained import evaluated, same, trained_copy, try_module
 from gilib.layers.weights import WeightLayer
 from gilib.models.networks import one_per_layer
 from gilib.network import Network
@@ -37,12 +37,15 @@ def bayesian(
     replicas: tuple[int, ...] = (),
     generator: GeneratorLike | None = None,
 ) -> Network:
-    """A network like a trained model, in which `nn.Linear` and `nn.Conv2d` have posteriors around their weights.
+    """A network like a trained model, in which dense layers and convolutions have a posterior.
 
     The model is copied, and left as it was. All else in it stays as it was trained, in eval mode: other
     modules, and the biases of convolutions. Train the network on with `gilib.fit`; it predicts before that,
     too. An `nn.Sequential` becomes a sequence of layers. A model with a forward of its own becomes one layer,
     `gilib.Pretrained`, and one more for a dense layer at its end.
+
+    Begin with the last layer, `where=model[-1]`, and go on if the bound rises: on few data independent weights
+    in all layers may predict worse than the model did.
 
     Args:
         model: maps points `[B, ...]` to one tensor `[B, O]`, each point by itself.
@@ -79,7 +82,7 @@ def bayesian(
     shape = input_shape or (None if points is None else points.shape[1:]) or Pretrained(copied).input_shape()
     if shape is None:
         raise ValueError(
-            "give input_shape, the shape of one input: neither inducing_points nor a first dense layer tell it"
+            "give input_shape, the shape of an input: neither inducing_points nor a first dense layer tell it"
         )
     pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=like.device)
     pair = pair.reshape(2, *shape)
@@ -87,7 +90,9 @@ def bayesian(
     modules = {name: copied.get_submodule(name) for name in dict.fromkeys(calls)}
     layers = {
         name: _layer(module, own, prior)
-        for (name, module), own in zip(modules.items(), one_per_layer(posterior or Factorised(), len(modules)), strict=True)
+        for (name, module), own in zip(
+            modules.items(), one_per_layer(posterior or Factorised(), len(modules)), strict=True
+        )
     }
     parts: list[Layer | nn.Module] = [Pretrained(copied, layers, trainable)]
     if len(calls) == len(layers):
@@ -118,11 +123,13 @@ def _chosen(model: nn.Module, where: nn.Module | Sequence[nn.Module] | None) -> 
     ]
     if not chosen:
         raise ValueError(
-            "nothing to convert: only nn.Linear, and nn.Conv2d without groups and dilation and padded with zeros, "
-            f"become layers with a posterior, got {', '.join(kept) or 'no module with parameters'}"
+            "nothing to convert: only nn.Linear, and nn.Conv2d without groups and dilation and padded with "
+            f"zeros, become layers with a posterior, got {', '.join(kept) or 'no module with parameters'}"
         )
     if kept:
-        warnings.warn(f"these stay as they were trained, without a posterior: {', '.join(kept)}", stacklevel=3)
+        warnings.warn(
+            f"these stay as they were trained, without a posterior: {', '.join(kept)}", stacklevel=4
+        )
     return chosen
 
 

@@ -69,9 +69,7 @@ class DroppedWeights(PosteriorModule):
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
         """With these weights on average over coins: those of channels that are kept are larger."""
-        kept = self._rows(torch.full_like(self.scaled_weights[..., 0, 0], self.keep)[..., None].expand(
-            *self.scaled_weights.shape[:-2], self.noise_size
-        ))
+        kept = self._rows(weights.new_full((self.noise_size,), self.keep))
         self.scaled_weights.copy_(weights / kept * self.root_fan_in)
 
     def draw(

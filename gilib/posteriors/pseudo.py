@@ -12,7 +12,6 @@ from gilib.posteriors.base import BuildContext
 from gilib.sites import Observations, Shape, Site
 from gilib.validation import as_labels
 
-
 KNOWN = 0.1  # standard deviation of pseudo-outputs of known weights, in units of their size
 
 
@@ -69,7 +68,7 @@ class PseudoData(nn.Module):
 
     @torch.no_grad()
     def start_at(self, outputs: Tensor) -> None:
-        """Take outputs `[..., M, O]` or images, known to a tenth of their size unless a precision was given."""
+        """Take outputs, `[..., M, O]` or images, known to a tenth of their size unless told otherwise."""
         self.outputs.copy_(outputs)
         if self.precision_is_free:
             size = outputs.square().mean().clamp_min(torch.finfo(outputs.dtype).tiny)

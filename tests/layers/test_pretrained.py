@@ -17,6 +17,11 @@ from tests.support import D, assert_equal, log_evidence, normals, ridge, seeded,
 X, Y = normals(12, 3, seed=1), normals(12, 2, seed=2)
 
 
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
 class Own(nn.Module):
     """A forward of its own: a residual block, batch normalisation, dropout, an activation in place."""
 
@@ -68,7 +73,7 @@ def test_axes_of_samples_and_replicas_are_those_of_a_loop():
 
 
 def test_exact_regression_on_features_is_bayesian_linear_regression():
-    """With all inputs as inducing points and the true noise every draw's ELBO is the evidence (closed form)."""
+    """With all inputs as inducing points and the true noise every draw's ELBO is the evidence."""
     body = trained(Own(6))
     body.head = nn.Identity()
     last = gilib.Linear(6, 2, gilib.GlobalInducing(log_precision=-math.log(0.4)))
@@ -80,7 +85,9 @@ def test_exact_regression_on_features_is_bayesian_linear_regression():
     assert_equal(bounds.detach(), evidence.expand(5), 1e-9)
     mean, covariance = ridge(features, Y, 7.0, 0.4)
     weights = net.draw(4000, generator=seeded()).function.functions[-1].weights
-    assert bool(((weights.mean(0) - mean).abs() < 6 * covariance.diagonal().sqrt()[:, None] / 4000**0.5).all())
+    assert bool(
+        ((weights.mean(0) - mean).abs() < 6 * covariance.diagonal().sqrt()[:, None] / 4000**0.5).all()
+    )
     noisy = net.draw(1, generator=seeded())
     grads = torch.autograd.grad(noisy(X).sum(), net.inducing_points)[0]
     assert grads.abs().min() > 0  # inducing points are trained through the body
@@ -88,12 +95,19 @@ def test_exact_regression_on_features_is_bayesian_linear_regression():
 
 def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
     body = trained(Own())
-    net = gilib.Network(None, [Pretrained(body, trainable=True), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D)
+    net = gilib.Network(
+        None,
+        [Pretrained(body, trainable=True), gilib.Linear(2, 1, gilib.Factorised())],
+        input_shape=(3,),
+        dtype=D,
+    )
     assert "the bound does not count" in repr(net)
     draw = net.draw(2, generator=seeded())
     grads = torch.autograd.grad(draw(X).sum(), list(net.layers.layers[0].parameters()))
     assert all(bool(g.abs().sum() > 0) for g in grads)
-    frozen = gilib.Network(None, [Pretrained(body), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D)
+    frozen = gilib.Network(
+        None, [Pretrained(body), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D
+    )
     frozen.load_state_dict(net.state_dict())
     assert torch.equal(draw.log_pq, frozen.draw(2, generator=seeded()).log_pq)
     gilib.fit(net, gilib.Gaussian(0.1).to(D), X, Y[:, :1], steps=3, progress=False)
@@ -151,7 +165,9 @@ def test_estimates_inside_are_those_of_a_sequence():
     layers = {"0": gilib.Linear(3, 4, gilib.Factorised()), "2": gilib.Linear(4, 2, gilib.Factorised())}
     inside = built(module, layers=layers)
     outside = gilib.Network(
-        None, [gilib.Linear(3, 4, gilib.Factorised()), nn.Tanh(), gilib.Linear(4, 2, gilib.Factorised())], dtype=D
+        None,
+        [gilib.Linear(3, 4, gilib.Factorised()), nn.Tanh(), gilib.Linear(4, 2, gilib.Factorised())],
+        dtype=D,
     )
     for k in (0, 2):
         outside.layers.layers[k].load_state_dict(layers[str(k)].state_dict())
@@ -183,7 +199,9 @@ class Twice(nn.Module):
         return self.head(self.same(torch.tanh(self.same(x))))
 
 
-@pytest.mark.parametrize(("module", "name", "sizes"), [(Tokens(), "token", (1, 2)), (Twice(), "same", (3, 3))])
+@pytest.mark.parametrize(
+    ("module", "name", "sizes"), [(Tokens(), "token", (1, 2)), (Twice(), "same", (3, 3))]
+)
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), gilib.GlobalInducing()])
 def test_a_layer_that_meets_a_point_more_than_once_has_one_function_there(module, name, sizes, posterior):
     """In estimates, too: weights that tokens share are drawn, not sampled anew at every token."""
@@ -202,7 +220,9 @@ def test_a_layer_that_meets_a_point_more_than_once_has_one_function_there(module
 def test_convolutions_inside_keep_their_bias():
     images = normals(5, 2, 6, 6)
     module = nn.Conv2d(2, 3, 3, stride=2, padding=1).to(D)
-    layer = built(module, (2, 6, 6), layers={"": gilib.Conv2d(2, 3, 3, gilib.Factorised(), stride=2, padding=1)})
+    layer = built(
+        module, (2, 6, 6), layers={"": gilib.Conv2d(2, 3, 3, gilib.Factorised(), stride=2, padding=1)}
+    )
     draw = layer.draw(num_samples=2, generator=seeded())
     (step,) = record(draw, images).steps
     kernels = step.function.weights.mT.unflatten(-1, (2, 3, 3))
@@ -277,6 +297,8 @@ def test_saved_and_loaded_where_torch_knows_the_module(tmp_path):
     gilib.save(tmp_path / "net", net, gilib.Gaussian(0.1))
     found = gilib.load(tmp_path / "net").network
     assert torch.equal(found.draw(3, generator=seeded())(X), net.draw(3, generator=seeded())(X))
-    own = gilib.Network(None, [Pretrained(Own().to(D)), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D)
+    own = gilib.Network(
+        None, [Pretrained(Own().to(D)), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D
+    )
     with pytest.raises(ValueError, match="a file cannot hold its code.*state_dict"):
         gilib.save(tmp_path / "own", own, gilib.Gaussian(0.1))
