@@ -182,6 +182,17 @@ def test_where_and_posteriors_by_layer():
     assert [layer.posterior.short_name for layer in (*body.layers, head)] == ["map", "map", "fac"]
 
 
+def test_tokens_are_rows_of_one_layer():
+    """A dense layer that meets a point three times has three rows for each inducing point."""
+    model = nn.Sequential(
+        nn.Unflatten(1, (3, 1)), nn.Linear(1, 4), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)
+    ).to(D)
+    net = converted(model, X, gilib.GlobalInducing(log_precision=20.0), inducing_points=X[:5])
+    assert_equal(
+        net.draw(2, generator=seeded())(X[:5]).detach(), model(X[:5]).expand(2, -1, -1).detach(), 1e-3
+    )
+
+
 def test_replicas_begin_alike():
     model, x = trained("residual")
     net = converted(model, x, gilib.Factorised(1e-24), replicas=(2,))

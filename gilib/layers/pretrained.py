@@ -100,12 +100,13 @@ class Pretrained(Layer):
         calls = [name for name, _ in trial.calls]
         first = dict(reversed(trial.calls))
         for k, (name, layer) in enumerate(zip(self.names, self._each(), strict=True)):
-            axes = AXES[type(self.module.get_submodule(name))]
+            part = self.module.get_submodule(name)
+            axes = AXES[type(part)]
             rows, point = first[name].shape[1:-axes], first[name].shape[-axes:]
             points = None if context.num_inducing is None else context.num_inducing * rows.numel()
             own = replace(context.as_last(context.last and name == calls[-1]), pseudo_outputs=None)
             layer.join(tuple(point), replace(own, num_inducing=points))
-            self._alone[k] = calls.count(name) == 1 and not rows
+            self._alone[k] = calls.count(name) == 1 and is_alone(part, first[name])
         self._point_axes, self.replicas = len(shape), context.replicas
         self.noise_size = sum(layer.noise_size for layer in self._each())
         self.needs_inducing = any(layer.needs_inducing for layer in self._each())
@@ -280,9 +281,7 @@ def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[in
             own = {k: v if v is None else tensors.get(id(v), v) for k, v in getattr(module, kind).items()}
             copied.__dict__[kind] = own
         inside = module._modules.items()
-        copied.__dict__["_modules"] = {
-            k: v if v is None else rewired(v, places, tensors) for k, v in inside
-        }
+        copied.__dict__["_modules"] = {k: v if v is None else rewired(v, places, tensors) for k, v in inside}
     return places[id(module)]
 
 
@@ -363,6 +362,11 @@ def same(some: Tensor, others: Tensor) -> bool:
     some, others = some.nan_to_num(), others.nan_to_num()  # the points of a trial may be strange to it
     scale = others.abs().max() if others.numel() else 0.0
     return bool((some - others).abs().le(1e-4 * scale).all())
+
+
+def is_alone(part: nn.Module, value: Tensor) -> bool:
+    """Whether a dense layer or a convolution sees one thing for a point, not several rows of it."""
+    return value.dim() == 1 + AXES[type(part)]
 
 
 def _first(module: nn.Module) -> nn.Module:

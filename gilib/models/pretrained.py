@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import checked
 from gilib.layers import Conv2d, Layer, Linear, Pretrained
-from gilib.layers.pretrained import evaluated, same, trained_copy, try_module
+from gilib.layers.pretrained import evaluated, is_alone, same, trained_copy, try_module
 from gilib.layers.weights import WeightLayer
 from gilib.models.networks import one_per_layer
 from gilib.network import Network
@@ -44,15 +44,16 @@ def bayesian(
     too. An `nn.Sequential` becomes a sequence of layers. A model with a forward of its own becomes one layer,
     `gilib.Pretrained`, and one more for a dense layer at its end.
 
-    Begin with the last layer, `where=model[-1]`, and go on if the bound rises: on few data independent weights
-    in all layers may predict worse than the model did.
+    Begin with the last layer, `where=model[-1]`. Posteriors in all layers doubt more, and on few data may
+    predict worse than the model did. Bounds of both do not compare: what stays has learned from the data,
+    too, and the bound does not count it.
 
     Args:
         model: maps points `[B, ...]` to one tensor `[B, O]`, each point by itself.
         posterior: one for all layers, two for the lower layers and the last, or one for each, in the order in
-            which the model calls them; default `Factorised()`. Factorised and point estimates begin at the
-            weights, dropout has them on average over its coins. Global inducing points begin with
-            what the model gives at them, and do not know the weights beyond. `Conjugate`, for
+            which the model calls them; default `Factorised()`. Factorised posteriors and point estimates
+            begin at the weights, dropout has them on average over its coins. Inducing points begin with what
+            the weights give at them, and do not know more; local ones are at random places. `Conjugate`, for
             `gilib.training.Bali`, begins at the weights with the spread that its `initial_sd` says: take 0.1.
         where: modules of `model` in which dense layers and convolutions are converted; None: everywhere.
             `where=model[-1]` is the last layer of a sequence.
@@ -77,16 +78,19 @@ def bayesian(
     torch.Size([10, 5, 3])
     """
     copied, names = trained_copy(model), _chosen(model, where)
-    like = next(iter(copied.parameters()))
+    like = next(iter(model.parameters()))
     points = None if inducing_points is None else as_tensor(inducing_points, "inducing_points", like)
+    device = torch.device("cpu") if points is None else points.device  # where a network is built
+    copied.to(device)
     shape = input_shape or (None if points is None else points.shape[1:]) or Pretrained(copied).input_shape()
     if shape is None:
         raise ValueError(
             "give input_shape, the shape of an input: neither inducing_points nor a first dense layer tell it"
         )
-    pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=like.device)
+    pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=device)
     pair = pair.reshape(2, *shape)
-    calls = [name for name, _ in try_module(copied, names, pair).calls]
+    trial = try_module(copied, names, pair)
+    calls = [name for name, _ in trial.calls]
     modules = {name: copied.get_submodule(name) for name in dict.fromkeys(calls)}
     layers = {
         name: _layer(module, own, prior)
@@ -95,7 +99,7 @@ def bayesian(
         )
     }
     parts: list[Layer | nn.Module] = [Pretrained(copied, layers, trainable)]
-    if len(calls) == len(layers):
+    if all(calls.count(name) == 1 and is_alone(modules[name], value) for name, value in trial.calls):
         body, head = _without_head(copied, calls[-1], pair)
         inside = {name: layer for name, layer in layers.items() if not (head and name == calls[-1])}
         parts = [*_in_order(body, inside, trainable), *([layers[calls[-1]]] if head else [])]
@@ -103,8 +107,11 @@ def bayesian(
     net = Network(points, parts, input_shape=tuple(shape), **settings)  # type: ignore[arg-type]
     inputs = {} if points is None else dict(reversed(evaluated(copied, calls, points).calls))
     for name, layer in layers.items():
-        layer.start_at(_weights(modules[name]), inputs.get(name))
-    return net
+        value = inputs.get(name)
+        if value is not None and isinstance(layer, Linear):
+            value = value.flatten(0, -2)  # a point may be several rows
+        layer.start_at(_weights(modules[name]), value)
+    return net.to(like.device)
 
 
 def _chosen(model: nn.Module, where: nn.Module | Sequence[nn.Module] | None) -> list[str]:
