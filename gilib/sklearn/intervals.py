@@ -29,9 +29,9 @@ class Coverage:
     """The share of targets inside their intervals, of all rows and of groups of them; prints as a table.
 
     Attributes:
-        table: a data frame with the columns `rows`, how many; `inside`, the share; `least` and `most`, between
-            which 95 of 100 shares lie if intervals keep their promise for so many rows. Its index are "all"
-            and the groups, of several outputs below the names of these.
+        table: a data frame with the columns `rows`, how many; `inside`, the share; `least` and `most`: from
+            here to there lie 95 of 100 shares of so many rows whose intervals keep the promise. The index is
+            "all" and the groups, of several outputs below their names.
         interval: the promise.
         by: what the groups are made of.
     """
@@ -104,8 +104,8 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
         if "return_interval" not in str(error):
             raise
         raise TypeError(
-            f"{type(model).__name__} predicts no intervals: hand over a BayesianRegressor, or a fitted pipeline "
-            f"that ends with one ({error})"
+            f"{type(model).__name__} predicts no intervals: hand over a BayesianRegressor, or a fitted "
+            f"pipeline that ends with one ({error})"
         ) from error
     names = names_of(predicted)
     centre, low, high = (_columns(values) for values in (predicted, lower, upper))

@@ -53,7 +53,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     One target, or the same one over and over, tells nothing of a scale. A single row is refused. An output
     whose targets are all the same is predicted as this constant, its standard deviation the size of the
     constant (one for zeros and for logarithms), with a warning; of several outputs the others are trained
-    without it, and `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. This holds for every model.
+    without it, and `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. So it is for every model.
 
     Args:
         model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
@@ -147,7 +147,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         if self._logs:
             y = logarithms(y)
         else:
-            warn_of_other_laws(y.numpy(), names)
+            alone = self.target_names_ if isinstance(self.target_names_, str) else None
+            warn_of_other_laws(y.numpy(), names or (alone and [alone]))
         warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
         constant = constant_columns(y)
         self._scales = _scaling(torch.from_numpy(np.array(X)), y, self._logs)
@@ -319,8 +320,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
         A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
-        Another `n_samples` gives other functions from the first on, and so do, of processes, other points. With
-        `target="log"` they are medians of the targets.
+        Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
+        With `target="log"` they are medians of the targets.
 
         Args:
             X: inputs `[N, D]`.

@@ -1,4 +1,4 @@
-"""Targets that are not Gaussian: logarithms of positive ones, and warnings where a Gaussian cannot be right."""
+"""Targets that no Gaussian describes: logarithms of positive ones, and warnings of others."""
 
 from __future__ import annotations
 
@@ -94,13 +94,14 @@ def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) ->
         )
     if 2 * counts.max() >= len(column):
         return (
-            f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, which no Gaussian "
-            "is: BayesianClassifier says how probable that is, a regressor of the other rows how much else"
+            f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, and no "
+            "Gaussian repeats itself: BayesianClassifier says how probable that is, a regressor of the other "
+            "rows how much it is otherwise"
         )
     if values[0] > 0 and column.mean() < 2 * column.std() and (found := skew(column)) > SKEWED:
         if abs(skew(np.log(column))) < found:
             return (
-                "holds positive numbers only, few of them large, and intervals of a Gaussian reach below zero: "
-                "target='log' keeps them above"
+                "holds positive numbers only, few of them large, and intervals of a Gaussian may reach below "
+                "zero: target='log' keeps them above"
             )
     return None
