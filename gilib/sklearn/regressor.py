@@ -449,9 +449,9 @@ def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[
 
     Infinite where the mean lies outside, so that no stretching covers the target.
     """
-    (low, high), away = (end(batch) for end in ends), targets - batch.mean
-    way = torch.where(away > 0.0, high - batch.mean, batch.mean - low)
-    return torch.where(way > 0.0, away.abs() / way, torch.inf)
+    (low, high), mean = (end(batch) for end in ends), batch.mean
+    way = torch.where(targets > mean, high - mean, low - mean)
+    return torch.where((low < mean) & (mean < high), (targets - mean) / way, torch.inf)
 
 
 def _ends(coverage: float) -> list[Callable[[Any], Tensor]]:
