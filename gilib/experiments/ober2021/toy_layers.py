@@ -15,11 +15,16 @@ from gilib.experiments.runner.records import Record
 
 
 def configurations(scale: str) -> Iterator[ToyConfig]:
-    """The paper's three methods, trained as for Table 2."""
-    seeds, steps = {"smoke": (1, 50), "reduced": (1, 1000), "paper": (3, 5000)}[scale]
+    """The paper's three methods, trained as for Table 2; shorter with fewer points at twice the rate."""
+    short = {"num_inducing": 40, "lr": 0.02}
+    seeds, changed = {
+        "smoke": (1, {"steps": 50}),
+        "reduced": (1, {"steps": 1000, **short}),
+        "paper": (3, {"steps": 5000}),
+    }[scale]
     for seed in range(seeds):
-        for method in ("fac", "li", "gi"):
-            yield ToyConfig(method, seed, steps=steps, scale=scale)
+        for method in ("gi", "li", "fac"):
+            yield ToyConfig(method, seed, scale=scale, **changed)
 
 
 def own_variances(draw: Draw, generator: Generator) -> list[Tensor]:
