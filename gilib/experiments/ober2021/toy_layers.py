@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 import gilib
-from gilib.draws import Draw
+from gilib.draws import Composition, Draw
 from gilib.experiments.ober2021.toy import ToyConfig, problem_of, training
 from gilib.experiments.runner.experiment import Experiment, Job, one_by_one
 from gilib.experiments.runner.records import Record
@@ -16,15 +16,14 @@ from gilib.experiments.runner.records import Record
 
 def configurations(scale: str) -> Iterator[ToyConfig]:
     """The paper's three methods, trained as for Table 2; shorter with fewer points at twice the rate."""
-    short = {"num_inducing": 40, "lr": 0.02}
-    seeds, changed = {
-        "smoke": (1, {"steps": 50}),
-        "reduced": (1, {"steps": 1000, **short}),
-        "paper": (3, {"steps": 5000}),
+    seeds, steps, points, rate = {
+        "smoke": (1, 50, 100, 0.01),
+        "reduced": (1, 1000, 40, 0.02),
+        "paper": (3, 5000, 100, 0.01),
     }[scale]
     for seed in range(seeds):
         for method in ("gi", "li", "fac"):
-            yield ToyConfig(method, seed, scale=scale, **changed)
+            yield ToyConfig(method, seed, num_inducing=points, steps=steps, lr=rate, scale=scale)
 
 
 def own_variances(draw: Draw, generator: Generator) -> list[Tensor]:
@@ -37,8 +36,9 @@ def own_variances(draw: Draw, generator: Generator) -> list[Tensor]:
         draw: of a network of two hidden layers of 50 ReLU units.
         generator: of 200 inputs for each layer.
     """
-    variances = []
-    for width, function in zip((1, 50, 50), draw.function.functions[::2], strict=True):
+    chain, variances = draw.function, []
+    assert isinstance(chain, Composition)
+    for width, function in zip((1, 50, 50), chain.functions[::2], strict=True):
         x = torch.randn(200, width, generator=generator, device=generator.device)
         x = x if width == 1 else x.relu()
         variances.append((function(x) - function(torch.zeros_like(x[:1]))).var(0).mean())
