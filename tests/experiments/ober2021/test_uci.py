@@ -169,8 +169,10 @@ def test_the_search_looks_at_no_test_data(monkeypatch):
     assert record["metrics"].keys() == {"elbo"}
 
 
-def test_smoke_runs_of_everything_in_order():
+def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
+    monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
+    monkeypatch.setattr(uci_hmc, "REPEATS", 2)
     for name in ("uci_search", "uci", "uci_scale_prior", "uci_fixed_noise", "uci_hmc"):
         assert run_experiment(name, "smoke").added > 0
     records = load_records("uci")
