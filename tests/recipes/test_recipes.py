@@ -174,8 +174,8 @@ def test_what_was_trained_is_told_in_a_line():
 
 def test_the_bound_of_images():
     """At once, and in batches on average; of a posterior with a divergence, which is that of ten images."""
-    images, labels = normals(10, 1, 8, 8), torch.arange(10) % 3
-    net = gilib.models.lenet((1, 8, 8), 3, channels=2, inducing_points=images[:4], dtype=D)
+    images, labels = normals(10, 1, 12, 12), torch.arange(10) % 3
+    net = gilib.models.lenet((1, 12, 12), 3, channels=2, inducing_points=images[:4], dtype=D)
     settings = {"num_samples": 20, "generator": seeded(1)}
     found = gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings)
     draw = net.draw(20, generator=seeded(1))
@@ -192,5 +192,5 @@ def test_the_bound_of_images():
     )
     settings = {"num_samples": 5000, "generator": seeded(300)}
     assert_mean_within(parts, gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings))
-    with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 8, 8\]"):
+    with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
         gilib.recommended().train(images.float(), labels, classes=3)

@@ -27,8 +27,9 @@ SHORTEN = """() => {
     for (const row of document.querySelectorAll("tbody tr:nth-child(n + 12)")) row.remove();
     const seen = {};
     for (const word of document.querySelectorAll(":is(pre, code, .sig) span[class]")) {
-        seen[word.className] = (seen[word.className] ?? 0) + 1;
-        if (seen[word.className] > 3) word.replaceWith(...word.childNodes);
+        const place = `${word.className} in ${word.parentElement.className}`;
+        seen[place] = (seen[place] ?? 0) + 1;
+        if (seen[place] > 3) word.replaceWith(...word.childNodes);
     }
 }"""
 # Contrast depends on tags and classes: a block all of whose elements stood twice in the same places goes.
@@ -36,7 +37,8 @@ THIN = """() => {
     const name = (element) => element ? `${element.tagName}.${element.className}` : "";
     const place = (one) => [one, one.parentElement, one.parentElement?.parentElement].map(name).join();
     const seen = {};
-    for (const block of document.querySelectorAll("main :is(p, li, dl, dd, dt, td, pre)")) {
+    const blocks = ":is(p, li, dl, dd, dt, td, pre)";
+    for (const block of document.querySelectorAll(`main ${blocks}:not(:has(${blocks}))`)) {
         const places = [block, ...block.querySelectorAll("*")].map(place);
         if (places.every((one) => (seen[one] ?? 0) >= 2)) block.remove();
         else for (const one of places) seen[one] = (seen[one] ?? 0) + 1;
