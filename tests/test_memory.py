@@ -92,7 +92,7 @@ if "asked" in sys.argv:
     keep_memory()
 for shape in ("toy", "concrete"):
     step = training_step.stepper(training_step.gilib_elbo, shape)
-    print(sum(training_step.faults_of(step, 2)) // 2)
+    print(sum(training_step.faults_of(step, 4)) // 4)
 """
 
 
@@ -109,12 +109,11 @@ def faults(*how):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc's allocator can be asked")
 def test_fewer_pages_are_asked_for_than_all_at_once_and_fewest_by_an_allocator_that_keeps_its_memory():
-    """Less than a quarter at both shapes; fewer than 500 in two processes of three that ask the allocator."""
+    """Less than a quarter at both shapes in every process; mostly fewer than 500 with the allocator asked."""
     before = faults("before")
     if bool((before < 500).any()):
         pytest.skip("this allocator keeps its memory unasked, or pages are large")
-    found = faults()
+    found = torch.stack([faults() for _ in range(2)]).amax(0)
     assert bool((4 * found < before).all()), (found, before)
-    asked = [faults("asked") for _ in range(2)]
-    few = [bool((pages < 500).all()) for pages in asked]
-    assert all(few) or any(few) and bool((faults("asked") < 500).all()), asked
+    asked = torch.stack([faults("asked") for _ in range(3)]).median(0).values
+    assert bool((asked < 500).all()), asked
