@@ -17,6 +17,7 @@ from experiments.ober2021 import (
     mnist_500,
     toy,
     toy_hmc,
+    toy_layers,
     uci_hmc,
     uci_run,
     uci_scale_prior,
@@ -26,6 +27,7 @@ from experiments.runner.experiment import Experiment
 EXPERIMENTS: dict[str, Experiment] = {
     **toy.EXPERIMENTS,
     **toy_hmc.EXPERIMENTS,
+    **toy_layers.EXPERIMENTS,
     **uci_run.EXPERIMENTS,
     **uci_scale_prior.EXPERIMENTS,
     **uci_hmc.EXPERIMENTS,

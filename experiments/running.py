@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import time
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,9 +94,9 @@ def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any],
 
 
 def _by_identity(name: str) -> dict[str, Record]:
-    kind = EXPERIMENTS[name].config
+    kind, path = EXPERIMENTS[name].config, results_file(name)
     lines = enumerate(recorded(name, kind), 1)
-    return {known_identity(f"{results_file(name)}, line {number}", r, kind): r for number, r in lines}
+    return {known_identity(f"{path}, line {number}", record, kind): record for number, record in lines}
 
 
 def _known(name: str) -> Callable[[], Container[str]]:
@@ -234,11 +234,11 @@ def status() -> list[Progress]:
     Raises:
         RecordError: if a results file is damaged.
     """
-    return [_progress(name, scale) for name in EXPERIMENTS for scale in EXPERIMENTS[name].scales]
+    found = {name: _by_identity(name) for name in EXPERIMENTS}
+    return [_progress(name, scale, found[name]) for name in found for scale in EXPERIMENTS[name].scales]
 
 
-def _progress(name: str, scale: str) -> Progress:
-    records = _by_identity(name)
+def _progress(name: str, scale: str, records: Mapping[str, Record]) -> Progress:
     try:
         configs = chosen(EXPERIMENTS[name], scale)
     except (RecordError, DataError) as error:

@@ -31,8 +31,9 @@ from gilib import (
     training,
 )
 from gilib.draws import Draw, record
-from gilib.layers import GP, Conv2d, Linear, Residual, Sequential, Sum
+from gilib.layers import GP, Conv2d, Linear, Pretrained, Residual, Sequential, Sum
 from gilib.likelihoods import Categorical, Gaussian
+from gilib.models import bayesian
 from gilib.network import Network
 from gilib.objectives import elbo, iwbo
 from gilib.persistence import load, save
@@ -61,12 +62,14 @@ __all__ = [
     "NealPrior",
     "Network",
     "PointEstimate",
+    "Pretrained",
     "Residual",
     "ScalePrior",
     "Sequential",
     "SpatialIWPrior",
     "StandardPrior",
     "Sum",
+    "bayesian",
     "elbo",
     "fit",
     "iwbo",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
+from collections import OrderedDict
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -152,25 +153,29 @@ def subclasses(family: type[Any]) -> list[type[Any]]:
 
 
 def module_config(module: nn.Module) -> ConfigDict:
-    """A parameter-free module of torch.nn as its name and the arguments that its constructor takes."""
+    """A module of torch.nn as its name and the arguments that its constructor takes; values are its state."""
     name = type(module).__name__
     if type(module) is nn.Sequential:
-        return {"type": name, "modules": [module_config(part) for part in module]}
+        return {
+            "type": name,
+            "modules": {key: module_config(part) for key, part in module._modules.items() if part},
+        }
     if getattr(nn, name, None) is not type(module):
         raise ValueError(
-            f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it"
+            f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it. Keep "
+            "net.state_dict(), and load it into a network that the same lines have made"
         )
     arguments = inspect.signature(type(module).__init__).parameters
-    return {
-        "type": name,
-        "arguments": {key: getattr(module, key) for key in arguments if hasattr(module, key)},
-    }
+    found = {key: getattr(module, key) for key in arguments if hasattr(module, key)}
+    if not isinstance(found.get("bias", True), bool):
+        found["bias"] = found["bias"] is not None
+    return {"type": name, "arguments": found}
 
 
 def module_from_config(config: ConfigDict) -> nn.Module:
     """Rebuild a module of torch.nn from its name and arguments."""
     if config["type"] == "Sequential":
-        return nn.Sequential(*(module_from_config(part) for part in config["modules"]))
+        return nn.Sequential(OrderedDict((k, module_from_config(v)) for k, v in config["modules"].items()))
     kind = getattr(nn, str(config["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise ValueError(f"unknown torch.nn module {config['type']!r}")

@@ -74,8 +74,10 @@ def test_a_bound_and_its_gradient_are_one_graph(name):
         assert_equal(ours, theirs, 1e-12)
 
 
-@pytest.mark.parametrize("prior", [gilib.NealPrior(), gilib.SpatialIWPrior()])
-@pytest.mark.parametrize("model", ["lenet", "resnet"])
+@pytest.mark.parametrize(
+    ("model", "prior"),
+    [("lenet", gilib.NealPrior()), ("lenet", gilib.SpatialIWPrior()), ("resnet", gilib.NealPrior())],
+)
 def test_a_draw_of_images_is_one_graph(model, prior):
     images = normals(3, 2, 8, 8)
     settings = {"inducing_points": images, "prior": prior, "generator": seeded()}

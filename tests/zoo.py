@@ -35,6 +35,29 @@ def structured(family):
     return shaken(gilib.models.structured_gp(2, 1, 3, family=family, **shared), 0.1)
 
 
+class Residual(torch.nn.Module):
+    """A module with a forward of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2, 3), torch.nn.Linear(3, 3)
+        self.norm = torch.nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        hidden = self.first(x).tanh()
+        return (hidden + self.norm(self.second(hidden)).tanh())[:, :2]
+
+
+def trained(posterior):
+    points = {"inducing_points": X[:5], "generator": seeded()}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = shaken(Residual().to(D), 1.0)
+    return shaken(
+        gilib.bayesian(model, posterior, where=[model.first, model.second], trainable=True, **points)
+    )
+
+
 NETS = {
     **{
         f"{name}, {prior}": lambda p=p, q=q: small_net(p, q)
@@ -59,6 +82,8 @@ NETS = {
     "deep GP, global": lambda: processes(gilib.GlobalInducing("full")),
     "deep GP, local": lambda: processes(gilib.LocalInducing()),
     "deep GP, free": lambda: processes(gilib.FreeGaussian()),
+    "trained module": lambda: trained(gilib.Factorised()),
+    "trained module, global": lambda: trained(gilib.GlobalInducing()),
     **{f"structured, {name}": lambda f=f: structured(f) for name, f in STRUCTURED.items()},
 }
 

@@ -65,7 +65,7 @@ class AgainstConfig:
 
 
 EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 3}  # of what is recommended today
-FRESH = 10_000  # points of two moons
+FRESH, FEW = 10_000, 100  # points of two moons; at smoke scale
 
 SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
     "smoke": (("yacht", MOONS), 1, 5),
@@ -81,7 +81,7 @@ def grid(scale: str) -> Iterator[AgainstConfig]:
     for split, dataset, method in itertools.product(range(splits), sets, METHODS):
         left_out = (*unsuited(dataset), *(APART if scale == "smoke" else ()))
         if method not in left_out:
-            fresh = FRESH if dataset == MOONS else 0
+            fresh = 0 if dataset != MOONS else FEW if scale == "smoke" else FRESH
             yield AgainstConfig(dataset, method, split, steps, scale, EDITIONS.get(method, 1), fresh)
 
 

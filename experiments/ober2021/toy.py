@@ -51,19 +51,19 @@ class ToyConfig:
 
 def table_2(scale: str) -> Iterator[ToyConfig]:
     """Table 2 and Fig. 1: all methods, ten data draws, with and without normalisation."""
-    seeds, steps = {"smoke": (1, 50), "reduced": (3, 1000), "paper": (10, 5000)}[scale]
+    seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (3, 1000, 1000), "paper": (10, 5000, 1000)}[scale]
     for normalise in (True, False):
         for seed in range(seeds):
             for method in ("gi", "fac", "li", "fac_gi", "rand_gi") if normalise else ("gi", "fac", "li"):
-                yield ToyConfig(method, seed, normalise, steps=steps, iwbo_draws=1000, scale=scale)
+                yield ToyConfig(method, seed, normalise, steps=steps, iwbo_draws=draws, scale=scale)
 
 
 def figure_a2(scale: str) -> Iterator[ToyConfig]:
     """Fig. A2: from 2 to 40 inducing points."""
-    seeds, steps = {"smoke": (1, 50), "reduced": (2, 1000), "paper": (5, 5000)}[scale]
+    seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (2, 1000, 1000), "paper": (5, 5000, 1000)}[scale]
     for seed in range(seeds):
         for points in (2, 5, 10, 20, 40):
-            yield ToyConfig("gi", seed, num_inducing=points, steps=steps, iwbo_draws=1000, scale=scale)
+            yield ToyConfig("gi", seed, num_inducing=points, steps=steps, iwbo_draws=draws, scale=scale)
 
 
 def wider_priors(scale: str) -> Iterator[ToyConfig]:
@@ -71,8 +71,8 @@ def wider_priors(scale: str) -> Iterator[ToyConfig]:
 
     Independent weights are trained with pointwise noise, too. `table_2` has the rest of scale 1.
     """
-    seeds, steps = {"smoke": (1, 50), "reduced": (1, 1000), "paper": (3, 5000)}[scale]
-    base = ToyConfig(steps=steps, iwbo_draws=1000, scale=scale)
+    seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (1, 1000, 1000), "paper": (3, 5000, 1000)}[scale]
+    base = ToyConfig(steps=steps, iwbo_draws=draws, scale=scale)
     for seed in range(seeds):
         for prior_scale in PRIOR_SCALES:
             common = replace(base, seed=seed, prior_scale=prior_scale)

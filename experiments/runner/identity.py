@@ -93,15 +93,21 @@ def _hash(name: str, kind: type, settings: Mapping[str, Any]) -> str:
 
 def _chosen(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those at their default; within a field that holds a dataclass, likewise."""
-    chosen = dict(settings)
-    for name, nested, default in _fields(kind):
-        if nested and isinstance(default, Mapping):
-            default = _chosen(nested, default)
+    chosen, defaults = dict(settings), _defaults(kind)
+    for name, nested, _ in _fields(kind):
         if nested and isinstance(chosen.get(name), Mapping):
             chosen[name] = _chosen(nested, chosen[name])
-        if name in chosen and default is not dataclasses.MISSING and _text(chosen[name]) == _text(default):
-            del chosen[name]
-    return chosen
+    return {name: value for name, value in chosen.items() if _text(value) != defaults.get(name)}
+
+
+@functools.cache
+def _defaults(kind: type) -> dict[str, str]:
+    """The text of every field's default, without what is at its default within."""
+    return {
+        name: _text(_chosen(nested, default) if nested and isinstance(default, Mapping) else default)
+        for name, nested, default in _fields(kind)
+        if default is not dataclasses.MISSING
+    }
 
 
 @functools.cache

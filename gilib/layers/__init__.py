@@ -9,6 +9,7 @@ from gilib.layers.fixed import FixedLinear
 from gilib.layers.gp import GP
 from gilib.layers.linear import Linear
 from gilib.layers.pointwise import Pointwise
+from gilib.layers.pretrained import Pretrained
 
 __all__ = [
     "GP",
@@ -19,6 +20,7 @@ __all__ = [
     "Layer",
     "Linear",
     "Pointwise",
+    "Pretrained",
     "Residual",
     "Sequential",
     "Sum",

@@ -129,5 +129,6 @@ def _refuse_unsuitable(module: nn.Module) -> None:
     if any(True for _ in module.parameters()):
         raise ValueError(
             f"{type(module).__name__} has parameters without a prior, so that ELBOs would not be comparable: "
-            "use gilib.Linear, or write a gilib.layers.Layer"
+            "use gilib.Linear; of a trained module gilib.Pretrained(module) keeps the parameters as they "
+            "are, and gilib.bayesian(module) gives them a posterior"
         )

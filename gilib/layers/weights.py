@@ -60,6 +60,20 @@ class WeightLayer(Layer):
         self.starts_at_targets = self.weights.starts_at_targets
         self.noise_size = self.hyperparameters.noise_size + self.weights.noise_size
 
+    def start_at(self, weights: Tensor, inducing: Tensor | None) -> None:
+        """Let the posterior begin at given weights.
+
+        Args:
+            weights: `[I, O]`.
+            inducing: what enters the layer of the network's inducing points, `[M, ...]`, or None.
+        """
+        weights = weights.detach()
+        _, posterior = self.modules_built()
+        outputs = (
+            self.function(weights)(inducing) if posterior.needs_inducing and inducing is not None else None
+        )
+        posterior.start_at(weights, outputs)
+
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
         """Both modules.
 

@@ -101,6 +101,18 @@ class PosteriorModule(nn.Module, ABC):
             weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed), None if Q has no density.
         """
 
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """Let draws begin around given weights, in place of random ones.
+
+        Args:
+            weights: `[I, O]`.
+            outputs: what the layer gives with them at the network's inducing points, if there are any.
+
+        Raises:
+            TypeError: unless the posterior has parameters of its own.
+        """
+        raise TypeError(f"{type(self).__name__} cannot begin at given weights: take another posterior")
+
     @property
     def law_size(self) -> int:
         """How many standard normals `law` takes."""

@@ -150,6 +150,11 @@ class ConjugateWeights(PosteriorModule):
         """The mode of Σ, `[R, O, O]`."""
         return self.noise_tril @ self.noise_tril.mT
 
+    @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """With this mean; the spread is `initial_sd`, beside which a weight times √I is about 1 or less."""
+        self.centre.copy_(weights * self.root_fan_in)
+
     def noise_in(self, noise: Tensor) -> Tensor:
         """S = E Gᵀ, `[..., I, O]`: what a draw adds to Tᵀ M, from its standard normals E `[..., I O]`."""
         return matmul(noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril.mT)

@@ -66,6 +66,12 @@ class DroppedWeights(PosteriorModule):
         """M, `[R, I, O]`."""
         return self.scaled_weights / self.root_fan_in
 
+    @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """With these weights on average over coins: those of channels that are kept are larger."""
+        kept = self._rows(weights.new_full((self.noise_size,), self.keep))
+        self.scaled_weights.copy_(weights / kept * self.root_fan_in)
+
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -94,6 +94,11 @@ class FactorisedWeights(PosteriorModule):
         return self.log_variance.exp()
 
     @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """With these means."""
+        self.scaled_mean.copy_(weights * self.root_fan_in)
+
+    @torch.no_grad()
     def assign(self, mean: Tensor, precision: Tensor) -> None:
         """Take μ and 1/σ² `[R, I, O]` from a rule of training that computes them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)

@@ -189,6 +189,14 @@ class InducingWeights(PosteriorModule):
         self.needs_inducing = inputs is None
         self.inducing_inputs = None if inputs is None else nn.Parameter(inputs)
 
+    @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """With the pseudo-outputs that these weights give, and precisions that hold the function to them."""
+        if self.inducing_inputs is not None:
+            outputs = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0) @ weights
+        assert outputs is not None
+        self.pseudo.start_at(outputs)
+
     def statistics(self, features: Tensor, dtype: torch.dtype) -> Statistics:
         """The statistics of the pseudo-regression from `features` `[S, R, M, ...]`, in `dtype`."""
         return self.site.statistics(features.to(dtype), self.pseudo.observed(dtype))

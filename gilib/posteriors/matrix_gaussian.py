@@ -66,6 +66,11 @@ class MatrixGaussianWeights(PosteriorModule):
         return self.scaled_mean / self.root_fan_in
 
     @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """With this mean."""
+        self.scaled_mean.copy_(weights * self.root_fan_in)
+
+    @torch.no_grad()
     def assign(self, mean: Tensor, row_root: Tensor, column_root: Tensor) -> None:
         """Take M, L and K from a rule of training that computes them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from gilib.arguments import Count
@@ -71,6 +72,11 @@ class PointWeights(PosteriorModule):
         super().__init__()
         self.scale = scale
         self.scaled_weights = nn.Parameter(start)
+
+    @torch.no_grad()
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """At these weights."""
+        self.scaled_weights.copy_(weights * self.scale)
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

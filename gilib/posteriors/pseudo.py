@@ -12,6 +12,8 @@ from gilib.posteriors.base import BuildContext
 from gilib.sites import Observations, Shape, Site
 from gilib.validation import as_labels
 
+KNOWN = 0.1  # standard deviation of pseudo-outputs of known weights, in units of their size
+
 
 class PseudoSettings(Protocol):
     """What a specification says about pseudo-outputs."""
@@ -57,11 +59,20 @@ class PseudoData(nn.Module):
         self.outputs = nn.Parameter(
             context.normal(*shape) if given is None else fitted(given, shape, context)
         )
+        self.precision_is_free = spec.log_precision is None
         start = spec.log_precision if spec.log_precision is not None else (0.0 if context.last else -4.0)
         rows = (site.outputs, points) if self.kind == "per_output" else (points,)
         self.scaled_log_precision = nn.Parameter(context.full(rows, start / spec.log_precision_scale))
         root = context.full((points, points), 0.0) if self.kind == "full" else None
         self.scaled_root = None if root is None else nn.Parameter(root)
+
+    @torch.no_grad()
+    def start_at(self, outputs: Tensor) -> None:
+        """Take outputs, `[..., M, O]` or images, known to a tenth of their size unless told otherwise."""
+        self.outputs.copy_(outputs)
+        if self.precision_is_free:
+            size = outputs.square().mean().clamp_min(torch.finfo(outputs.dtype).tiny)
+            self.scaled_log_precision.fill_(float((KNOWN**-2 / size).log()) / self.log_precision_scale)
 
     @property
     def points(self) -> int:

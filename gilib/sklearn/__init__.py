@@ -10,6 +10,7 @@ from gilib.optional import require
 require("sklearn", "sklearn")
 
 from gilib.sklearn.classifier import BayesianClassifier  # noqa: E402
+from gilib.sklearn.intervals import Coverage, coverage  # noqa: E402
 from gilib.sklearn.regressor import BayesianRegressor  # noqa: E402
 
-__all__ = ["BayesianClassifier", "BayesianRegressor"]
+__all__ = ["BayesianClassifier", "BayesianRegressor", "Coverage", "coverage"]

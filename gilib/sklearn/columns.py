@@ -178,7 +178,7 @@ def check_complete(x: NDArray[Any], names: Any) -> None:
     wrong = ~np.isfinite(x)
     if not wrong.any():
         return
-    where = f"in columns {[_label(names, k) for k in np.flatnonzero(wrong.any(0)).tolist()]}"
+    where = f"in columns {[label_of(names, k) for k in np.flatnonzero(wrong.any(0)).tolist()]}"
     if missing := int(np.isnan(x).sum()):
         raise ValueError(
             f"X holds {missing} missing values (NaN) {where}: fill them in, as "
@@ -205,13 +205,13 @@ def warn_of_far_values(values: NDArray[Any], names: Any, table: str) -> None:
         rest = column[column != far]
         if len(rest) and 0.0 < np.ptp(rest) < FAR * column.std():
             warnings.warn(
-                f"column {_label(names, k)!r} of {table} holds {far:g}, and all its other values, "
+                f"column {label_of(names, k)!r} of {table} holds {far:g}, and all its other values, "
                 f"{rest.min():g} to {rest.max():g}, become nearly the same beside it once scaled: is it "
                 "a mistake, or a code for missing values? Replace it, or take logarithms",
                 stacklevel=4,
             )
 
 
-def _label(names: Any, k: int) -> Any:
+def label_of(names: Any, k: int) -> Any:
     """The name of a column, or its number."""
     return k if names is None else names[k]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from operator import attrgetter, methodcaller
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.random import Generator, RandomState
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
@@ -34,9 +36,11 @@ from gilib.sklearn.estimator import (
     seed_of,
     validated,
 )
+from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_other_laws
 from gilib.training.history import STOOD_STILL, History
-from gilib.validation import check_count
+from gilib.validation import check_choice, check_count
 
+ROUNDING = 1e-9  # of a rank
 CLASSES = "BayesianClassifier takes classes"
 
 
@@ -48,8 +52,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     One target, or the same one over and over, tells nothing of a scale. A single row is refused. An output
     whose targets are all the same is predicted as this constant, its standard deviation the size of the
-    constant, or one for zeros, with a warning; of several outputs the others are trained without it, and
-    `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. This holds for every model.
+    constant (one for zeros and for logarithms), with a warning; of several outputs the others are trained
+    without it, and `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. So it is for every model.
 
     Args:
         model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
@@ -67,6 +71,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
+        target: "log" trains on the logarithms of targets, which must be positive, so that a prediction is an
+            equal mixture of log-normals: means, standard deviations, quantiles, densities, bounds and samples
+            are those of the targets themselves, and intervals are positive. The mean is above the median, far
+            above it where little is known. None: targets as they are.
 
     Attributes:
         net_: the trained `gilib.Network`, on normalised data, in float64.
@@ -74,7 +82,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         elbo_: the evidence lower bound, nats per data point, for targets in original units.
         elbos_: that of every candidate; `model_` is the name of the best, `histories_` are those of all.
         noise_sd_: standard deviation of the noise of every output, original units, `[O]`; where it varies,
-            the root of its mean square at the training inputs.
+            the root of its mean square at the training inputs; of logarithms for `target="log"`.
+        stretch_: by which factor `calibrate` stretched every output's predictions, `[O]`; ones after `fit`.
         history_: of the training; `history_.verdict()` says whether it has converged, in words.
         converged_: whether the bound was level at the end. A plateau is no proof, and where the learning rate
             fell a bound that still rises is no sign of too few steps.
@@ -88,8 +97,40 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     ((30,), (30,))
     """
 
+    def __init__(
+        self,
+        model: str = "network",
+        *,
+        hidden: Sequence[int] | None = None,
+        num_inducing: int | None = None,
+        steps: int | None = None,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        num_samples: int = 100,
+        recipe: Recipe | None = None,
+        random_state: int | RandomState | Generator | None = None,
+        verbose: bool = False,
+        target: str | None = None,
+    ):
+        """Keep the settings; they are checked by `fit`."""
+        super().__init__(
+            model,
+            hidden=hidden,
+            num_inducing=num_inducing,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            num_samples=num_samples,
+            recipe=recipe,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.target = target
+
     def _fit(self, X: Any, y: Any) -> None:
         """Train on the targets that vary."""
+        if self.target is not None:
+            check_choice(self.target, ("log",), "target")
         self.target_names_ = names_of(y)
         check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
@@ -102,9 +143,16 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         names = self.target_names_ if isinstance(self.target_names_, list) else None
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
-        warn_of_far_values(y.numpy(), names, "y")
+        self._logs = self.target == "log"
+        if self._logs:
+            y = logarithms(y)
+        else:
+            alone = self.target_names_ if isinstance(self.target_names_, str) else None
+            warn_of_other_laws(y.numpy(), names or (alone and [alone]))
+        warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
         constant = constant_columns(y)
-        self._scales = _scaling(torch.from_numpy(np.array(X)), y)
+        self._scales = _scaling(torch.from_numpy(np.array(X)), y, self._logs)
+        self.stretch_ = np.ones(y.shape[1])
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
             warnings.warn(
@@ -115,6 +163,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
         self._train(X, y[:, self._varies], None, _of_outputs(self._scales, self._varies), own)
+        if self._logs:  # the density of y is that of log y, divided by y
+            shift = float(y[:, self._varies].sum(1).mean())
+            self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
+            self.elbo_ = self.elbos_[self.model_]
         if not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
         if isinstance(self.likelihood_, HeteroscedasticGaussian):
@@ -125,7 +177,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
     def noise_sd(self, X: Any) -> Any:
-        """The standard deviation of the noise alone, `[N]` or `[N, O]`.
+        """The standard deviation of the noise alone, `[N]` or `[N, O]`; with `target="log"` of logarithms.
 
         It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`). Of
         that it is the median; what is not known of it widens the predictions beyond.
@@ -191,6 +243,50 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         lower, upper = (self._shown(values, X) for values in self._reduced(X, *_ends(coverage)))
         return lower, upper
 
+    def calibrate(self, X: Any, y: Any, interval: float = 0.9) -> Self:
+        """Stretch predictions around their mean until intervals cover rows that were held out.
+
+        Split conformal prediction: of how far each target lies from its mean, in parts of the way to that end
+        of its interval, the ⌈(N + 1) · interval⌉-th smallest is the factor, for every output by itself. If
+        these rows and a new one are exchangeable, and none had a part in the training, the new target is
+        inside its interval with at least this probability: on average over rows, not in every group of them,
+        and for no other interval, though all are stretched alike. So are `predict`'s standard deviations,
+        `log_prob` and `sample_y`; not `sample_functions`, the noise, and files of `gilib.save`. For
+        `target="log"` logarithms are stretched.
+
+        The factor is `stretch_`. Another call replaces it, `fit` forgets it, pickles keep it. At the end of a
+        pipeline: `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
+
+        Args:
+            X: inputs `[N, D]` that had no part in the training.
+            y: their targets, `[N]` or `[N, O]`.
+            interval: the probability to promise, of central intervals.
+
+        Raises:
+            ValueError: for targets that do not fit, or fewer rows than interval / (1 - interval).
+
+        >>> x = np.linspace(-1, 1, 60)[:, None]
+        >>> model = BayesianRegressor(steps=5, random_state=0).fit(x[::2], x[::2, 0])
+        >>> model.calibrate(x[1::2], x[1::2, 0]).stretch_.shape
+        (1,)
+        """
+        ends, targets = _ends(interval), self._targets(y, X)
+        rank = math.ceil((len(targets) + 1) * interval - ROUNDING)
+        if rank > len(targets):
+            least = math.ceil(interval / (1.0 - interval) - ROUNDING)
+            raise ValueError(
+                f"intervals of {interval:g} need {least} rows at least to calibrate with, got {len(targets)}"
+            )
+        parts = iter((logarithms(targets) if self._logs else targets).split(POINTS_AT_ONCE))
+        ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
+        found = ratios.kthvalue(rank, 0).values.numpy()
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "the mean lies outside the interval in too many rows to stretch around it: take a wider one"
+            )
+        self.stretch_ = self.stretch_ * np.where(found > 0.0, found, 1.0)
+        return self
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R², the mean over outputs; the columns of a data frame are taken by name."""
         check_numbers(y, "y", CLASSES)
@@ -198,13 +294,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
-        targets = self._targets(y)
-        wanted = [len(X), len(self._varies)]
-        if list(targets.shape) != wanted:
-            raise ValueError(
-                f"y must hold {wanted} targets, one row for each of X, got {list(targets.shape)}"
-            )
-        parts = iter(targets.split(POINTS_AT_ONCE))
+        parts = iter(self._targets(y, X).split(POINTS_AT_ONCE))
         return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -220,13 +310,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         generator = torch.Generator().manual_seed(seed_of(random_state))
         mean, variance = self._functions(X, n_samples, generator)
         noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        return self._samples(mean + variance.sqrt() * noise)
+        samples = self._scales.invert_y(mean + variance.sqrt() * noise)
+        if (self.stretch_ != 1.0).any():
+            centre = torch.cat([batch.mean for batch in self._gaussians(X)])
+            samples = torch.lerp(centre, samples, torch.from_numpy(self.stretch_))
+        return self._samples(samples)
 
     def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
         A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
         Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
+        With `target="log"` they are medians of the targets.
 
         Args:
             X: inputs `[N, D]`.
@@ -234,7 +329,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        return self._samples(self._functions(X, n_samples, generator)[0])
+        functions, _ = self._functions(X, n_samples, generator)
+        return self._samples(self._scales.invert_y(functions))
 
     def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Drawn functions on normalised targets and the variance of the noise, `[n_samples, N, O]`."""
@@ -250,7 +346,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._all(mean, 0.0), self._all(variance.expand_as(mean), 1.0)
 
     def _samples(self, values: Tensor) -> Array:
-        samples = self._scales.invert_y(values).movedim(0, -1).numpy()
+        samples = (values.exp() if self._logs else values).movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
     def _in_order(self, y: Any) -> Any:
@@ -263,17 +359,31 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
         return y[self.target_names_]
 
-    def _targets(self, y: Any) -> Tensor:
-        """Targets `[N, O]`."""
+    def _targets(self, y: Any, X: Any) -> Tensor:
+        """Targets `[N, O]`, one row for each of X."""
         check_numbers(y, "y", CLASSES)
         values = check_array(as_array(self._in_order(y)), ensure_2d=False, dtype=np.float64, input_name="y")
-        return torch.from_numpy(np.array(values)).reshape(len(values), -1)
+        targets = torch.from_numpy(np.array(values)).reshape(len(values), -1)
+        wanted = [len(X), len(self._varies)]
+        if list(targets.shape) != wanted:
+            raise ValueError(
+                f"y must hold {wanted} targets, one row for each of X, got {list(targets.shape)}"
+            )
+        return targets
 
     def _batches(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
-        """With constant outputs, too."""
+        """Of the targets themselves."""
+        for batch in self._gaussians(X, *options):
+            yield LogNormalPrediction(batch.means, batch.component_sd) if self._logs else batch
+
+    def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
+        """Of targets or their logarithms, with constant outputs, too, stretched around the mean."""
+        check_is_fitted(self, "net_")
+        stretch = torch.from_numpy(self.stretch_)
         for batch in super()._batches(X, *options):
             means = self._all(batch.means, self._scales.y_mean)
-            yield GaussianPrediction(means, self._all(batch.component_sd, self._scales.y_std))
+            sd = self._all(batch.component_sd, self._scales.y_std)
+            yield GaussianPrediction(torch.lerp(means.mean(0), means, stretch), stretch * sd)
 
     def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
@@ -319,16 +429,29 @@ class _ConstantRecipe(Recipe):
         return Trained(*self.build(x, y, seed=seed), History(torch.zeros(0), 0, ended=STOOD_STILL))
 
 
-def _scaling(x: Tensor, y: Tensor) -> Normalisation:
-    """Targets that are all the same are divided by their size, zeros by one: more of a scale nobody knows."""
+def _scaling(x: Tensor, y: Tensor, are_logs: bool) -> Normalisation:
+    """Targets that are all the same are divided by their size: more of a scale nobody knows.
+
+    Zeros are divided by one, and so are logarithms, whose size depends on units.
+    """
     found = Normalisation.fit(x, y)
-    size = torch.where(found.y_mean == 0.0, 1.0, found.y_mean.abs())
+    size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 
 
 def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
     """The normalisation of some of the targets, `which` of `[O]`."""
     return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])
+
+
+def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[[Any], Tensor]]) -> Tensor:
+    """How far targets lie from the mean, in parts of the way to the end of their intervals, `[N, O]`.
+
+    Infinite where the mean lies outside, so that no stretching covers the target.
+    """
+    (low, high), mean = (end(batch) for end in ends), batch.mean
+    way = torch.where(targets > mean, high - mean, low - mean)
+    return torch.where((low < mean) & (mean < high), (targets - mean) / way, torch.inf)
 
 
 def _ends(coverage: float) -> list[Callable[[Any], Tensor]]:

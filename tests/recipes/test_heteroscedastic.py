@@ -7,10 +7,10 @@ import gilib
 from gilib.layers import Concat
 from tests.support import D, normals
 
-X = normals(150, 2, seed=1)
+X = normals(100, 2, seed=1)
 SMOOTH = torch.sin(X).sum(1, keepdim=True)
 NOISE = 0.3 * X[:, :1].exp()
-Y = SMOOTH + NOISE * normals(150, 1, seed=2)
+Y = SMOOTH + NOISE * normals(100, 1, seed=2)
 
 
 def train(model, y=Y, **changes):
@@ -25,14 +25,14 @@ def found():
 
 def test_it_finds_the_noise(found):
     net, likelihood, _ = found[0]
-    noise = likelihood.target_moments(net.estimate(1, 150).moments(X).mean).variance[0].detach().sqrt()
+    noise = likelihood.target_moments(net.estimate(1, 100).moments(X).mean).variance[0].detach().sqrt()
     ratio = (noise / NOISE).log()
     assert ratio.abs().mean() < 0.3 and (noise / noise.mean()).log().abs().mean() > 0.5
 
 
 def test_the_bound_says_whether_noise_varies(found):
     assert found[1] > train("gp")[1] + 0.1
-    level = SMOOTH + 0.3 * normals(150, 1, seed=2)
+    level = SMOOTH + 0.3 * normals(100, 1, seed=2)
     assert abs(train("heteroscedastic_gp", level)[1] - train("gp", level)[1]) < 0.02
 
 

@@ -43,7 +43,9 @@ def test_snippets_are_prose(search: Page) -> None:
     assert [snippet for snippet in snippets if SOURCES.search(snippet)] == []
 
 
-@pytest.mark.parametrize("search", ["own data", "classification", "save", "conformal"], indirect=True)
+@pytest.mark.parametrize(
+    "search", ["own data", "classification", "save", "conformal", "pretrained"], indirect=True
+)
 def test_questions_of_a_user_lead_to_the_chapter_on_own_data(search: Page) -> None:
     found = results(search)
     assert any(address.startswith(CHAPTER) for address in found[:FIRST]), found[:FIRST]

@@ -169,8 +169,10 @@ def test_the_search_looks_at_no_test_data(monkeypatch):
     assert record["metrics"].keys() == {"elbo"}
 
 
-def test_smoke_runs_of_everything_in_order():
+def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
+    monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
+    monkeypatch.setattr(uci_hmc, "REPEATS", 2)
     for name in ("uci_search", "uci", "uci_scale_prior", "uci_fixed_noise", "uci_hmc"):
         assert run_experiment(name, "smoke").added > 0
     records = load_records("uci")
@@ -190,6 +192,22 @@ def test_smoke_runs_of_everything_in_order():
     assert all(r["metrics"]["iwbo"] > r["metrics"]["elbo"] for r in fixed)
     bounds = {(r["config"]["method"], r["config"]["learned_steps"] > 0): r["metrics"]["elbo"] for r in fixed}
     assert all(bounds[method, True] > bounds[method, False] for method in uci.METHODS)
+
+
+def test_the_tight_bound_against_its_definition(monkeypatch):
+    monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 5)
+    monkeypatch.setattr(uci_hmc, "REPEATS", 2)
+    data = uci_splits.load("yacht", [0], CPU, D)
+    net, likelihood = uci_run.build(configs(splits=(0,)), data, [0])
+    sd = float(likelihood.noise_variance.detach()) ** 0.5
+    expected = []
+    for seed in (100, 200):
+        draw = uci_splits.drawn(net, 5, [seed])
+        fit = torch.distributions.Normal(draw(data.x)[:, 0], sd).log_prob(data.y[0]).sum((-2, -1))
+        expected.append(((fit + draw.log_pq[:, 0]).logsumexp(0) - math.log(5)).item() / data.x.shape[1])
+    found = uci_hmc._bounds(net, likelihood, data)
+    assert found["iwbo"] == pytest.approx(sum(expected) / 2, rel=1e-3)
+    assert found["iwbo_stderr"] == pytest.approx(abs(expected[0] - expected[1]) / 2, rel=1e-2)
 
 
 def test_ground_truth_needs_the_tables():

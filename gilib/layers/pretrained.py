@@ -1,0 +1,374 @@
+"""A trained module of torch as a layer: as it is, or with some of the modules inside it drawn."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gilib.config import ConfigDict, module_config, module_from_config, rebuild
+from gilib.draws import Draw, Estimate
+from gilib.draws.drawn import Drawn, total_log_pq
+from gilib.draws.functions import Composite, Function
+from gilib.layers.base import Layer
+from gilib.layers.modes import ESTIMATE
+from gilib.layers.pointwise import PointwiseFunction
+from gilib.posteriors import BuildContext
+from gilib.randomness import Noise, NoiseSize, total_size
+from gilib.sites import Shape
+from gilib.validation import check_instance
+
+AXES = {nn.Linear: 1, nn.Conv2d: 3}  # what a layer may take the place of, and how many axes its points have
+
+
+class Pretrained(Layer):
+    """A `torch.nn.Module` as it was trained: its parameters stay, and its draw is itself.
+
+    The module is copied and left as it was. The copy is in eval mode, so that batch normalisation takes the
+    statistics of the training and dropout is off, and activations work on no tensor in place.
+
+    Args:
+        module: maps points `[B, ...]` to one tensor `[B, ...]`, each point by itself.
+        layers: layers that take the place of `nn.Linear` and `nn.Conv2d` modules inside, by their names as
+            `module.named_modules()` tells them; of a convolution the bias stays. `gilib.bayesian` makes them.
+        trainable: whether the parameters that stay are trained, as point estimates. They have no prior, and
+            the bound does not count them: it is one on the evidence given their values, and may rise because
+            they fit noise.
+
+    Raises:
+        ValueError: when a network is built, for a module that couples points or is random in eval mode, gives
+            no tensor, or calls its parts otherwise than on points.
+
+    >>> body = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.ReLU())
+    >>> layer = Pretrained(body)
+    >>> layer.build((2,), BuildContext())
+    (5,)
+    >>> x = torch.randn(7, 2)
+    >>> torch.equal(layer.draw()(x), body.eval()(x))
+    True
+    """
+
+    def __init__(self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False):
+        """Copy the module."""
+        super().__init__()
+        self.module = trained_copy(module)
+        self.trainable = check_instance(trainable, bool, "trainable")
+        layers = {} if layers is None else layers
+        self.names, self.layers = tuple(layers), nn.ModuleList(layers.values())
+        self.has_weights = bool(layers)
+        self.module.requires_grad_(trainable)
+        for part in self._parts():  # a layer has their weights now, and a convolution its bias
+            part.requires_grad_(False)
+            if isinstance(part, nn.Conv2d) and part.bias is not None:
+                part.bias.requires_grad_(trainable)
+        self._point_axes, self._alone = 0, [True] * len(layers)
+
+    def _parts(self) -> list[nn.Module]:
+        """The modules whose places layers take."""
+        parts = [self.module.get_submodule(name) for name in self.names]
+        for name, part in zip(self.names, parts, strict=True):
+            if type(part) not in AXES:
+                raise ValueError(f"a layer can take the place of Linear and Conv2d, not of {name}, {part}")
+        return parts
+
+    def _each(self) -> list[Layer]:
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    def train(self, mode: bool = True) -> Pretrained:
+        """The module stays in eval mode."""
+        super().train(mode)
+        self.module.eval()
+        return self
+
+    def build(self, shape: Shape, context: BuildContext) -> Shape:
+        """Try the module at two points, and build every layer inside for what enters it there."""
+        if self.trainable and context.replicas:
+            raise ValueError(
+                "the parameters of a trained module are the same in all replicas: leave trainable=True out, "
+                "or train networks without replicas"
+            )
+        pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=context.dtype, device=context.device)
+        pair = pair.reshape(2, *shape)
+        self.module.to(dtype=pair.dtype, device=pair.device)
+        trial = try_module(self.module, self.names, pair)
+        calls = [name for name, _ in trial.calls]
+        first = dict(reversed(trial.calls))
+        for k, (name, layer) in enumerate(zip(self.names, self._each(), strict=True)):
+            part = self.module.get_submodule(name)
+            axes = AXES[type(part)]
+            rows, point = first[name].shape[1:-axes], first[name].shape[-axes:]
+            points = None if context.num_inducing is None else context.num_inducing * rows.numel()
+            own = replace(context.as_last(context.last and name == calls[-1]), pseudo_outputs=None)
+            layer.join(tuple(point), replace(own, num_inducing=points))
+            self._alone[k] = calls.count(name) == 1 and is_alone(part, first[name])
+        self._point_axes, self.replicas = len(shape), context.replicas
+        self.noise_size = sum(layer.noise_size for layer in self._each())
+        self.needs_inducing = any(layer.needs_inducing for layer in self._each())
+        self.carries = self.needs_inducing or not any(self._estimates())
+        return tuple(trial.output.shape[1:])
+
+    def _estimates(self) -> list[bool]:
+        """Whether each layer estimates, as the module does: where it meets a point once, and can carry on."""
+        pairs = zip(self._each(), self._alone, strict=True)
+        return [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
+
+    @property
+    def estimate_size(self) -> NoiseSize:
+        """That of the layers that estimate, and of the draws of the others."""
+        return total_size(self._sizes())
+
+    def _sizes(self) -> list[NoiseSize]:
+        pairs = zip(self._each(), self._estimates(), strict=True)
+        return [ESTIMATE.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+
+    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+        """The module, around what the layers inside draw."""
+        pieces = noise.split_with_sizes([layer.noise_size for layer in self._each()], -1)
+        pairs = zip(self._each(), pieces, strict=True)
+        draws = [partial(layer.draw_from_noise, noise=piece) for layer, piece in pairs]
+        return Draw(*self._around(draws, inducing, noise))
+
+    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
+        """The module, around the layers' estimates, or draws of layers that meet a point more than once."""
+        draws = [
+            ESTIMATE.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
+            for layer, own, piece in zip(
+                self._each(), self._estimates(), noise.split(self._sizes()), strict=True
+            )
+        ]
+        return Estimate(*self._around(draws, inducing, noise.draw))
+
+    def _around(
+        self, draws: Sequence[Callable[..., Drawn]], inducing: Tensor | None, noise: Tensor
+    ) -> tuple[Function, Tensor | None, Tensor | None]:
+        """The function, its log_pq, and what became of the inducing points, on whose way layers are drawn."""
+        tensors = {id(t): t.clone() for t in (*self.module.parameters(), *self.module.buffers())}
+        if not draws:
+            module = rewired(self.module, {}, tensors)
+            return PointwiseFunction(module, self._point_axes), noise.new_zeros(noise.shape[:-1]), None
+        around = partial(DrawnModule, self.module, self._parts(), tensors, self._point_axes, noise.shape[:-1])
+        found: dict[int, Drawn] = {}
+
+        def draw(k: Any, value: Tensor | None) -> None:
+            place = f"{self.names[k]}, " if self.names[k] else ""
+            found[k] = self._each()[k].located(place, draws[k], value)
+
+        def drawn_at(k: Any, value: Tensor) -> Tensor:
+            if k not in found:
+                draw(k, value)
+            return found[k].function(value)
+
+        outputs = None
+        if self.needs_inducing and inducing is not None:
+            outputs = around(range(len(draws))).evaluate(inducing, drawn_at)  # type: ignore[arg-type]
+        else:
+            for k in range(len(draws)):
+                draw(k, None)
+        parts = [found[k] for k in range(len(draws))]
+        return around([part.function for part in parts]), total_log_pq(parts, noise), outputs
+
+    def input_shape(self) -> Shape | None:
+        """That of a dense layer at the beginning."""
+        first = _first(self.module)
+        return (first.in_features,) if isinstance(first, nn.Linear) else None
+
+    def input_axes(self) -> int | None:
+        """Those of a dense layer or a convolution at the beginning."""
+        return AXES.get(type(_first(self.module)))
+
+    def describe(self) -> str:
+        """Pretrained(class of the module)."""
+        return f"Pretrained({type(self.module).__name__})"
+
+    def extra_repr(self) -> str:
+        """What is trained, and what the bound leaves out."""
+        return "trainable: point estimates, which the bound does not count" if self.trainable else "frozen"
+
+    def config(self) -> ConfigDict:
+        """The module by name and arguments, as far as torch.nn knows it; the layers inside."""
+        layers = dict(zip(self.names, self._each(), strict=True))
+        return {"module": module_config(self.module), "layers": layers, "trainable": self.trainable}
+
+    @classmethod
+    def from_config(cls, config: ConfigDict) -> Pretrained:
+        """Build the module, the layers inside, then this layer."""
+        layers = {name: rebuild(layer, Layer) for name, layer in config["layers"].items()}
+        return cls(module_from_config(config["module"]), layers, config["trainable"])
+
+
+@dataclass(frozen=True)
+class DrawnModule(Composite):
+    """A module in which functions take the place of modules.
+
+    Attributes:
+        module: takes `[B, *point]`.
+        parts: the modules inside whose places they take.
+        tensors: the values of its parameters and buffers, by their identity.
+        point_axes: axes of a point.
+        lead: shape of samples and replicas, (S, R).
+        functions: one for each part.
+    """
+
+    module: nn.Module
+    parts: Sequence[nn.Module]
+    tensors: Mapping[int, Tensor]
+    point_axes: int
+    lead: Shape
+    functions: Sequence[Function]
+
+    def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
+        """Evaluate the module at all points of all samples as one batch, and every function at its axes."""
+        axes = x.dim() - self.point_axes
+        if axes < 1:
+            raise ValueError(
+                f"{type(self.module).__name__} takes points [..., N, ...] with {self.point_axes} axes each, "
+                f"got one of shape {list(x.shape)}: give x[None]"
+            )
+        lead = (*torch.broadcast_shapes(x.shape[: axes - 1], self.lead), x.shape[axes - 1])  # [S, R, ..., N]
+        places = {
+            id(part): _replaced(part, partial(self._at, part, partial(call, function), lead))
+            for part, function in zip(self.parts, self.functions, strict=True)
+        }
+        points = x.expand(*lead, *x.shape[axes:]).flatten(0, len(lead) - 1)
+        output: Tensor = rewired(self.module, places, self.tensors)(points)
+        return output.unflatten(0, lead)
+
+    def _at(self, part: nn.Module, call: Callable[[Tensor], Tensor], lead: Shape, value: Tensor) -> Tensor:
+        """A function at `value` `[B, ..., *point]`; the bias of a convolution is as it was trained."""
+        axes = AXES[type(part)]
+        points = value.unflatten(0, lead).flatten(len(lead) - 1, -1 - axes)
+        output = call(points)
+        output = output.reshape(*value.shape[:-axes], *output.shape[-axes:])
+        if isinstance(part, nn.Conv2d) and part.bias is not None:
+            output = output + self.tensors[id(part.bias)][:, None, None]
+        return output
+
+
+def trained_copy(module: nn.Module) -> nn.Module:
+    """A copy in eval mode, of which no activation works in place.
+
+    Raises:
+        TypeError: for what is no module, or cannot be copied.
+    """
+    check_instance(module, nn.Module, "module")
+    try:
+        module = copy.deepcopy(module).eval()
+    except Exception as error:  # whatever attributes of a module raise
+        raise TypeError(f"{type(module).__name__} cannot be copied (copy.deepcopy): {error}") from error
+    for part in module.modules():
+        if getattr(part, "inplace", False) is True:
+            part.inplace = False  # type: ignore[assignment]
+    return module
+
+
+def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]) -> nn.Module:
+    """The same module with others in some places and other tensors; neither it nor its parts are written to.
+
+    Args:
+        module: remains.
+        places: what takes the place of a module, by its identity; filled with all that are copied.
+        tensors: values of parameters and buffers, by their identity; others stay.
+    """
+    if id(module) not in places:
+        copied = places[id(module)] = copy.copy(module)
+        for kind in ("_parameters", "_buffers"):
+            own = {k: v if v is None else tensors.get(id(v), v) for k, v in getattr(module, kind).items()}
+            copied.__dict__[kind] = own
+        inside = module._modules.items()
+        copied.__dict__["_modules"] = {k: v if v is None else rewired(v, places, tensors) for k, v in inside}
+    return places[id(module)]
+
+
+def _replaced(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A module with the attributes of another one, that does something else."""
+    copied = copy.copy(module)
+    copied.__dict__["forward"] = forward
+    return copied
+
+
+class Trial(NamedTuple):
+    """What was seen while a module was evaluated.
+
+    Attributes:
+        output: of the module.
+        calls: names of modules inside and their inputs, in the order of calls.
+    """
+
+    output: Tensor
+    calls: list[tuple[str, Tensor]]
+
+
+@torch.no_grad()
+def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
+    """Evaluate a module, and note what enters some of the modules inside."""
+    calls: list[tuple[str, Tensor]] = []
+
+    def noted(name: str, part: nn.Module, value: Tensor) -> Tensor:
+        calls.append((name, value.clone()))
+        output: Tensor = part(value)
+        return output
+
+    parts = {name: module.get_submodule(name) for name in names}
+    places = {id(part): _replaced(part, partial(noted, name, part)) for name, part in parts.items()}
+    return Trial(rewired(module, places, {})(x), calls)
+
+
+def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
+    """Evaluate a module at two points.
+
+    Raises:
+        ValueError: unless it is a function of points, and calls the modules of these names on points.
+    """
+    what, given = type(module).__name__, pair.clone()
+    try:
+        both, again, one = (evaluated(module, names, x) for x in (given, pair.clone(), pair[:1].clone()))
+    except Exception as error:  # whatever a forward of the user's raises
+        raise ValueError(f"{what} cannot take points of shape {list(pair.shape[1:])}: {error}") from error
+    if not isinstance(both.output, Tensor):
+        raise ValueError(f"{what} must give one tensor [B, ...], it gives a {type(both.output).__name__}")
+    if not torch.equal(given, pair):
+        raise ValueError(f"{what} overwrites its inputs: let its forward begin with a copy, x = x.clone()")
+    if not torch.equal(both.output.nan_to_num(), again.output.nan_to_num()):
+        raise ValueError(
+            f"{what} draws noise of its own, or keeps a state, in eval mode, too: two evaluations differ"
+        )
+    if both.output.shape[1:] != one.output.shape[1:] or not same(both.output[:1], one.output):
+        raise ValueError(f"{what} couples the points of a batch: it must act on one point by itself")
+    called = {name for name, _ in both.calls}
+    if missing := [name for name in names if name not in called]:
+        raise ValueError(
+            f"{what} does not call {', '.join(missing)} as modules: nothing can take their place, leave "
+            "them out"
+        )
+    for (name, value), (_, alone) in zip(both.calls, one.calls, strict=True):
+        if value.shape[0] != 2 or value.shape[1:] != alone.shape[1:] or not same(value[:1], alone):
+            raise ValueError(
+                f"{what} calls {name} on {list(value.shape)} for a batch of 2, not on points [B, ...]: "
+                "nothing can take its place, leave it out"
+            )
+    return both
+
+
+def same(some: Tensor, others: Tensor) -> bool:
+    """Whether tensors agree but for rounding."""
+    if some.shape != others.shape:
+        return False
+    some, others = some.nan_to_num(), others.nan_to_num()  # the points of a trial may be strange to it
+    scale = others.abs().max() if others.numel() else 0.0
+    return bool((some - others).abs().le(1e-4 * scale).all())
+
+
+def is_alone(part: nn.Module, value: Tensor) -> bool:
+    """Whether a dense layer or a convolution sees one thing for a point, not several rows of it."""
+    return value.dim() == 1 + AXES[type(part)]
+
+
+def _first(module: nn.Module) -> nn.Module:
+    """What a sequence begins with, or the module itself."""
+    return _first(module[0]) if type(module) is nn.Sequential and len(module) else module
