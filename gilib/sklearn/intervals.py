@@ -85,8 +85,13 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
         X: inputs `[N, D]` that had no part in the training.
         y: their targets, `[N]` or `[N, O]`.
         by: "prediction": thirds of the rows by what is predicted, of every output by its own; or a column of
-            X, its name or number: thirds if it has more than three numbers, else a group for every value.
+            X, its name or number: thirds if it has more than three numbers, else a group for every value;
+            rows where it is missing are a group of their own.
         interval: probability of the central intervals, between 0 and 1.
+
+    Returns:
+        A table, a row for each group: how many rows it has, the share `inside`, and between which shares,
+        `least` and `most`, 95 of 100 lie by chance if the promise holds.
 
     Raises:
         TypeError: for a model that predicts no intervals.
