@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -14,7 +15,7 @@ from experiments.comparisons.methods import METHODS, Method, adam, perceptron
 from experiments.comparisons.posteriors import LARGE, ORDER, SCALES, SMALL, of_size
 from experiments.comparisons.posteriors_run import trained
 from experiments.comparisons.ranking import Ranking, rank
-from experiments.comparisons.tasks import task
+from experiments.comparisons.tasks import Task, task, validation_task
 from experiments.runner.experiment import Job
 from experiments.selecting import load_records
 from experiments.tables import number, table
@@ -69,7 +70,7 @@ def compare(
     methods: Mapping[str, Posterior | Method],
     sets: Sequence[str] = ("yacht", "boston", "energy"),
     splits: int = 2,
-    setting: float = 1e-2,
+    setting: float | Sequence[float] = 1e-2,
 ) -> Comparison:
     """Train methods on published splits and rank them among the recorded ones, at reduced scale.
 
@@ -81,7 +82,9 @@ def compare(
             `Method` says for itself what is built and which rule trains it.
         sets: of the nine regressions.
         splits: how many of each, from the first.
-        setting: `PosteriorConfig.setting` of the new ones; of a posterior, Adam's rate.
+        setting: of a posterior, Adam's rate; of a `Method`, what its rule and network read from
+            `PosteriorConfig.setting`. Of several the best on validation data is taken, a fifth of the
+            training part of the first set's first split, as the recorded methods chose theirs on four sets.
 
     Raises:
         ValueError: if there is no method, a name is taken, a set is not among the nine, or there are fewer
@@ -92,7 +95,11 @@ def compare(
     """
     new = _checked(methods)
     check_count(splits, "splits")
-    check_positive(setting, "setting")
+    tried = [setting] if isinstance(setting, int | float) else list(setting)
+    for value in tried:
+        check_positive(value, "setting")
+    if not tried:
+        raise ValueError("compare needs a setting, got none")
     for name in sets:
         check_choice(name, (*SMALL, *LARGE), "set")
     scores = _recorded()
@@ -100,12 +107,29 @@ def compare(
     if missing := [f"{name} {split}" for name, split in cells if (name, split) not in scores]:
         raise ValueError(f"the comparison has no split {', '.join(missing)} on record: ask for fewer splits")
     found = {cell: dict(scores[cell]) for cell in cells}
+    chosen = {name: _best(method, name, sets[0], tried) for name, method in new.items()}
     trials = list(itertools.product(cells, new.items()))
     for cell, (name, method) in tqdm(trials, desc="compare", unit="training"):
-        config = of_size(SCALES[SCALE], cell[0], name, cell[1], SCALE, setting)
-        record = trained(method, config, task(*cell), Job(torch.device("cpu"), None))
-        found[cell][name] = record["metrics"].get("log_likelihood")
+        found[cell][name] = _score(method, name, task(*cell), cell, chosen[name])
     return Comparison(found, tuple(new))
+
+
+def _best(method: Method, name: str, dataset: str, tried: Sequence[float]) -> float:
+    """The setting that predicts validation data best."""
+    if len(tried) == 1:
+        return tried[0]
+    held_out, cell = validation_task(dataset, 0), (dataset, 0)
+    scores = {
+        value: _score(method, name, held_out, cell, value) for value in tqdm(tried, desc=f"{name}: setting")
+    }
+    return max(scores, key=lambda value: -math.inf if scores[value] is None else scores[value])
+
+
+def _score(method: Method, name: str, on: Task, cell: Cell, setting: float) -> float | None:
+    """Log-likelihood after a training; None: it broke down."""
+    config = of_size(SCALES[SCALE], cell[0], name, cell[1], SCALE, setting)
+    record = trained(method, config, on, Job(torch.device("cpu"), None))
+    return record["metrics"].get("log_likelihood")
 
 
 def _checked(methods: Mapping[str, Posterior | Method]) -> dict[str, Method]:
@@ -113,7 +137,7 @@ def _checked(methods: Mapping[str, Posterior | Method]) -> dict[str, Method]:
     if not methods:
         raise ValueError('compare needs a method, such as {"mine": gilib.Factorised()}, got none')
     if taken := sorted({*methods} & {*METHODS, *ORDER}):
-        raise ValueError(f"{', '.join(taken)}: the comparison has a method of this name: choose another")
+        raise ValueError(f"{', '.join(taken)}: a method of the comparison is called so, choose another name")
     new = {}
     for name, method in methods.items():
         if not isinstance(method, Posterior | Method):

@@ -12,7 +12,7 @@ from experiments.comparisons.compare import Comparison, compare
 from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors import SCALES, of_size
 from experiments.comparisons.posteriors_run import trained
-from experiments.comparisons.tasks import task
+from experiments.comparisons.tasks import task, validation_task
 from experiments.runner.experiment import Job
 
 
@@ -39,6 +39,18 @@ def test_a_posterior_and_a_method_train_like_those_of_the_book():
     }
 
 
+def test_of_several_settings_the_best_on_validation_data_is_taken():
+    held_out = validation_task("yacht", 0)
+    score = {}
+    for setting in (1e-4, 0.05):
+        config = of_size(SCALES["smoke"], "yacht", "mine", 0, "reduced", setting)
+        own = trained(METHODS["bbb"], config, held_out, Job(torch.device("cpu"), None))
+        score[setting] = own["metrics"]["log_likelihood"]
+    best = max(score, key=score.get)
+    several, one = (compare({"mine": METHODS["bbb"]}, ["yacht"], 1, s) for s in ([*score], best))
+    assert several.scores == one.scores and len({*score.values()}) == 2
+
+
 def test_a_table_has_the_best_rank_first_means_over_splits_and_ours_bold():
     scores = {
         ("yacht", 0): {"gi": -1.0, "li": -3.0, "mine": -2.0},
@@ -55,12 +67,13 @@ def test_a_table_has_the_best_rank_first_means_over_splits_and_ours_bold():
     ("methods", "more", "kind", "words"),
     [
         ({}, {}, ValueError, "needs a method"),
-        ({"gi": gilib.Factorised()}, {}, ValueError, "gi.*of this name"),
+        ({"gi": gilib.Factorised()}, {}, ValueError, "gi.*another name"),
         ({"mine": gilib.NealPrior()}, {}, TypeError, "mine.*NealPrior"),
         ({"mine": gilib.Factorised()}, {"sets": ["mars"]}, ValueError, "mars"),
         ({"mine": gilib.Factorised()}, {"splits": 0}, ValueError, "splits"),
         ({"mine": gilib.Factorised()}, {"splits": 400}, ValueError, "fewer splits"),
         ({"mine": gilib.Factorised()}, {"setting": -1.0}, ValueError, "setting"),
+        ({"mine": gilib.Factorised()}, {"setting": ()}, ValueError, "a setting"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_work_starts(methods, more, kind, words):
