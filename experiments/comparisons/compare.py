@@ -119,10 +119,9 @@ def _best(method: Method, name: str, dataset: str, tried: Sequence[float]) -> fl
     if len(tried) == 1:
         return tried[0]
     held_out, cell = validation_task(dataset, 0), (dataset, 0)
-    scores = {
-        value: _score(method, name, held_out, cell, value) for value in tqdm(tried, desc=f"{name}: setting")
-    }
-    return max(scores, key=lambda value: -math.inf if scores[value] is None else scores[value])
+    scores = [_score(method, name, held_out, cell, value) for value in tqdm(tried, desc=f"{name}: setting")]
+    ranked = [-math.inf if score is None else score for score in scores]
+    return tried[ranked.index(max(ranked))]
 
 
 def _score(method: Method, name: str, on: Task, cell: Cell, setting: float) -> float | None:
