@@ -156,7 +156,7 @@ def check() -> None:
     strategy = other.layers[0].variational_strategy
     theirs()  # sets the variational distribution up
     distribution = strategy._variational_distribution
-    process = modules[0].layers.layers[0]
+    process = modules[0].layers[0]
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         distribution.variational_mean.normal_(generator=generator)

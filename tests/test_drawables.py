@@ -117,7 +117,7 @@ def test_an_ensemble_of_classifiers():
 def test_members_that_take_no_noise_are_one_function_each():
     net = points()
     values = gilib.Ensemble(net).draw(100)(X)
-    assert_equal(values, net.layers.layers[0].w[:, None, :] * X)
+    assert_equal(values, net.layers[0].w[:, None, :] * X)
     with pytest.raises(ValueError, match="num_samples must be an integer of at least 1, got 0"):
         gilib.Ensemble(net).draw(0)
     prediction = gilib.predict(gilib.Ensemble(net), gilib.Gaussian(0.3, replicas=(K,)), X)

@@ -105,7 +105,7 @@ def test_a_sequence_becomes_the_layers_that_one_would_write():
     hand = gilib.Network(None, layers, dtype=D)
     for k in (0, 2):
         weights = torch.cat([model[k].weight.mT, model[k].bias[None]])
-        hand.layers.layers[k].weights.scaled_mean.data.copy_(weights * len(weights) ** 0.5)
+        hand.layers[k].weights.scaled_mean.data.copy_(weights * len(weights) ** 0.5)
     noise = hand.base_noise(3, seeded())
     ours, theirs = net.draw(noise=noise), hand.draw(noise=noise)
     assert_equal(ours(X), theirs(X))
@@ -169,7 +169,7 @@ def test_last_layer_of_a_forward_of_its_own_shares_the_body_between_draws():
     calls.clear()
     net.draw(50, generator=seeded())(x)
     assert max(calls) == len(x)
-    assert isinstance(converted(*trained("scaled"), gilib.Factorised()).layers.layers[-1], Pretrained)
+    assert isinstance(converted(*trained("scaled"), gilib.Factorised()).layers[-1], Pretrained)
 
 
 def test_where_and_posteriors_by_layer():

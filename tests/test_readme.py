@@ -60,7 +60,7 @@ def test_one_thing_is_changed_in_a_recorded_training(
     names = run(program.replace("**own.settings)", '**own.settings | {"steps": 3})'), tmp_path)
     printed = capsys.readouterr().out.split()
     assert float(printed[-1]) == names["own"].record["metrics"]["test_log_likelihood"]  # type: ignore[attr-defined]
-    assert "Matern" in repr(names["net"].layers.layers[-1].hyperparameters())  # type: ignore[attr-defined]
+    assert "Matern" in repr(names["net"].layers[-1].hyperparameters())  # type: ignore[attr-defined]
 
 
 def test_the_counts_of_agreement_are_those_of_the_report_and_keep_lengths_of_training_apart() -> None:

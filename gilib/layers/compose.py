@@ -64,6 +64,16 @@ class Sequential(Layer):
             assert isinstance(layer, Layer)
             yield layer
 
+    def __getitem__(self, place: int) -> Layer:
+        """The layer at this place, from 0; -1 is the last."""
+        layer = self.layers[place]
+        assert isinstance(layer, Layer)
+        return layer
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.layers)
+
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Build every layer for the shape that the one before it gives."""
         last = max((k for k, layer in enumerate(self) if layer.has_weights), default=-1)

@@ -191,3 +191,11 @@ def test_one_layer_that_prefers_its_estimate_is_enough(wrap):
     process = gilib.GP(2, 2, posterior=gilib.posteriors.FreeGaussian(num_inducing=4))
     net = gilib.Network(None, wrap([process, nn.Tanh()]), input_shape=(2,))
     assert net.layers.prefers_estimate
+
+
+def test_a_sequence_is_indexed_and_counted_as_one_expects():
+    first = Linear(2, 3)
+    sequence = Sequential([first, nn.ReLU()])
+    assert len(sequence) == 2 and sequence[0] is first and [sequence[0], sequence[-1]] == [*sequence]
+    with pytest.raises(IndexError):
+        sequence[2]

@@ -146,7 +146,7 @@ def test_inducing_points_and_data_pass_through_one_mean_function(branch):
         layers = [gilib.Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
     net = gilib.Network(X0, layers, pseudo_outputs=V0, generator=seeded())
     draw = net.draw(4, generator=seeded(1))
-    below = net.layers.layers[0].draw(X0, noise=net.base_noise(4, seeded(1))[:, : layers[0].noise_size])
+    below = net.layers[0].draw(X0, noise=net.base_noise(4, seeded(1))[:, : layers[0].noise_size])
     through = below.inducing_outputs.detach()
     assert_equal(below(X0).detach(), through, 1e-5)
     inner = next(iter(layers[0]))

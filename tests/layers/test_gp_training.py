@@ -88,7 +88,7 @@ def test_other_settings_are_saved_too(tmp_path):
     gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.2))
     again, *_ = gilib.load(tmp_path / "model.pt")
     assert again.config() == net.config()
-    layer = next(iter(again.layers.layers[0]))
+    layer = next(iter(again.layers[0]))
     assert (layer.jitter, layer.num_features, layer.kernel) == (1e-3, 5, kernel)
     noise = net.base_noise(3, seeded(1))
     x = X.float()

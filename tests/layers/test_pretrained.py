@@ -103,7 +103,7 @@ def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
     )
     assert "the bound does not count" in repr(net)
     draw = net.draw(2, generator=seeded())
-    grads = torch.autograd.grad(draw(X).sum(), list(net.layers.layers[0].parameters()))
+    grads = torch.autograd.grad(draw(X).sum(), list(net.layers[0].parameters()))
     assert all(bool(g.abs().sum() > 0) for g in grads)
     frozen = gilib.Network(
         None, [Pretrained(body), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D
@@ -111,7 +111,7 @@ def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
     frozen.load_state_dict(net.state_dict())
     assert torch.equal(draw.log_pq, frozen.draw(2, generator=seeded()).log_pq)
     gilib.fit(net, gilib.Gaussian(0.1).to(D), X, Y[:, :1], steps=3, progress=False)
-    moved = net.layers.layers[0].module
+    moved = net.layers[0].module
     assert not torch.equal(moved.inner.weight, body.inner.weight)
     assert torch.equal(moved.norm.running_mean, body.norm.running_mean)
 
@@ -152,7 +152,7 @@ def test_global_inducing_layers_inside_are_drawn_from_what_reaches_them():
     parts = [gilib.Linear(3, 4), nn.Tanh(), gilib.Linear(4, 2)]
     outside = gilib.Network(X[:6], parts, generator=seeded(), dtype=D)
     for k, layer in ((0, layers["0"]), (2, layers["2"])):
-        outside.layers.layers[k].load_state_dict(layer.state_dict())
+        outside.layers[k].load_state_dict(layer.state_dict())
     noise = outside.base_noise(3, seeded())
     ours, theirs = inside.draw(X[:6], noise=noise), outside.layers.draw(X[:6], noise=noise)
     assert_equal(ours(X), theirs(X))
@@ -170,7 +170,7 @@ def test_estimates_inside_are_those_of_a_sequence():
         dtype=D,
     )
     for k in (0, 2):
-        outside.layers.layers[k].load_state_dict(layers[str(k)].state_dict())
+        outside.layers[k].load_state_dict(layers[str(k)].state_dict())
     noise = outside.estimate_noise(3, 12, seeded())
     ours, theirs = inside.estimate(noise=noise), outside.estimate(noise=noise)
     assert_equal(ours(X), theirs(X))

@@ -41,15 +41,15 @@ def test_two_outputs_land_on_their_posteriors(family):
     ours = structured_gp(2, 2, 1, family=family, inducing_points=X[::4], jitter=0.0)
     theirs = sparse_gp(2, 2, inducing_points=X[::4], jitter=0.0)
     shaken(ours, 0.1)
-    theirs.layers.layers[0].hyperparameters.load_state_dict(
+    theirs.layers[0].hyperparameters.load_state_dict(
         next(iter(layer_of(ours))).hyperparameters.state_dict()
     )
-    theirs.layers.layers[0].inducing_inputs.data.copy_(next(iter(layer_of(ours))).inducing_inputs)
+    theirs.layers[0].inducing_inputs.data.copy_(next(iter(layer_of(ours))).inducing_inputs)
     for net in (ours, theirs):
         for name, parameter in net.named_parameters():
             parameter.requires_grad_("weights" in name)
         train(net, NaturalGradient(1.0), y=torch.cat([Y, Y.cos()], 1))
-    joint, free = layer_of(ours).weights, theirs.layers.layers[0].weights
+    joint, free = layer_of(ours).weights, theirs.layers[0].weights
     assert_equal(joint.means[0].detach(), free.mean.detach(), 1e-9)
     factors = [root for _, root in joint.dense(joint.gaussian_parameters)]
     parts = [root.tril() @ root.tril().mT for root in factors]
