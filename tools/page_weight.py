@@ -30,6 +30,10 @@ SEARCHES = re.compile(
 )
 CELL_ENDS = re.compile(r"</td>(?=\s*<td\b)")  # the next cell ends the one before; the report has thousands
 
+PLAIN = re.compile(r'<span class="(?:pre|w)">([^<]*)</span>')  # words and spaces of code, drawn like the rest
+SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.S)
+TOKEN = re.compile(r'<span class="[nop]">([^<]*)</span>')  # names, operators and brackets of a signature
+
 
 def choose_mathjax(app: Sphinx, config: Config) -> None:
     """After the extension that brings MathJax has set its own path."""
@@ -39,9 +43,11 @@ def choose_mathjax(app: Sphinx, config: Config) -> None:
 def lighter_page(text: str, searches: bool) -> str:
     """A page without the script that draws icons and, unless it searches, without those of the search.
 
-    Cells of tables that another cell follows go without an end tag.
+    Cells of tables that another cell follows go without an end tag; words of code, and parts of signatures,
+    that look like their surroundings go without an element of their own.
     """
-    text = CELL_ENDS.sub("", DRAWS.sub("", text))
+    text = PLAIN.sub(r"\1", CELL_ENDS.sub("", DRAWS.sub("", text)))
+    text = SIGNATURE.sub(lambda found: TOKEN.sub(r"\1", found[0]), text)
     return text if searches else SEARCHES.sub("", text)
 
 

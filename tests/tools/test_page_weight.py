@@ -80,3 +80,10 @@ def test_a_build_that_failed_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(PAGE)
     page_weight.lighten(SimpleNamespace(outdir=str(tmp_path)), RuntimeError())  # type: ignore[arg-type]
     assert (tmp_path / "index.html").read_text() == PAGE
+
+
+def test_words_of_code_and_parts_of_signatures_go_without_an_element() -> None:
+    word = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
+    sign = '<dt class="sig sig-object py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
+    expected = '<code>a <span class="o">+</span></code><dt class="sig sig-object py">x:</dt>'
+    assert page_weight.lighter_page(word + sign, searches=False) == expected
