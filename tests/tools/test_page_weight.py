@@ -84,6 +84,6 @@ def test_a_build_that_failed_is_left_alone(tmp_path: Path) -> None:
 
 def test_words_of_code_and_parts_of_signatures_go_without_an_element() -> None:
     word = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
-    sign = '<dt class="sig sig-object py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
-    expected = '<code>a <span class="o">+</span></code><dt class="sig sig-object py">x:</dt>'
+    sign = '<dt class="sig py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
+    expected = '<code>a <span class="o">+</span></code><dt class="sig py">x:</dt>'
     assert page_weight.lighter_page(word + sign, searches=False) == expected
