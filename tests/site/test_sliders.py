@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from gilib.plots import METHODS
 from tests.site.conftest import SITE
-from tests.site.visits import DESKTOP, PHONE, visit
+from tests.site.visits import PHONE, visit
 
 FIGURES = {"inducing-points": "global-inducing-points", "prior-scale": "priors"}
 DRAWN = """(name) => Object.fromEntries([...document.querySelectorAll(`#${name} [data-path]`)]
@@ -24,28 +24,27 @@ def positions(page: Page, name: str) -> list[dict[str, object]]:
     return json.loads(page.locator(f"#{name} script[type='application/json']").inner_text())
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", FIGURES)
-def test_keys_move_the_slider_and_the_figure_follows(browser: Browser, address: str, name: str) -> None:
-    with visit(browser, address, f"book/chapters/{FIGURES[name]}.html", "light") as found:
+def test_keys_move_the_slider_and_the_figure_follows(
+    browser: Browser, address: str, name: str, theme: str
+) -> None:
+    with visit(browser, address, f"book/chapters/{FIGURES[name]}.html", theme) as found:
         page, slider = found.page, found.page.locator(f"#{name} input")
         frames = positions(page, name)
+        slider.focus()
+        page.keyboard.press("Home")
+        for k, frame in enumerate(frames):
+            assert slider.input_value() == str(k)
+            assert slider.get_attribute("aria-valuetext") == frame["label"]
+            assert page.locator(f"#{name} output").inner_text() == frame["text"]
+            assert page.evaluate(DRAWN, name) == frame["paths"]
+            page.keyboard.press("ArrowRight")
         assert len({json.dumps(frame["paths"]) for frame in frames}) == len(frames) > 4
-        for theme in ("light", "dark"):
-            found.theme(theme)
-            found.resize(DESKTOP)
-            slider.focus()
-            page.keyboard.press("Home")
-            for k, frame in enumerate(frames):
-                assert slider.input_value() == str(k)
-                assert slider.get_attribute("aria-valuetext") == frame["label"]
-                assert page.locator(f"#{name} output").inner_text() == frame["text"]
-                assert page.evaluate(DRAWN, name) == frame["paths"]
-                page.keyboard.press("ArrowRight")
-            mean = page.locator(f"#{name} path[data-path=mean]")
-            assert mean.get_attribute("stroke") == METHODS["gi"].colour
-            found.resize(PHONE)
-            assert page.locator(f"#{name} svg").first.bounding_box()["width"] > 250
-            assert not found.problems + found.check("overflow")
+        assert page.locator(f"#{name} path[data-path=mean]").get_attribute("stroke") == METHODS["gi"].colour
+        found.resize(PHONE)
+        assert page.locator(f"#{name} svg").first.bounding_box()["width"] > 250
+        assert not found.problems + found.check("overflow")
 
 
 @pytest.mark.parametrize("name", FIGURES)
