@@ -41,9 +41,7 @@ def test_two_outputs_land_on_their_posteriors(family):
     ours = structured_gp(2, 2, 1, family=family, inducing_points=X[::4], jitter=0.0)
     theirs = sparse_gp(2, 2, inducing_points=X[::4], jitter=0.0)
     shaken(ours, 0.1)
-    theirs.layers[0].hyperparameters.load_state_dict(
-        next(iter(layer_of(ours))).hyperparameters.state_dict()
-    )
+    theirs.layers[0].hyperparameters.load_state_dict(next(iter(layer_of(ours))).hyperparameters.state_dict())
     theirs.layers[0].inducing_inputs.data.copy_(next(iter(layer_of(ours))).inducing_inputs)
     for net in (ours, theirs):
         for name, parameter in net.named_parameters():
