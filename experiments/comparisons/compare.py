@@ -100,6 +100,8 @@ def compare(
         check_positive(value, "setting")
     if not tried:
         raise ValueError("compare needs a setting, got none")
+    if not sets:
+        raise ValueError('compare needs a set, such as ["yacht"], got none')
     for name in sets:
         check_choice(name, (*SMALL, *LARGE), "set")
     scores = _recorded()

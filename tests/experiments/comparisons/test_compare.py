@@ -70,6 +70,7 @@ def test_a_table_has_the_best_rank_first_means_over_splits_and_ours_bold():
         ({"gi": gilib.Factorised()}, {}, ValueError, "gi.*another name"),
         ({"mine": gilib.NealPrior()}, {}, TypeError, "mine.*NealPrior"),
         ({"mine": gilib.Factorised()}, {"sets": ["mars"]}, ValueError, "mars"),
+        ({"mine": gilib.Factorised()}, {"sets": []}, ValueError, "a set"),
         ({"mine": gilib.Factorised()}, {"splits": 0}, ValueError, "splits"),
         ({"mine": gilib.Factorised()}, {"splits": 400}, ValueError, "fewer splits"),
         ({"mine": gilib.Factorised()}, {"setting": -1.0}, ValueError, "setting"),
