@@ -1,4 +1,4 @@
-"""Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
+"""Training: one loop, `fit`, for one network or many replicas of it, and the rules that define its steps."""
 
 from gilib.training.callbacks import Callback, FallingStrips, Plateau, StoredStates
 from gilib.training.early_stopping import EarlyStopping
