@@ -16,7 +16,7 @@ from tests.support import D, assert_equal, seeded
 
 def test_steps_written_out():
     """Four of burn-in and two more, window 2: gradients by hand, Adam by torch, the rule's own numbers."""
-    rule = SGHMC(4, lr=0.2, momentum_decay=0.3, window=2, rest=gilib.Adam(0.05))
+    rule = SGHMC(4, lr=0.2, momentum_decay=0.3, window=2, base_optimiser=gilib.Adam(0.05))
     net, likelihood, seed = linear(), gilib.Gaussian(0.5, learn=True).to(D), 5
     theta, (log_noise,) = state(net).clone(), [p.detach().clone() for p in likelihood.parameters()]
     train(net, rule, 6, likelihood=likelihood, seed=seed)
@@ -188,8 +188,8 @@ def test_settings_that_make_no_sense(settings, message):
 
 
 def test_another_rule_for_the_rest():
-    with pytest.raises(TypeError, match="rest must be a Adam, got NaturalGradient"):
-        SGHMC(10, rest=gilib.training.NaturalGradient())
+    with pytest.raises(TypeError, match="base_optimiser must be a Adam, got NaturalGradient"):
+        SGHMC(10, base_optimiser=gilib.training.NaturalGradient())
 
 
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])

@@ -46,8 +46,8 @@ def test_settings_that_make_no_sense(kind, settings, match):
 def test_other_settings_that_make_no_sense():
     with pytest.raises(ValueError, match="damping"):
         NoisyAdam(damping=-1.0)
-    with pytest.raises(TypeError, match="rest must be"):
-        IVON(rest=IVON())
+    with pytest.raises(TypeError, match="base_optimiser must be"):
+        IVON(base_optimiser=IVON())
     with pytest.raises(TypeError, match="schedule must be"):
         Vadam(schedule=0.5)
 

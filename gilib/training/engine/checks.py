@@ -49,7 +49,7 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
             "kl_weight must be a function of the step, such as gilib.objectives.SteppedTempering, "
             f"got {settings.kl_weight!r}: write lambda step: {settings.kl_weight!r}"
         )
-    if settings.kl_weight is not None and not settings.rule.tempers:
+    if settings.kl_weight is not None and not settings.rule.supports_kl_weight:
         raise ValueError(
             f"{type(settings.rule).__name__} has no divergence to temper at each step: leave kl_weight out"
         )

@@ -125,9 +125,10 @@ def fit(
     """
     check_instance(net, Network, "net")
     check_instance(progress, bool, "progress")
+    check_instance(rule, Rule, "rule")
     settings = Settings(
         rule=rule,
-        num_samples=check_instance(rule, Rule, "rule").samples if num_samples is None else num_samples,
+        num_samples=rule.default_num_samples if num_samples is None else num_samples,
         estimator=preferred_estimator(net) if estimator is None else estimator,
         kl_weight=kl_weight,
         batch_size=batch_size,

@@ -97,7 +97,7 @@ class Run:
         parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
         source = _source(settings.seeds(3), device)
         inputs = self.batches.x if self.augmenter is None else None
-        steady = replay or device.type != "cpu"
+        capturable = replay or device.type != "cpu"
         return Problem(
             self.net,
             likelihood,
@@ -108,7 +108,7 @@ class Run:
             self.processes,
             device,
             inputs,
-            steady,
+            capturable,
         )
 
     def step(self, step: int) -> None:

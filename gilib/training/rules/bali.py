@@ -105,8 +105,8 @@ class Bali(Rule):
     torch.Size([100, 1])
     """
 
-    samples: ClassVar[int] = 1
-    tempers: ClassVar[bool] = False
+    default_num_samples: ClassVar[int] = 1
+    supports_kl_weight: ClassVar[bool] = False
     lr: Positive = 0.3
     update_rate: Positive = 0.2
     prior: str = "absolute"
@@ -202,7 +202,7 @@ class RunningBali(RunningRule):
         self.counts = [count + 1 for count in self.counts]
         lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
         rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
-        if not self.problem.steady:
+        if not self.problem.capturable:
             like = self.layers[0].prior
             self.lr = lr
             self.rates = [rate if isinstance(rate, float) else rate.to(like) for rate in rates]

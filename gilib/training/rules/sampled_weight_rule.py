@@ -44,7 +44,7 @@ class SampledWeightRule(Rule, ABC):
     """
 
     lr: Positive = 1e-2
-    rest: Adam = Adam()
+    base_optimiser: Adam = Adam()
     schedule: Schedule | None = None
     posterior: ClassVar[type[Posterior]]
 
@@ -67,7 +67,7 @@ class RunningSampledWeightRule(RunningRule, ABC):
         self.name, self.base, self.rate = type(rule).__name__, rule, rule.lr
         self.drawn = SampledWeights(problem, self.name, rule.posterior, rule.statistic())
         rest = self.drawn.rest
-        self.adam = rule.rest.begin(replace(problem, parameters=rest)) if rest else None
+        self.adam = rule.base_optimiser.begin(replace(problem, parameters=rest)) if rest else None
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""

@@ -62,7 +62,7 @@ class SGHMC(Rule):
     lr: Positive = 1e-2
     momentum_decay: Positive = 0.05
     window: Count = 300
-    rest: Adam = Adam()
+    base_optimiser: Adam = Adam()
     adaptation: CountOrZero | None = None
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class RunningSGHMC(RunningRule):
         self.adam = None
         self.window: list[Tensor] = []
         if rest and rule.burn_in:
-            self.adam = rule.rest.begin(replace(problem, parameters=rest, steps=rule.burn_in))
+            self.adam = rule.base_optimiser.begin(replace(problem, parameters=rest, steps=rule.burn_in))
             self.window = [value.new_zeros((rule.window, *value.shape)).detach() for value in self.values]
 
     def check_freeze(self) -> None:

@@ -55,7 +55,7 @@ class CollapsedModel(ABC):
         """Take what rounding adds, δ² / 12, from the noise, if that is learned; arguments as above."""
 
     @abstractmethod
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
         """Set the posteriors; returns the bound, without what rounding costs."""
 
 

@@ -126,7 +126,7 @@ class ProcessWithNoise(CollapsedModel):
         self.likelihood.scale_noise((total / len(x)).exp())
 
     @torch.no_grad()
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
         """The posteriors of both processes."""
         posterior, inducing = self._posterior(), self.mean.inducing()
         pieces = list(in_pieces(x, y))

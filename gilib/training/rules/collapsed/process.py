@@ -65,7 +65,7 @@ class SingleProcess(CollapsedModel):
         )
 
     @torch.no_grad()
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
         """Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), B = Id + A Aᵀ / σ²."""
         inducing, posterior = self.process.inducing(), self.process.posterior
         bound, mean, factor = collapsed(

@@ -63,8 +63,8 @@ class Collapsed(Rule):
     1e-05
     """
 
-    samples: ClassVar[int] = 1
-    tempers: ClassVar[bool] = False
+    default_num_samples: ClassVar[int] = 1
+    supports_kl_weight: ClassVar[bool] = False
     memory: Count = 20
     evaluations: int = 20
     tolerance: Positive = 1e-5
@@ -95,7 +95,7 @@ class RunningCollapsed(RunningRule):
         self.parameters += self.model.own
         if not self.parameters:
             raise ValueError(
-                "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
+                "nothing to search: neither kernel nor noise is learned; use gilib.training.solve_posterior"
             )
         self.search = self._fresh_search()
         self.last, self.idle, self.ended = -math.inf, 0, ""
@@ -127,7 +127,7 @@ class RunningCollapsed(RunningRule):
                 self.ended = self.ended or STOOD_STILL
                 self.model.unround(batch.x, self.spacing)
             if self.ended or batch.step == self.problem.steps - 1:
-                self.model.settle(batch.x, batch.y)
+                self.model.solve_posterior(batch.x, batch.y)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _was_not_rounded(self, batch: Batch) -> bool:
@@ -189,7 +189,7 @@ class RunningCollapsed(RunningRule):
                 parameter.copy_(value)
 
 
-def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
+def solve_posterior(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
     """Give a sparse GP the posterior that is best for its kernel, inducing inputs and noise.
 
         q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹),    B = Id + A Aᵀ / σ²
@@ -209,11 +209,11 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
     >>> net = gilib.models.sparse_gp(1, 1, inducing_points=x)
-    >>> bound = gilib.training.settle(net, gilib.Gaussian(0.01), x, x.sin())
+    >>> bound = gilib.training.solve_posterior(net, gilib.Gaussian(0.01), x, x.sin())
     >>> float((gilib.predict(net, gilib.Gaussian(0.01), x, 1).mean - x.sin()).abs().max()) < 0.05
     True
     """
-    return single_process(net, likelihood).settle(x, y)
+    return single_process(net, likelihood).solve_posterior(x, y)
 
 
 def _check_varied(y: Tensor) -> None:
