@@ -80,8 +80,8 @@ class RunningNaturalGradient(RunningRule):
                 f"natural gradients move means and factors together, and {frozen[0]} is frozen: let it learn "
                 "(requires_grad_(True)), or use gilib.Adam"
             )
-        rest = {name: value for name, value in problem.parameters.items() if id(value) not in own}
-        self.adam = rule.base_optimiser.begin(replace(problem, parameters=rest)) if rest else None
+        others = {name: value for name, value in problem.parameters.items() if id(value) not in own}
+        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
@@ -143,6 +143,8 @@ def natural_step(
         FactorisationError: if gradients are not finite, or are so large that S' cannot be factorised.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
+    # The lower triangle of Lᵀ ∂L is that of the symmetric matrix 2 Lᵀ ∂S L. With its diagonal halved, the
+    # triangle and its transpose add up to the whole matrix.
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
     identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)

@@ -108,7 +108,7 @@ class NetworkAdam(Optimiser):
         still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if gradient.stride() != parameter.stride():  # Adam's operations on lists want them alike
+            if gradient.stride() != parameter.stride():  # list operations are slow if strides differ
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient
         if self.kernels["fused"]:
@@ -161,6 +161,7 @@ class ReplicaAdam(Optimiser):
         """Advance the step counter, and compute the bias corrections; the first one includes the factor."""
         self.steps += 1
         first, second = (1.0 - beta**self.steps for beta in self.betas)
+        # Dividing by infinity makes a step of length zero, without a number that the device must branch on.
         self.corrections[0].fill_(first / factor if factor else math.inf)
         self.corrections[1].fill_(second)
 
@@ -170,7 +171,7 @@ class ReplicaAdam(Optimiser):
         for block in self.blocks:
             own, rest = rest[: len(block.parameters)], rest[len(block.parameters) :]
             block.gradient = torch.cat([g.flatten(1) if g.dim() > 1 else g[:, None] for g in own], 1)
-            active &= block.gradient.sum(1).isfinite()
+            active &= block.gradient.sum(1).isfinite()  # before any block moves: a replica moves whole
         for block in self.blocks:
             block.step(self.corrections, self.betas, self.eps, active)
 
