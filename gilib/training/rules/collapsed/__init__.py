@@ -1,4 +1,4 @@
-"""L-BFGS on bounds of sparse processes under their best posteriors."""
+"""L-BFGS on bounds of sparse Gaussian processes whose posterior is the best one, in closed form."""
 
 from gilib.training.rules.collapsed.rule import Collapsed, solve_posterior
 
