@@ -27,8 +27,8 @@ class NoisyKFAC(SampledWeightRule):
     """Noisy K-FAC (Zhang et al., 2018, Alg. 2) for `MatrixGaussian` weights of `Linear` layers.
 
     Let N be the number of data points, x_n the inputs of a layer, g_n the gradient of one point's loss with
-    respect to the layer's outputs, and l the mean loss of a minibatch. For the prior N(0, 1/P), let δ = κ P /
-    N (κ: `kl_weight`) and γ = δ + damping. A step draws W ~ Q = MN(M, κ/N A_δ⁻¹, S_δ⁻¹) and does
+    respect to the layer's outputs, and l the mean loss of a minibatch. For the prior N(0, 1/P), let
+    δ = κ P / N (κ: `kl_weight`) and γ = δ + damping. A step draws W ~ Q = MN(M, κ/N A_δ⁻¹, S_δ⁻¹) and does
 
         A ← (1 - ρ_t) A + ρ_t mean x_n x_nᵀ,    S ← (1 - ρ_t) S + ρ_t mean g_n g_nᵀ,
         M ← M - α A_γ⁻¹ (∂l + δ W) S_γ⁻¹,

@@ -107,9 +107,9 @@ class VOGN(VariationalRule):
     is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
     The mean converges to that of the best ELBO, which for a linear model with Gaussian noise is the exact
-    posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains r_n² /
-    σ⁴ in place of 1 / σ² in the Gauss-Newton matrix. Both agree where squared residuals are as large as the
-    noise variance.
+    posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains
+    r_n² / σ⁴ in place of 1 / σ² in the Gauss-Newton matrix. Both agree where squared residuals are as large
+    as the noise variance.
 
     Only for `Linear` layers, because the mean square of single gradients is X²ᵀ G², from inputs and output
     gradients.

@@ -125,9 +125,9 @@ def left_out(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield, for pieces of the data, the points, their residuals e and 1 - h, where h is their leverage.
 
-    The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is h = |T⁻¹ a|²
-    / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors of exact
-    regression.
+    The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is
+    h = |T⁻¹ a|² / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors
+    of exact regression.
 
     Args:
         process: the process, with its kernel.
