@@ -171,7 +171,7 @@ VALUES = {
     ),
     "two numbers of inducing points": (
         lambda: deep(posterior=gilib.FreeGaussian(3), inducing_points=Z),
-        "has 3 inducing points of its own, and inducing_points, where they are to start, are 5: leave",
+        "has 3 inducing points of its own, but inducing_points gives initial values for 5: leave",
     ),
     "weights that are to be integrated out": (
         lambda: gilib.Network(
@@ -276,7 +276,7 @@ def test_inducing_inputs_say_how_many_they_are():
 
 def test_centres_that_coincide_are_named():
     rows = torch.arange(6.0)[:, None].repeat(5, 1)
-    with pytest.warns(UserWarning, match=r"only \d of the 12 centres differ, as rows of x are repeated"):
+    with pytest.warns(UserWarning, match=r"only \d of the 12 centres differ, because rows of x are repeated"):
         gilib.models.inducing_start(rows, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
