@@ -89,7 +89,7 @@ def bayesian(
     shape = input_shape or (None if points is None else points.shape[1:]) or Pretrained(copied).input_shape()
     if shape is None:
         raise ValueError(
-            "give input_shape, the shape of an input, because neither inducing_points nor a first dense layer "
+            "give input_shape, the shape of an input: neither inducing_points nor a first dense layer "
             "determines it"
         )
     pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=device)
