@@ -254,7 +254,7 @@ def test_what_is_refused():
         train(gilib.models.deep_gp(2, 2, 1, inducing_points=X), gaussian)
     with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Categorical"):
         solve_posterior(sparse(X), gilib.Categorical(), X, Y)
-    with pytest.raises(ValueError, match="Collapsed has no divergence to temper .*leave kl_weight out"):
+    with pytest.raises(ValueError, match="Collapsed has no Kullback-Leibler term .*leave kl_weight out"):
         train(sparse(X), gaussian, kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="give batch_size=None and one process"):
         train(sparse(X), gaussian, batch_size=10)

@@ -210,7 +210,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got LocalInducing"):
         layers = [gilib.GP(2, 2, posterior=gilib.LocalInducing(3)) for _ in range(2)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
-    with pytest.raises(ValueError, match=r"2 targets are 2 outputs of each process, got \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"2 targets need 2 outputs of each process, got \(1, 3\)"):
         layers = [gilib.GP(2, k, posterior=gilib.FreeGaussian(3)) for k in (1, 3)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
     with pytest.raises(ValueError, match=r"inducing_points must have shape .* got \[2\]"):

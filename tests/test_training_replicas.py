@@ -196,7 +196,7 @@ def test_predictions_with_a_generator_for_every_replica():
     ("settings", "message"),
     [
         ({"seed": [1, 2]}, r"2 seeds need a network with replicas=\(2,\), this one has \(3,\)"),
-        ({"seed": "0"}, "seed must be an integer, or a list of one for every replica"),
+        ({"seed": "0"}, "seed must be an integer, or a list of one integer for each"),
         ({"rule": gilib.Adam([0.1])}, "lr: wanted one number or 3, got 1 learning rates"),
         ({"on_divergence": "ignore"}, "on_divergence"),
     ],

@@ -66,5 +66,5 @@ def test_divergence_is_an_error():
 def test_processes_are_refused_for_what_they_are(rule):
     """Not for the estimator that they prefer."""
     net = gilib.models.sparse_gp(2, 1, inducing_points=normals(5, 2))
-    with pytest.raises(ValueError, match="trains layers with Factorised weights, and the network has none"):
+    with pytest.raises(ValueError, match="trains layers with Factorised weights, but the network has none"):
         gilib.fit(net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=rule, progress=False)

@@ -150,12 +150,12 @@ def sparse_gp(
     """
     if "posterior" in settings:
         raise TypeError(
-            "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) takes others"
+            "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) accepts others"
         )
     if unknown := set(settings) - set(SETTINGS):
         raise TypeError(
-            f"sparse_gp is one layer, with the settings {', '.join(SETTINGS)}, and has no "
-            f"{', '.join(sorted(unknown))}: deep_gp has more"
+            f"sparse_gp has one layer and the settings {', '.join(SETTINGS)}, but no "
+            f"{', '.join(sorted(unknown))}: see deep_gp"
         )
     return deep_gp(
         in_features,

@@ -67,8 +67,8 @@ class HeteroscedasticProcessRecipe(Recipe):
         """Return Gaussian noise whose variance comes from the network."""
         if classes is not None:
             raise ValueError(
-                "a heteroscedastic_gp is for regression, classes have no noise that could vary: take "
-                "'network', 'gp', 'deep_gp' or, of an estimator, 'auto'"
+                "a heteroscedastic_gp is for regression, because classes have no noise that could vary: use "
+                "'network', 'gp' or 'deep_gp', or 'auto' in an estimator"
             )
         if replicas:
             raise ValueError("this recipe trains one model at a time: give one seed")

@@ -39,8 +39,8 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
         check_count(settings.batch_size, "batch_size")
     if settings.freeze and len(net.replicas) != 1:
         raise ValueError(
-            'on_divergence="freeze" is for networks with one replica axis, where the others can go on; '
-            f"this one has replicas={net.replicas}"
+            'on_divergence="freeze" needs a network with one replica axis, where the other replicas can '
+            f"go on; this one has replicas={net.replicas}"
         )
     if settings.augment is not None:
         check_augment(settings.augment)
@@ -51,7 +51,7 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
         )
     if settings.kl_weight is not None and not settings.rule.supports_kl_weight:
         raise ValueError(
-            f"{type(settings.rule).__name__} has no divergence to temper at each step: leave kl_weight out"
+            f"{type(settings.rule).__name__} has no Kullback-Leibler term to weight: leave kl_weight out"
         )
     _check_seeds(settings.seed, net.replicas)
     _check_noise(likelihood, net.replicas)
@@ -85,7 +85,7 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     if type(seed) is int:
         return
     if not isinstance(seed, (list, tuple)) or not all(type(s) is int for s in seed):
-        raise TypeError(f"seed must be an integer, or a list of one for every replica, got {seed!r}")
+        raise TypeError(f"seed must be an integer, or a list of one integer for each replica, got {seed!r}")
     if len(replicas) != 1 or len(seed) != replicas[0]:
         raise ValueError(
             f"{len(seed)} seeds need a network with replicas=({len(seed)},), this one has {replicas}"
@@ -133,8 +133,8 @@ def check_differentiable(*values: Tensor) -> None:
     """Raise if torch records no gradients for these tensors, as under inference mode."""
     if torch.is_inference_mode_enabled() or any(value.is_inference() for value in values):
         raise ValueError(
-            "fit cannot train within torch.inference_mode(), nor on tensors that were made there: leave it, "
-            "take x.clone() and y.clone() outside of it, and build the network there"
+            "fit cannot train within torch.inference_mode(), nor on tensors that were made there: train "
+            "outside of it, on x.clone() and y.clone(), and build the network there"
         )
 
 

@@ -214,4 +214,4 @@ def _keep(run: Run, checkpoint: Checkpoint, identity: Identity, read: bool, end:
         run.latest()
         run.save(Path(checkpoint.path), identity)
     if late:
-        raise Paused(f"paused at step {run.done} of {run.steps}: {checkpoint.path} holds what was done")
+        raise Paused(f"paused at step {run.done} of {run.steps}: {checkpoint.path} holds all steps so far")

@@ -271,7 +271,7 @@ class Run:
         given, kept = [name_of(type(callback)) for callback in stateful], [name for name, _ in states]
         if given != kept:
             raise CheckpointError(
-                f"{path} holds the state of callbacks {kept}, and {given} are given: give the same ones"
+                f"{path} holds the states of callbacks {kept}, but {given} were given: give the same ones"
             )
         for callback, (_, state) in zip(stateful, states, strict=True):
             callback.load_state_dict(state)

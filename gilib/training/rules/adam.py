@@ -62,9 +62,9 @@ class Adam(Rule):
         """
         if any(isinstance(module, ConjugateWeights) for module in problem.net.modules()):
             raise ValueError(
-                "Adam would leave layers with gilib.posteriors.Conjugate as they are, which have no "
-                "parameters: if all layers with weights have it, fit(..., rule=gilib.training.Bali()) trains "
-                "them, and with other posteriors it cannot be mixed"
+                "Adam cannot train layers with gilib.posteriors.Conjugate, which have no parameters: if all "
+                "layers with weights have it, use fit(..., rule=gilib.training.Bali()); it cannot be mixed "
+                "with other posteriors"
             )
         return RunningAdam(self, problem)
 
@@ -79,7 +79,8 @@ class Adam(Rule):
             matching = [name for name in parameters if f"{name}.".startswith(f"{prefix}.")]
             if not matching:
                 raise ValueError(
-                    f"groups: no parameter is, or belongs to, {prefix!r}; they are {', '.join(parameters)}"
+                    f"groups: no parameter is, or belongs to, {prefix!r}; parameters are "
+                    f"{', '.join(parameters)}"
                 )
             rates.update(dict.fromkeys(matching, rate))
         return {name: (parameter, rates[name]) for name, parameter in parameters.items()}
@@ -114,7 +115,7 @@ class RunningAdam(RunningRule):
         shared = {name: list(p.shape) for name, p in self.problem.shared_parameters().items()}
         raise ValueError(
             "on_divergence='freeze' needs every learned parameter to have the replica axis "
-            f"{list(replicas)}, and replicas share {shared}: give each its own (for example "
+            f"{list(replicas)}, but replicas share {shared}: give each its own (for example "
             f"Gaussian(learn=True, replicas={replicas})), or use on_divergence='raise'"
         )
 

@@ -121,7 +121,9 @@ class Bali(Rule):
     def __post_init__(self) -> None:
         """Raise for an update rate above 1, or an unknown kind of prior."""
         if self.update_rate > 1.0:
-            raise ValueError(f"update_rate is at most 1, no memory at all, got {self.update_rate}")
+            raise ValueError(
+                f"update_rate must be at most 1, where only the last minibatch counts, got {self.update_rate}"
+            )
         check_choice(self.prior, PRIORS, "prior")
 
     def begin(self, problem: Problem) -> RunningBali:
@@ -172,7 +174,7 @@ class RunningBali(RunningRule):
         check_parameters(problem, self.regression)
         if objective.arithmetic != "full":
             raise ValueError(
-                f"BALI reads what enters layers: use arithmetic='full', got {objective.arithmetic!r}"
+                f"BALI reads the inputs of layers: use arithmetic='full', got {objective.arithmetic!r}"
             )
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
@@ -553,7 +555,7 @@ class KeptRegression(LayerRegression):
         inputs = problem.inputs
         if inputs is None:
             raise ValueError(
-                "keep_moments=True is for inputs that never change, and augment changes them: leave one out"
+                "keep_moments=True is for inputs that never change, but augment changes them: leave one out"
             )
         self.sum = problem.sum_over_processes
         with exact_products():
@@ -683,7 +685,7 @@ def layers_of(net: Network) -> list[WeightLayer]:
     for layer in layers:
         if not isinstance(layer.weights, ConjugateWeights):
             raise ValueError(
-                f"BALI trains layers with gilib.posteriors.Conjugate, {layer.describe()} has "
+                f"BALI trains layers with gilib.posteriors.Conjugate, but {layer.describe()} has "
                 f"{layer.posterior!r}"
             )
     if not layers:
@@ -700,9 +702,9 @@ def check_parameters(problem: Problem, infers_noise: bool) -> None:
     left = [name for name in problem.parameters if prefix is None or not name.startswith(prefix)]
     if left:
         raise ValueError(
-            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
-            f"{', '.join(left)} as they are: give every layer Conjugate() and a fixed prior, such as "
-            "NealPrior, and what is not to be trained requires_grad=False"
+            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and cannot train "
+            f"{', '.join(left)}: give every layer Conjugate() and a fixed prior, such as NealPrior, and set "
+            "requires_grad=False on parameters that are to stay fixed"
         )
 
 
@@ -754,7 +756,7 @@ def check_first(net: Network, layers: Sequence[WeightLayer]) -> None:
     first = next(iter(net.layers))
     if first is not layers[0] or not isinstance(first, Linear):
         raise ValueError(
-            "keep_moments=True is for networks that begin with a dense layer, which sees the inputs as they "
-            f"are: Linear with nothing before it; here the first is {first.describe()}, and the first with "
-            f"weights {layers[0].describe()}"
+            "keep_moments=True needs a network that begins with a dense layer, Linear with nothing before "
+            f"it; here the first layer is {first.describe()}, and the first with weights is "
+            f"{layers[0].describe()}"
         )

@@ -65,7 +65,9 @@ class NoisyKFAC(SampledWeightRule):
     def __post_init__(self) -> None:
         """Raise for a decay above 1."""
         if self.decay > 1.0:
-            raise ValueError(f"decay is at most 1, the newest statistics alone, got {self.decay}")
+            raise ValueError(
+                f"decay must be at most 1, where only the newest statistics count, got {self.decay}"
+            )
 
     def statistic(self) -> Statistic:
         """Return the function that computes the second moments of both factors."""

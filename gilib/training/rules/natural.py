@@ -49,7 +49,7 @@ class NaturalGradient(Rule):
     def __post_init__(self) -> None:
         """Raise for a rate above 1."""
         if self.lr > 1.0:
-            raise ValueError(f"lr of natural gradients is at most 1, a whole step, got {self.lr}")
+            raise ValueError(f"lr of natural gradients must be at most 1, a whole step, got {self.lr}")
 
     def begin(self, problem: Problem) -> RunningNaturalGradient:
         """Return both parts at work.
@@ -70,14 +70,14 @@ class RunningNaturalGradient(RunningRule):
         self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]
         if not self.gaussians:
             raise ValueError(
-                "natural gradients are for layers with FreeGaussian and for structured deep GPs, and the "
+                "natural gradients are for layers with FreeGaussian and for structured deep GPs, but the "
                 "network has none: use gilib.Adam"
             )
         own = {id(parameter) for module in self.gaussians for parameter in module.gaussian_parameters}
         frozen = [name for name, p in problem.net.named_parameters() if id(p) in own and not p.requires_grad]
         if frozen:
             raise ValueError(
-                f"natural gradients move means and factors together, and {frozen[0]} is frozen: let it learn "
+                f"natural gradients move means and factors together, but {frozen[0]} is frozen: let it learn "
                 "(requires_grad_(True)), or use gilib.Adam"
             )
         others = {name: value for name, value in problem.parameters.items() if id(value) not in own}

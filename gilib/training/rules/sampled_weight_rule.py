@@ -198,7 +198,7 @@ class SampledWeights:
         ]
         if not self.trained:
             raise ValueError(
-                f"{rule} trains layers with {posterior.__name__} weights, and the network has none that are "
+                f"{rule} trains layers with {posterior.__name__} weights, but the network has none that are "
                 f"learned: build it with posterior=gilib.posteriors.{posterior.__name__}(), or train it by "
                 "gilib.Adam"
             )
@@ -278,9 +278,9 @@ class SampledWeights:
         ):
             return
         raise ValueError(
-            f"{rule} finds the {layers} layers with weights of this network by record, which showed "
-            f"{len(steps)}, or the same in another order: compose gilib's layers by Sequential, Residual and "
-            "Sum, or train by gilib.Adam"
+            f"{rule} must see the {layers} layers with weights of this network in their order, but an "
+            f"evaluation called {len(steps)}, or all in another order: compose gilib's layers by Sequential, "
+            "Residual and Sum, or train by gilib.Adam"
         )
 
 
@@ -317,11 +317,11 @@ def _check(layer: WeightLayer, rule: str, examples: bool) -> None:
     fixed = prior.noise_size == 0
     if not fixed or not isinstance(prior.draw(like.new_zeros((1, *layer.replicas, 0)))[0], ScaledIdentity):
         raise ValueError(
-            f"{rule} needs a prior of known variance, the same for all weights of a layer, and "
+            f"{rule} needs a prior of known variance, the same for all weights of a layer, but "
             f"{layer.describe()} has {layer.prior!r}: use NealPrior or StandardPrior, or gilib.Adam"
         )
     if examples and not isinstance(layer, Linear):
         raise ValueError(
-            f"{rule} reads the gradients of single examples, which is for Linear layers; this network has "
+            f"{rule} needs gradients of single examples, which only Linear layers give; this network has "
             f"{layer.describe()}: use gilib.training.IVON or Vadam"
         )

@@ -71,10 +71,12 @@ class SGHMC(Rule):
     def __post_init__(self) -> None:
         """Raise for a `momentum_decay` above 1, or an `adaptation` longer than burn-in."""
         if self.momentum_decay > 1.0:
-            raise ValueError(f"momentum_decay is at most 1, no memory at all, got {self.momentum_decay}")
+            raise ValueError(
+                f"momentum_decay must be at most 1, which keeps no momentum, got {self.momentum_decay}"
+            )
         if self.adaptation is not None and self.adaptation > self.burn_in:
             raise ValueError(
-                f"adaptation is a part of burn-in, at most {self.burn_in} steps, got {self.adaptation}"
+                f"adaptation is a part of burn-in, so at most {self.burn_in} steps, got {self.adaptation}"
             )
 
     @property
@@ -102,7 +104,7 @@ def point_parameters(net: Network) -> dict[str, nn.Parameter]:
     found = {name: p for name, p in named if name.rpartition(".")[0] in points and p.requires_grad}
     if not found:
         raise ValueError(
-            "SGHMC is for layers with PointEstimate that are learned, and the network has none: build it "
+            "SGHMC is for layers with PointEstimate that are learned, but the network has none: build it "
             "with posterior=gilib.PointEstimate(), or train it by gilib.Adam"
         )
     return found

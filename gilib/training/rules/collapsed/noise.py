@@ -195,14 +195,14 @@ def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise
     branches = list(layers[0]) if len(layers) == 1 and isinstance(layers[0], Concat) else []
     if len(branches) != 2 or not all(isinstance(branch, GP) for branch in branches) or net.replicas:
         raise ValueError(
-            "noise that varies is searched for a network of one gilib.layers.Concat of two gilib.GP, of mean "
-            f"and log variance, without replicas: gilib.models.heteroscedastic_gp makes it, got {net}"
+            "Collapsed trains varying noise in one gilib.layers.Concat of two gilib.GP, for mean "
+            f"and log variance, without replicas, as gilib.models.heteroscedastic_gp makes it, got {net}"
         )
     mean, noise = (SparseProcess(branch) for branch in branches if isinstance(branch, GP))
     assert isinstance(likelihood, HeteroscedasticGaussian)
     widths, targets = (mean.layer.out_features, noise.layer.out_features), len(likelihood.start)
     if widths != (targets, targets):
         raise ValueError(
-            f"mean and log variance of {targets} targets are {targets} outputs of each process, got {widths}"
+            f"mean and log variance of {targets} targets need {targets} outputs of each process, got {widths}"
         )
     return ProcessWithNoise(mean, noise, likelihood)

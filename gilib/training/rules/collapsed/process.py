@@ -86,7 +86,7 @@ def single_process(net: Network, likelihood: Likelihood) -> SingleProcess:
     layers = list(net.layers)
     if len(layers) != 1 or not isinstance(layers[0], GP) or net.replicas:
         raise ValueError(
-            "the best posterior is known for a network of one gilib.GP without replicas, as "
+            "the best posterior is known only for a network of one gilib.GP without replicas, as "
             f"gilib.models.sparse_gp makes it, got {net}"
         )
     process = SparseProcess(layers[0])

@@ -116,7 +116,9 @@ class RunningCollapsed(RunningRule):
     def step(self, batch: Batch) -> Tensor:
         """Take one step of L-BFGS, and set the posterior if it was the last one."""
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
-            raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
+            raise ValueError(
+                "a collapsed bound needs all points at each step: give batch_size=None and one process"
+            )
         if self.last == -math.inf:
             _check_varied(batch.y)
             self.spacing = _spacing(batch.y)
