@@ -105,7 +105,10 @@ class History:
 
     @property
     def converged(self) -> bool:
-        """Whether every replica's bound was level in the last quarter; a plateau proves no convergence."""
+        """Whether the bound of every replica was level in the last quarter.
+
+        A level bound does not prove convergence: compare it with the bounds of other settings.
+        """
         if self.ended:
             return self.ended == STOOD_STILL
         trend = self.trend()

@@ -127,7 +127,7 @@ VALUES = {
     "deep: three posteriors of four": (lambda: deep(2, 1, 4, posterior=[GLOBAL] * 3), "got 3"),
     "deep: too few points for directions": (
         lambda: deep(4, 1, width=3, inducing_points=normals(2, 4)),
-        "2 inducing_points do not tell 3 principal directions: give more",
+        "2 inducing_points do not determine 3 principal directions: give more",
     ),
     "deep: nothing to start from": (
         lambda: deep(inducing_points=None),

@@ -27,7 +27,7 @@ from gilib.training.schedules import Schedule
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule trains, and the means that it has.
+    """What a rule trains, and what it needs to do so.
 
     Attributes:
         net: the network; the rule changes its parameters, its buffers, or both in place.

@@ -15,7 +15,7 @@ Rates = Mapping[str, tuple[nn.Parameter, Rate]]
 
 
 def adam_options(device: torch.device, capturable: bool) -> dict[str, Any]:
-    """Return torch's options for Adam: a fused kernel where steps may be recorded, else list operations."""
+    """Return torch's options for Adam: a fused kernel on CUDA and in recorded steps, else list operations."""
     cuda = device.type == "cuda"
     return {"foreach": not (cuda or capturable), "fused": cuda or capturable, "capturable": cuda}
 
