@@ -14,9 +14,9 @@ from gilib.optional import require_package
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PART = 4  # the verdict is about the last quarter of the steps,
-WINDOWS = 20  # in so many windows, whose means are nearly independent
-LEAST_STEPS = 4 * WINDOWS * PART  # a window of fewer than four steps is no mean
+PART = 4  # the verdict is about the last quarter of the steps
+WINDOWS = 20  # windows of that quarter; their means are nearly independent
+MIN_STEPS = 4 * WINDOWS * PART  # a mean needs a window of at least four steps
 TOLERANCE = 0.02  # nats per data point: a density that is 2 % larger; two random starts differ by as much
 STOOD_STILL = "the search stood still"
 FAILED = "a matrix of the search could not be factorised"
@@ -90,7 +90,7 @@ class History:
         None if there are too few steps.
         """
         steps = len(self.elbo)
-        if steps < LEAST_STEPS:
+        if steps < MIN_STEPS:
             return None
         size = steps // (PART * WINDOWS)
         tail = self.elbo[-size * WINDOWS :].detach().double()
@@ -126,7 +126,7 @@ class History:
             return f"{self._word(None)}: {self.ended} after {len(self.elbo)} steps; {ADVICE[self.ended]}."
         trend = self.trend()
         if trend is None:
-            return f"too short to tell: {len(self.elbo)} steps, {LEAST_STEPS} are needed."
+            return f"too short to tell: {len(self.elbo)} steps, {MIN_STEPS} are needed."
         worst = int(trend.gain.abs().argmax()) if not bool(trend.broken.any()) else 0
         gain, error = (float(value.reshape(-1)[worst]) for value in trend)
         change = f"{'gained' if gain >= 0 else 'lost'} {abs(gain):.3f} ± {error:.3f} nats per point"
@@ -195,4 +195,4 @@ ADVICE = {
     STOOD_STILL: PLATEAU,
     FAILED: "the best point that it had seen is kept",
 }
-SLOWED = " while the learning rate fell, as it does then; compare the bound with that of twice the steps"
+SLOWED = " while the learning rate fell, as bounds do then; compare the bound with that after twice the steps"

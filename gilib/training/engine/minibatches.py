@@ -49,7 +49,7 @@ class Minibatches:
         index = self.order[:, self.position : self.position + self.size]
         self.position += self.size
         if self.shared:
-            x = self.x.index_select(self.axis, index[0])  # in torch's own layout
+            x = self.x.index_select(self.axis, index[0])  # which loses the channels-last layout
             x = x.to(memory_format=torch.channels_last) if self.channels_last else x
             return x, self.y.index_select(self.y_axis, index[0])
         return _pick(self.x, index, self.axis), _pick(self.y, index, self.y_axis)

@@ -105,9 +105,9 @@ def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Ten
         outputs: S, `[R, O, O]`.
         amount: γ, `[R, 1, 1]`.
     """
-    least = torch.finfo(inputs.dtype).tiny
+    tiny = torch.finfo(inputs.dtype).tiny
     means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
-    ratio = (means[0].clamp_min(least) / means[1].clamp_min(least)).sqrt()
+    ratio = (means[0].clamp_min(tiny) / means[1].clamp_min(tiny)).sqrt()
     root, identities = amount.sqrt(), [torch.eye(own.shape[-1]).to(own) for own in (inputs, outputs)]
     return inputs + ratio * root * identities[0], outputs + root / ratio * identities[1]
 
@@ -137,6 +137,7 @@ class RunningKFAC(RunningSampledWeightRule):
         for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):
             held.lerp_(seen, rate)
         slope = (gradients.gradient + prior * gradients.weights).mean(0)
+        # The step is damped more than the covariances, which are part of the posterior.
         rows, columns = map(_factor, damped(self.inputs[k], self.outputs[k], prior + rule.damping))
         move = torch.cholesky_solve(torch.cholesky_solve(slope, rows).mT, columns).mT
         rows, columns = map(_root, damped(self.inputs[k], self.outputs[k], prior))

@@ -96,13 +96,13 @@ class RunningNaturalGradient(RunningRule):
         bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
         self.active &= bound.isfinite()
         scale = self.rate * self.problem.objective.num_data  # the bound is per data point
-        least = min(0.5, 1.0 - self.rate)
+        floor = min(0.5, 1.0 - self.rate)
         own = iter(gradients[: len(parameters)])
         with torch.no_grad():
             for module in self.gaussians:
                 values = module.gaussian_parameters
                 pairs = zip(module.dense(values), module.dense(list(islice(own, len(values)))), strict=True)
-                moved = [natural_step(*at, *gradient, scale, least) for at, gradient in pairs]
+                moved = [natural_step(*at, *gradient, scale, floor) for at, gradient in pairs]
                 for parameter, value in zip(values, module.undense(moved), strict=True):
                     parameter.copy_(value)
         if self.adam is not None:
@@ -120,12 +120,12 @@ class RunningNaturalGradient(RunningRule):
 
 
 def natural_step(
-    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float, least: float = 0.5
+    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float, floor: float = 0.5
 ) -> tuple[Tensor, Tensor]:
     """Take a step of N(m, L Lᵀ), given gradients of the loss.
 
     With A = 2γ Lᵀ ∂S L, the new covariance is S' = L (Id + A)⁻¹ Lᵀ. Where some eigenvalue of Id + A is not
-    above `least`, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
+    above `floor`, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
 
     Args:
         mean: m, `[..., M, O]`.
@@ -133,7 +133,7 @@ def natural_step(
         d_mean: gradient of the loss with respect to m.
         d_root: gradient of the loss with respect to L.
         rate: γ.
-        least: lower limit of the eigenvalues of Id + A: the smallest fraction of the precision that a step
+        floor: lower limit of the eigenvalues of Id + A: the smallest fraction of the precision that a step
             keeps in any direction.
 
     Returns:
@@ -148,7 +148,7 @@ def natural_step(
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
     identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    shift = _kept_positive(rate * (half + half.mT), identity, least)
+    shift = _kept_positive(rate * (half + half.mT), identity, floor)
     factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
     spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
     covariance = spread.mT @ spread
@@ -156,10 +156,10 @@ def natural_step(
     return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)
 
 
-def _kept_positive(change: Tensor, identity: Tensor, least: float) -> Tensor:
+def _kept_positive(change: Tensor, identity: Tensor, floor: float) -> Tensor:
     """Return Id + A, or its second-order version where an eigenvalue falls too low."""
     shift = identity + change
-    too_low = torch.linalg.cholesky_ex(shift - least * identity).info != 0
+    too_low = torch.linalg.cholesky_ex(shift - floor * identity).info != 0
     if readable(too_low) and not bool(too_low.any()):
         return shift
     return shift + 0.5 * too_low[..., None, None] * (change @ change)

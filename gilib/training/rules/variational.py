@@ -268,7 +268,7 @@ class RunningVariational(RunningSampledWeightRule):
         direction = rule.direction(self.first[k] / (1.0 - rule.betas[0] ** steps), state)
         move = self.rate * direction / self.divisor(k, curvature, per_point, prior, steps)
         weights.assign(state.mean - move, per_point / weight)
-        return move + per_point
+        return move + per_point  # NaN in the mean or in the precision shows here
 
     def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
         """Return the divisor of layer `k`'s step, given q, the next c, δ and t."""

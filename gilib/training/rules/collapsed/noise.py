@@ -142,6 +142,8 @@ class ProcessWithNoise(CollapsedModel):
                 weighted_sums(inducing, part[0], part[1][:, o, None], 1.0 / variance[o])
                 for part, (variance, _) in parts
             )
+            # The sums belong to data that are divided by the deviation of the noise at each point; the log
+            # determinant of this scaling is added to the bound.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
             bound = bound + value - 0.5 * sum(variance[o].log().sum() for variance, _ in at)
             _set(self.mean, o, mean[:, 0], factor[0])
