@@ -246,9 +246,9 @@ def test_what_is_refused():
         gilib.fit(net, likelihood, X, Y, steps=1, rule=Collapsed(), progress=False, **options)
 
     gaussian = gilib.Gaussian(0.1, learn=True)
-    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
         train(gilib.models.deep_gp(2, 2, 2, inducing_points=X), gaussian)
-    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
         train(gilib.models.sparse_gp(2, 2, inducing_points=X, replicas=(2,)), gaussian)
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got GlobalInducing"):
         train(gilib.models.deep_gp(2, 2, 1, inducing_points=X), gaussian)

@@ -213,7 +213,7 @@ def test_a_rate_of_one_replica_that_is_not_positive():
 
 def test_freezing_and_rates_need_replicas():
     net, likelihood = model("gi")
-    with pytest.raises(ValueError, match="networks with one replica axis"):
+    with pytest.raises(ValueError, match="network with one replica axis"):
         fit(net, likelihood, X[0], Y[0], on_divergence="freeze")
     with pytest.raises(ValueError, match="not every parameter has replicas"):
         fit(net, likelihood, X[0], Y[0], rule=gilib.Adam([0.1, 0.1]))

@@ -25,7 +25,7 @@ def test_networks_that_do_not_fit():
     )
     layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
     net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match=r"VOGN reads .* Conv2d\(1 → 2, 3 × 3\): use"):
+    with pytest.raises(ValueError, match=r"VOGN needs gradients .* Conv2d\(1 → 2, 3 × 3\): use"):
         fit(net, VOGN(), normals(7, 1, 2, 2))
 
 

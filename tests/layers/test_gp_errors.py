@@ -205,7 +205,7 @@ KINDS = {
     ),
     "one layer with a width": (
         lambda: gilib.models.sparse_gp(2, 1, inducing_points=Z, width=1, depth=2),
-        "with the settings replicas, generator, dtype, jitter, num_features, and has no depth, width",
+        "the settings replicas, generator, dtype, jitter, num_features, but no depth, width",
     ),
     "a list of inducing inputs": (
         lambda: network(gilib.GP(2, 1, posterior=FREE, inducing_inputs=Z.tolist())),
