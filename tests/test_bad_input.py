@@ -218,7 +218,7 @@ TRAINING = {
     ),
     "unknown group": (
         lambda: fit(rule=gilib.Adam(groups={"weights": 1.0})),
-        "groups: no parameter is, or belongs to, 'weights'; they are",
+        "groups: no parameter is, or belongs to, 'weights'; parameters are",
     ),
     "steps between checkpoints": (
         lambda: gilib.training.Checkpoint("run.pt", every=0),

@@ -1,4 +1,4 @@
-"""Recommended Gaussian processes: one, whose posterior has a closed form for regression, and deep ones."""
+"""Recommended Gaussian processes: a single one, in closed form for regression, and deep ones."""
 
 from __future__ import annotations
 
@@ -24,35 +24,38 @@ from gilib.recipes.base import Recipe, Trained
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
-JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
-LEAST = 50  # points by whose evidence kernels are compared
-SD = 0.5  # of log ℓ around what columns share a priori; the experiment `columns` says what it is for
+JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
+LEAST = 50  # smallest number of points on which kernels are compared
+SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
     Matern(smoothness=1.5, log_lengthscale_sd=SD),
     RBF(log_lengthscale_sd=SD),
     Matern(log_lengthscale_sd=SD),
     Matern(smoothness=0.5, log_lengthscale_sd=SD),
 )
-STARTS = (1.0, 0.1)  # lengthscales of a search, in units of √D: from a long one, waves are noise
+STARTS = (1.0, 0.1)  # initial lengthscales, in units of √D: from a long one alone, waves are taken for noise
 
 
 @dataclass(frozen=True)
 class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
-    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are searched from two lengths
-    and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data:
-    as exact GP regression if they are few, which is a sparse process whose inducing points are all of them. A
-    kernel that cannot be factorised is left out.
-    Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
+    Regression is trained by `gilib.training.Collapsed`, in float64. Every candidate kernel is searched from
+    two lengthscales, on the inducing points (at least fifty), and the one with the best evidence is trained
+    on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
+    Kernels that cannot be factorised are left out.
+
+    Classification, and networks with replicas, are trained by Adam with the first kernel.
 
     Args:
-        steps: of L-BFGS at most, or of Adam.
-        num_samples: as every recipe's; bounds of regression are in closed form.
-        num_inducing: M, at most.
-        num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(c, 0.5²) with any c:
-            without it intervals are too narrow where columns are many (the experiment `columns`).
+        steps: largest number of L-BFGS steps, or number of Adam steps.
+        num_samples: an argument of every recipe, without effect in regression, where bounds are in closed
+            form.
+        num_inducing: M, the largest number of inducing points.
+        num_exact: in regression, data sets of up to this many points are all used as inducing points.
+        kernels: candidate kernels, with lengthscales in units of √D. They have a prior log ℓ ~ N(c, 0.5²)
+            with any centre c; without it, intervals are too narrow if there are many columns (see the
+            experiment `columns`).
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -67,7 +70,7 @@ class ProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """One process with the first kernel."""
+        """Return one process with the first kernel."""
         kernel = in_diagonals(self.kernels[0], points.shape[-1])
         return models.deep_gp(
             points.shape[-1],
@@ -82,7 +85,7 @@ class ProcessRecipe(Recipe):
         )
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """One for regression, where predictions are in closed form."""
+        """Return 1 for regression, where predictions are in closed form."""
         return 1 if classes is None else super().enough(num_samples, classes)
 
     def _train(
@@ -102,7 +105,11 @@ class ProcessRecipe(Recipe):
         return own._climb(x, y, rows, start, **options)
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """The inducing points, others if these are few, and of a target that is the same at all, another."""
+        """Return the rows of the data on which kernels are compared.
+
+        These are the inducing points, or fifty rows if there are fewer of them. If all targets in these rows
+        are equal, a row with another target is added.
+        """
         found = replace(self, num_inducing=max(self.num_inducing, LEAST)).rows(x, generator)
         for column in y.mT:
             others = (column != column[found[0]]).nonzero()[:1, 0]
@@ -111,11 +118,11 @@ class ProcessRecipe(Recipe):
         return found
 
     def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
-        """Recipes of a single kernel, trained on some of the data, the best one first.
+        """Return recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
-            ValueError: if there are none.
-            FactorisationError: if none can be factorised.
+            ValueError: if there is no kernel.
+            FactorisationError: if no kernel can be factorised.
         """
         if not self.kernels:
             raise ValueError("no kernel to choose from: kernels is empty")
@@ -139,15 +146,15 @@ class ProcessRecipe(Recipe):
         shorter: float = 1.0,
         **options: Any,
     ) -> Trained:
-        """A process at some rows of the data, from the hyper-parameters of another if there is one.
+        """Train a process with inducing points at some rows of the data.
 
         Args:
-            x: `[N, D]`.
-            y: `[N, O]`.
-            rows: of the inducing points.
-            start: the other one.
-            shorter: factor of the lengthscales at the start.
-            options: of `gilib.fit`.
+            x: inputs, `[N, D]`.
+            y: targets, `[N, O]`.
+            rows: rows of the inducing points.
+            start: a trained model whose hyper-parameters are the initial ones; None: the recipe's own.
+            shorter: factor of the initial lengthscales.
+            options: arguments of `gilib.fit`.
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
@@ -165,7 +172,7 @@ class ProcessRecipe(Recipe):
 
 
 def in_diagonals(kernel: RBF, inputs: int) -> RBF:
-    """The kernel with its one lengthscale in units of √D."""
+    """Return the kernel with its single lengthscale, given in units of √D, multiplied by √D."""
     if not isinstance(kernel.lengthscale, int | float):
         return kernel
     return replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(inputs))
@@ -173,11 +180,11 @@ def in_diagonals(kernel: RBF, inputs: int) -> RBF:
 
 @dataclass(frozen=True)
 class DeepProcessRecipe(Recipe):
-    """A deep Gaussian process with global inducing points; RBF kernels start at ℓ = √D.
+    """A deep Gaussian process with global inducing points; the lengthscales of its RBF kernels start at √D.
 
     Args:
-        num_inducing: M, at most.
-        depth: layers of processes.
+        num_inducing: M, the largest number of inducing points.
+        depth: number of layers.
 
     >>> x = torch.randn(30, 3)
     >>> DeepProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -190,7 +197,7 @@ class DeepProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Several processes in a row."""
+        """Return a deep Gaussian process."""
         return models.deep_gp(
             points.shape[-1],
             targets.shape[-1],

@@ -165,7 +165,11 @@ def test_where_lengthscales_have_a_prior_noise_is_flat_by_its_deviation(sd, slop
     found = train(kernels=(RBF(log_lengthscale_sd=sd),))
     variance, step = float(found.likelihood.noise_variance.detach()), 0.01
     less, more = (
-        float(gilib.training.settle(found.network, gilib.Gaussian(variance * math.exp(2 * change)), X, Y))
+        float(
+            gilib.training.solve_posterior(
+                found.network, gilib.Gaussian(variance * math.exp(2 * change)), X, Y
+            )
+        )
         for change in (-step, step)
     )
     assert (more - less) / (2 * step) == pytest.approx(slope, abs=0.05)
