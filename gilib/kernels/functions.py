@@ -464,7 +464,7 @@ class Warped(KernelFunction):
 
 @dataclass(frozen=True)
 class Circle:
-    """Points on the unit circle, one for every coordinate, once around in each period; `[..., N, 2D]`, float64.
+    """Points on the unit circle, one for every coordinate, once around in each period.
 
     The squared distance of two of them is 4 sin²(π (x - x') / p).
 
@@ -475,7 +475,7 @@ class Circle:
     period: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """All cosines, then all sines."""
+        """All cosines, then all sines, `[..., N, 2D]`, in float64."""
         angles = 2 * math.pi * x.double() / self.period
         return torch.cat([angles.cos(), angles.sin()], -1)
 

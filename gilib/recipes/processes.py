@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gilib import models
 from gilib.arguments import Count, CountOrZero
-from gilib.kernels import RBF, Matern
+from gilib.kernels import RBF, Kernel, Matern
 from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -52,7 +52,8 @@ class ProcessRecipe(Recipe):
         num_inducing: M, at most.
         num_exact: up to so many data are all inducing points of regression.
         kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(c, 0.5²) with any c:
-            without it intervals are too narrow where columns are many (the experiment `columns`).
+            without it intervals are too narrow where columns are many (the experiment `columns`). Sums,
+            products and kernels of some columns are searched from where they say, and from there alone.
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -62,7 +63,7 @@ class ProcessRecipe(Recipe):
     num_samples: Count = 1
     num_inducing: Count = 500
     num_exact: CountOrZero = 1500
-    kernels: tuple[RBF, ...] = KERNELS
+    kernels: tuple[Kernel, ...] = KERNELS
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
@@ -121,6 +122,8 @@ class ProcessRecipe(Recipe):
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
         for kernel, shorter in itertools.product(self.kernels, STARTS):
+            if shorter != 1.0 and not isinstance(kernel, RBF):
+                continue
             own = replace(self, kernels=(kernel,))
             try:
                 found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
@@ -157,16 +160,16 @@ class ProcessRecipe(Recipe):
             kernel = start.network.state_dict().items()
             known = {name: value for name, value in kernel if "hyperparameters" in name}
             net.load_state_dict(known, strict=False)
-        for module in (m for m in net.modules() if isinstance(m, BasicKernel)):
+        for module in (m for m in net.modules() if isinstance(m, BasicKernel) and shorter != 1.0):
             with torch.no_grad():
                 module.log["lengthscale"] += math.log(shorter)
         settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
-def in_diagonals(kernel: RBF, inputs: int) -> RBF:
-    """The kernel with its one lengthscale in units of √D."""
-    if not isinstance(kernel.lengthscale, int | float):
+def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:
+    """A kernel with one lengthscale has it in units of √D; others, and combinations, are as they are."""
+    if not isinstance(kernel, RBF) or not isinstance(kernel.lengthscale, int | float):
         return kernel
     return replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(inputs))
 

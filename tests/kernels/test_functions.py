@@ -22,6 +22,7 @@ SKLEARN = {
     "matern 1/2": sklearn.ConstantKernel(0.6) * sklearn.Matern(SCALES, nu=0.5),
     "matern 3/2": sklearn.ConstantKernel(1.4) * sklearn.Matern(SCALES, nu=1.5),
     "matern 5/2": sklearn.ConstantKernel(2.1) * sklearn.Matern(1.6, nu=2.5),
+    "periodic, one lengthscale": sklearn.ConstantKernel(0.7) * sklearn.ExpSineSquared(1.2, 2.6),
     "linear, no bias": sklearn.ConstantKernel(1.4) * sklearn.DotProduct(0.0),
 }
 

@@ -81,11 +81,18 @@ class SparseProcess:
         """Find the posterior.
 
         Raises:
-            ValueError: for another one.
+            ValueError: for another one, and for a kernel with white noise.
         """
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
+        assert layer.hyperparameters is not None
+        kernel = layer.hyperparameters()
+        if kernel.without_white() is not kernel:
+            raise ValueError(
+                f"the kernel {layer.kernel} has white noise, and so has the likelihood, which learns it "
+                "better: leave gilib.kernels.White out"
+            )
 
     @property
     def parameters(self) -> list[nn.Parameter]:

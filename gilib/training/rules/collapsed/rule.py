@@ -78,7 +78,7 @@ class Collapsed(Rule):
 
         Raises:
             ValueError: unless one `GP` with `FreeGaussian` without replicas has Gaussian noise, or two of
-                them are mean and noise.
+                them are mean and noise; and for kernels with white noise, which is the likelihood's.
         """
         return RunningCollapsed(self, problem)
 
