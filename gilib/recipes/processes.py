@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gilib import models
 from gilib.arguments import Count, CountOrZero
-from gilib.kernels import RBF, Matern
+from gilib.kernels import RBF, Kernel, Matern
 from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -33,6 +33,7 @@ KERNELS = (
     Matern(log_lengthscale_sd=SD),
     Matern(smoothness=0.5, log_lengthscale_sd=SD),
 )
+FINE = 1e-7  # nats per point; the evidence of kernels with parts has plateaus on the way up
 STARTS = (1.0, 0.1)  # initial lengthscales, in units of √D: from a long one alone, waves are taken for noise
 
 
@@ -55,7 +56,8 @@ class ProcessRecipe(Recipe):
         num_exact: in regression, data sets of up to this many points are all used as inducing points.
         kernels: candidate kernels, with lengthscales in units of √D. They have a prior log ℓ ~ N(c, 0.5²)
             with any centre c; without it, intervals are too narrow if there are many columns (see the
-            experiment `columns`).
+            experiment `columns`). Sums, products and kernels of some columns are searched from their own
+            lengthscales alone.
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -65,7 +67,7 @@ class ProcessRecipe(Recipe):
     num_samples: Count = 1
     num_inducing: Count = 500
     num_exact: CountOrZero = 1500
-    kernels: tuple[RBF, ...] = KERNELS
+    kernels: tuple[Kernel, ...] = KERNELS
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
@@ -128,6 +130,8 @@ class ProcessRecipe(Recipe):
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
         for kernel, shorter in itertools.product(self.kernels, STARTS):
+            if shorter != 1.0 and not isinstance(kernel, RBF):
+                continue
             own = replace(self, kernels=(kernel,))
             try:
                 found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
@@ -164,16 +168,17 @@ class ProcessRecipe(Recipe):
             kernel = start.network.state_dict().items()
             known = {name: value for name, value in kernel if "hyperparameters" in name}
             net.load_state_dict(known, strict=False)
-        for module in (m for m in net.modules() if isinstance(m, BasicKernel)):
+        for module in (m for m in net.modules() if isinstance(m, BasicKernel) and shorter != 1.0):
             with torch.no_grad():
                 module.log["lengthscale"] += math.log(shorter)
-        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
+        rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
+        settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
-def in_diagonals(kernel: RBF, inputs: int) -> RBF:
-    """Return the kernel with its single lengthscale, given in units of √D, multiplied by √D."""
-    if not isinstance(kernel.lengthscale, int | float):
+def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:
+    """Return a kernel whose one lengthscale was in units of √D in units of the inputs; others unchanged."""
+    if not isinstance(kernel, RBF) or not isinstance(kernel.lengthscale, int | float):
         return kernel
     return replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(inputs))
 

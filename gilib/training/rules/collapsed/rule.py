@@ -80,7 +80,8 @@ class Collapsed(Rule):
 
         Raises:
             ValueError: unless the network is one `GP` with `FreeGaussian`, without replicas, and its noise is
-                Gaussian, or two such processes are mean and log noise variance.
+                Gaussian, or two such processes are mean and log noise variance; and if a kernel has white
+                noise, which is the likelihood's.
         """
         return RunningCollapsed(self, problem)
 
