@@ -20,6 +20,7 @@ from experiments.comparisons.measures import measure
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
 from gilib.data import Normalisation, sha256_of
+from gilib.kernels import RBF
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.recipes.processes import ProcessRecipe
 
@@ -80,7 +81,9 @@ def recipe(config: ColumnsConfig) -> ProcessRecipe:
     own = ProcessRecipe(steps=config.steps) if config.steps else ProcessRecipe()
     if config.prior:
         return own
-    return replace(own, kernels=tuple(replace(k, log_lengthscale_sd=None) for k in own.kernels))
+    return replace(
+        own, kernels=tuple(replace(k, log_lengthscale_sd=None) for k in own.kernels if isinstance(k, RBF))
+    )
 
 
 def run(config: ColumnsConfig, job: Job) -> Record:
