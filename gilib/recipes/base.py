@@ -19,7 +19,6 @@ from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
-from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_inputs, as_tensor, check_tensor
 
@@ -106,7 +105,7 @@ class Recipe(Checked, ABC):
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y)
+        _check_points(check_tensor(x, "x"), y, classes)
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
@@ -156,7 +155,7 @@ class Recipe(Checked, ABC):
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y)
+        _check_points(check_tensor(x, "x"), y, classes)
         keep_freed_memory()
         return self._train(x, y, classes, plain(seed), options)
 
@@ -217,7 +216,7 @@ def bound(
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
-    places, axis = -1 - len(net.input_shape), -2 if y.is_floating_point() else -1
+    places, axis = -1 - len(net.input_shape), likelihood.points_axis
     points = x.shape[places]
     total = torch.zeros((), dtype=x.dtype, device=x.device)
     for part, targets in zip(x.split(batch_size, places), y.split(batch_size, axis), strict=True):
@@ -237,7 +236,7 @@ def bound(
     return total / points
 
 
-def _check_points(x: Tensor, y: Tensor) -> None:
+def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
     """Raise unless x holds numbers with fractions, and y as many points."""
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
@@ -245,7 +244,7 @@ def _check_points(x: Tensor, y: Tensor) -> None:
         raise ValueError(
             f"x must be a table [N, D], got {list(x.shape)}: models of images are in gilib.models"
         )
-    targets = y.shape[points_axis(y)]
+    targets = y.shape[-2 if classes is None else -1]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")
 
