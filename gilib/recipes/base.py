@@ -5,14 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
-from gilib.likelihoods import Categorical, Gaussian, Likelihood
+from gilib.likelihoods import (
+    Beta,
+    Categorical,
+    Gamma,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
 from gilib.objectives import elbo
@@ -20,9 +29,21 @@ from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import as_inputs, as_tensor, check_tensor
+from gilib.validation import as_inputs, as_tensor, check_choice, check_tensor
 
+LAWS: dict[str, type[Likelihood]] = {
+    "student": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "gamma": Gamma,
+    "beta": Beta,
+}
 LARGEST = 31 * 2**20  # bytes; glibc learns nothing from blocks above 32 MB
+
+
+def check_law(value: Any, name: str) -> None:
+    """Raise unless it is the name of a likelihood of numbers."""
+    check_choice(value, ("gaussian", *LAWS), name)
 
 
 class Trained(NamedTuple):
@@ -57,6 +78,9 @@ class Recipe(Checked, ABC):
         num_inducing: M, at most: random training rows.
         noise_variance: where that of regression starts, of targets of variance 1.
         label_scale: size of the pseudo-outputs of classes, plus for the right one, minus for the others.
+        likelihood: of targets: "gaussian", "student" (noise with outliers), "poisson" or "negative_binomial"
+            (counts), "gamma" (positive numbers), "beta" (shares). The last four are not normalised. All but
+            the first are trained by Adam: a process as a sparse one, its expectations by quadrature.
     """
 
     steps: Count = 1000
@@ -67,6 +91,7 @@ class Recipe(Checked, ABC):
     num_inducing: Count = 200
     noise_variance: Positive = 0.05
     label_scale: Positive = 2.0
+    likelihood: Annotated[str, check_law] = "gaussian"
 
     @abstractmethod
     def network(
@@ -81,10 +106,26 @@ class Recipe(Checked, ABC):
             generator: source of the initial values.
         """
 
-    def likelihood(
-        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    def new_likelihood(
+        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Classes, or noise of learned size, of every output its own."""
+        """Classes, or noise of learned size, of every output its own.
+
+        Args:
+            y: training targets, `[N, O]` or `[R, N, O]`, or labels.
+            classes: how many; None: regression.
+            replicas: of the network.
+
+        Raises:
+            ValueError: if the targets are none of this likelihood.
+        """
+        if self.likelihood != "gaussian":
+            if classes is not None:
+                raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
+            found = LAWS[self.likelihood].for_targets(y, replicas)
+            found.check_targets(y, *y.shape[-2:])
+            return found
+        outputs = y.shape[-1]
         if classes is not None:
             return Categorical()
         if outputs == 1:
@@ -106,7 +147,12 @@ class Recipe(Checked, ABC):
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
         _check_points(check_tensor(x, "x"), y, classes)
-        targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
+        replicas = () if isinstance(seed, int) else (len(seed),)
+        likelihood = self.new_likelihood(y, classes, replicas).to(x.device)
+        if classes is None:
+            targets = y if self.likelihood == "gaussian" else likelihood.link(y.to(x))
+        else:
+            targets = signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
@@ -114,12 +160,11 @@ class Recipe(Checked, ABC):
         points, outputs = (
             torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
         )
-        replicas = () if isinstance(seed, int) else (len(seeds),)
         source = generators[0] if isinstance(seed, int) else ReplicaGenerators([s + 1 for s in seeds])
         if not replicas:
             points, outputs = points[0], outputs[0]
         net = self.network(points, outputs, replicas, source).to(x.device)
-        return net, self.likelihood(targets.shape[-1], classes, replicas).to(x.device)
+        return net, likelihood
 
     def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """A random choice of the data for inducing points, `[M]`."""

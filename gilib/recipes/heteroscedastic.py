@@ -60,10 +60,15 @@ class HeteroscedasticProcessRecipe(Recipe):
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 
-    def likelihood(
-        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    def new_likelihood(
+        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
         """Noise of a size that the network says."""
+        if self.likelihood != "gaussian":
+            raise ValueError(
+                f"a heteroscedastic_gp has Gaussian noise, and likelihood={self.likelihood!r} has a "
+                "variance of its own: take 'network', 'gp', 'deep_gp' or, of an estimator, 'auto'"
+            )
         if classes is not None:
             raise ValueError(
                 "a heteroscedastic_gp is for regression, classes have no noise that could vary: take "
@@ -71,7 +76,7 @@ class HeteroscedasticProcessRecipe(Recipe):
             )
         if replicas:
             raise ValueError("this recipe trains one model at a time: give one seed")
-        return HeteroscedasticGaussian([self.noise_variance] * outputs)
+        return HeteroscedasticGaussian([self.noise_variance] * y.shape[-1])
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
         """One: predictions are in closed form."""
@@ -81,7 +86,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
         """Options are those of the second training."""
-        self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
+        self.new_likelihood(y, classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.mean.compared(x, y, torch.Generator().manual_seed(seed))

@@ -44,7 +44,8 @@ class ProcessRecipe(Recipe):
     and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data:
     as exact GP regression if they are few, which is a sparse process whose inducing points are all of them. A
     kernel that cannot be factorised is left out.
-    Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
+    Classes, targets of another likelihood than the Gaussian one, and networks with replicas are trained by
+    Adam, with the first of the kernels and sparse.
 
     Args:
         steps: of L-BFGS at most, or of Adam.
@@ -82,13 +83,15 @@ class ProcessRecipe(Recipe):
         )
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """One for regression, where predictions are in closed form."""
-        return 1 if classes is None else super().enough(num_samples, classes)
+        """One for regression with Gaussian noise, where predictions are in closed form."""
+        return (
+            1 if classes is None and self.likelihood == "gaussian" else super().enough(num_samples, classes)
+        )
 
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        if classes is not None or not isinstance(seed, int):
+        if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
             return super()._train(x, y, classes, seed, options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
@@ -151,7 +154,7 @@ class ProcessRecipe(Recipe):
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
-        likelihood = self.likelihood(y.shape[-1]).to(x.device)
+        likelihood = self.new_likelihood(y).to(x.device)
         if start is not None:
             likelihood.load_state_dict(start.likelihood.state_dict())
             kernel = start.network.state_dict().items()
