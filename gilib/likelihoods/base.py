@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from gilib.draws import Drawn
 
 LOG_2PI = math.log(2.0 * math.pi)
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
-HERMITE = NODES.tolist(), (WEIGHTS / math.sqrt(2.0 * math.pi)).tolist()  # of an expectation under N(0, 1)
+NODES = 20  # of an expectation
+
+
+@cache
+def hermite() -> tuple[list[float], list[float]]:
+    """Nodes and weights of an expectation under N(0, 1), by Gauss and Hermite's rule."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return nodes.tolist(), (weights / weights.sum()).tolist()
 
 
 def as_row(values: float | Sequence[float]) -> list[float]:
@@ -131,7 +138,7 @@ class Likelihood(nn.Module, Part, ABC):
             return self.log_prob(mean, targets)
         if self.distribution(mean).batch_shape != mean.shape:
             return self.log_prob(functions(x), targets)
-        nodes, weights = (mean.new_tensor(values).reshape(-1, *[1] * mean.dim()) for values in HERMITE)
+        nodes, weights = (mean.new_tensor(values).reshape(-1, *[1] * mean.dim()) for values in hermite())
         outputs = mean + variance.sqrt() * nodes  # [nodes, S, R, N, O]
         log_prob = self.log_prob(outputs.flatten(0, 1), targets)
         return (weights[..., 0] * log_prob.unflatten(0, outputs.shape[:2])).sum(0)
