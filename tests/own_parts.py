@@ -106,13 +106,9 @@ class LaplaceNoise(gilib.likelihoods.Likelihood):
         self.start, self.replicas = scale, tuple(replicas)
         self.log_scale = nn.Parameter(torch.full(self.replicas, math.log(scale), dtype=torch.float64))
 
-    def log_prob(self, outputs, targets):
-        log_scale = self.log_scale[..., None, None]
-        return -((outputs - targets).abs() * (-log_scale).exp() + log_scale + math.log(2)).sum(-1)
-
-    def check_targets(self, targets, num_points, outputs):
-        if tuple(targets.shape[-2:]) != (num_points, outputs):
-            raise ValueError(f"targets must be [{num_points}, {outputs}], got {list(targets.shape)}")
+    def distribution(self, outputs):
+        scale = self.log_scale.exp()[..., None, None].to(outputs)
+        return torch.distributions.Laplace(outputs, scale, validate_args=False)
 
     def predictive(self, outputs, normalisation=None):
         scale = self.log_scale.exp()[..., None, None].expand(1, *outputs.shape[1:])

@@ -110,9 +110,9 @@ def test_config_and_state_rebuild_a_likelihood(likelihood):
 def test_an_unknown_likelihood():
     with pytest.raises(
         ValueError,
-        match="unknown likelihood 'Poisson': gilib knows Categorical, CorrelatedGaussian, Gaussian",
+        match="unknown likelihood 'Binomial': gilib knows Beta, Categorical, CorrelatedGaussian",
     ):
-        rebuild({"type": "Poisson"}, gilib.likelihoods.Likelihood)
+        rebuild({"type": "Binomial"}, gilib.likelihoods.Likelihood)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "0.1", None])

@@ -3,7 +3,9 @@
 import math
 import warnings
 
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 from torch import nn
 
@@ -127,23 +129,30 @@ def test_a_noise_of_other_replicas_is_refused():
             likelihood.log_prob(net.draw(3)(x), x)
 
 
-class Unfinished(gilib.likelihoods.Likelihood):
-    """Trains, but does not say what it predicts."""
+class Laplace(gilib.likelihoods.Likelihood):
+    """A likelihood that a reader writes."""
 
-    def log_prob(self, outputs, targets):
-        return outputs.sum(-1)
-
-    def check_targets(self, targets, num_points, outputs):
-        pass
-
-    def config(self):
-        return {}
+    def distribution(self, outputs):
+        return torch.distributions.Laplace(outputs, 0.5, validate_args=False)
 
 
-def test_a_likelihood_that_does_not_say_what_it_predicts():
-    message = r"Unfinished does not say what it predicts: define predictive\(outputs, normalisation\)"
-    with pytest.raises(TypeError, match=message):
-        gilib.predict(small_net(gilib.GlobalInducing()), Unfinished(), normals(7, 2))
+def test_a_likelihood_is_a_distribution():
+    """All follows from one method; of an ensemble, in original units."""
+    net, x = small_net(gilib.GlobalInducing(), replicas=(3,)), normals(7, 2)
+    units = gilib.data.Normalisation.fit(normals(20, 2), 3.0 + 2.0 * normals(20, 2, seed=1))
+    ensemble = gilib.Ensemble(net)
+    found = gilib.predict(ensemble, Laplace(), x, 4, normalisation=units, generator=seeded())
+    means = units.invert_y(ensemble.draw(4, generator=seeded())(units.x(x)))
+    law = scipy.stats.laplace(means.detach().numpy(), 0.5 * units.y_std.numpy())
+    assert repr(found) == "MixturePrediction(12 components, mean [7, 2])"
+    assert_equal(found.mean, law.mean().mean(0), 1e-12)
+    assert_equal(found.function_sd, means.std(0, correction=0).detach(), 1e-12)
+    assert_equal(found.sd, np.sqrt(law.var().mean(0) + law.mean().var(0)), 1e-12)
+    assert_equal(found.log_prob(x), np.log(np.exp(law.logpdf(x.numpy()).sum(-1)).mean(0)), 1e-12)
+    for probability in (1e-4, 0.3, 0.95):
+        at = found.quantile(probability)
+        reached = torch.from_numpy(law.cdf(at.numpy()).mean(0))
+        assert_equal(reached, torch.full((7, 2), probability, dtype=D), 1e-12)
 
 
 @pytest.mark.parametrize("thing", [nn.Linear(2, 2), gilib.Network, None])

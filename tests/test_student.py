@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.likelihoods.student import log_gamma_ratio, student_cdf
 from gilib.prediction import StudentPrediction, predict_student
-from gilib.prediction.student import log_gamma_ratio, student_cdf
 from tests.helpers import assert_mean_within
 from tests.layerwise import X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, normals, seeded

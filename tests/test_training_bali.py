@@ -70,7 +70,7 @@ def plain_training(likelihood, prior, rule, samples, batch_size):
     layers = [Plain(i + 1, o) for i, o in zip(widths[:-1], widths[1:], strict=True)]
     sizes = [layer.inputs * layer.outputs for layer in layers]
     generator, variance = seeded(SEED), 1.0
-    batches = Minibatches(X, Y if regression else LABELS, -2, batch_size, SEED + 1)
+    batches = Minibatches(X, Y if regression else LABELS, -2, -2 if regression else -1, batch_size, SEED + 1)
     for step in range(STEPS):
         x, y = batches.next()
         alpha = rule.lr * (1.0 if rule.schedule is None else rule.schedule(step, STEPS))

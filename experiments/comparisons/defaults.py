@@ -60,7 +60,7 @@ class Centres(NetworkRecipe):
         centres = inducing_start(x, min(self.num_inducing, len(x)), seed=seed)
         nearest = torch.cdist(centres, x).argmin(-1)
         net = self.network(centres, targets[nearest], (), torch.Generator().manual_seed(seed))
-        return net, self.likelihood(targets.shape[-1], classes)
+        return net, self.new_likelihood(y, classes)
 
 
 @dataclass(frozen=True)

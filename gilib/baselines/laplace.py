@@ -83,7 +83,7 @@ def laplace(
     log_joint = prior_log_prob(last.weights.double(), last.prior.to(torch.float64), outputs)
     size = x.shape[-1 - len(net.input_shape)] if batch_size is None else batch_size
     check_count(size, "batch_size")
-    for features, values, targets in _pieces(net, x, y, size):
+    for features, values, targets in _pieces(net, likelihood, x, y, size):
         log_prob, curvature = _curvature(likelihood, values, targets)
         features = _with_bias(features, last.bias).double().expand(1, *net.replicas, -1, -1)[0]
         precision = precision + torch.einsum("...ni,...nj,...nop->...iojp", features, features, curvature)
@@ -189,10 +189,12 @@ def _last_layer(net: Network, x: Tensor) -> _Last:
     return _Last(function.weights[0].detach(), function.bias, operator)
 
 
-def _pieces(net: Network, x: Tensor, y: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _pieces(
+    net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, size: int
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Inputs of the last layer, outputs and targets, some points at a time."""
     function = net.draw().function
-    targets = y.split(size, -2 if y.is_floating_point() else -1)
+    targets = y.split(size, likelihood.points_axis)
     for some, own in zip(x.split(size, -1 - len(net.input_shape)), targets, strict=True):
         with exact_products():
             output, steps = record(function, some)

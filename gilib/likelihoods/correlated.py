@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import MultivariateNormal
 
 from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
@@ -24,6 +25,7 @@ from gilib.validation import (
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
+    from gilib.draws import Drawn
 
 __all__ = ["CorrelatedGaussian", "CorrelatedPrediction"]
 
@@ -101,6 +103,16 @@ class CorrelatedGaussian(Likelihood):
         """Σ, `[R, O, O]`, in squared units of the targets."""
         root = self.noise_tril
         return root @ root.mT
+
+    def distribution(self, outputs: Tensor) -> MultivariateNormal:
+        """Gaussians around the outputs."""
+        self._check_outputs(outputs)
+        root = self.noise_tril.to(outputs)[..., None, :, :]
+        return MultivariateNormal(outputs, scale_tril=root, validate_args=False)
+
+    def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
+        """Of a sample: the outputs may depend on each other."""
+        return self.log_prob(functions(x), targets)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Log N(y_n; f_n, Σ), `[S, R, N]` nats."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributions import Normal
 
 from gilib.arguments import Positive
 from gilib.config import ConfigDict
@@ -39,18 +40,22 @@ class GaussianNoise(Likelihood):
             `[S, R, N, O]`, and what can be broadcast to it.
         """
 
+    def distribution(self, outputs: Tensor) -> Normal:
+        """Gaussians of these moments."""
+        mean, noise = self.target_moments(outputs)
+        assert noise is not None
+        return Normal(mean, noise.sqrt(), validate_args=False)
+
+    @torch.no_grad()
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Targets given outputs, of standard normals of the generator."""
+        law = self.distribution(outputs)
+        noise = torch.randn(law.loc.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
+        return law.loc + law.scale * noise
+
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Targets must be `[N, O]`, floating point."""
         check_shape(targets, num_points, outputs)
-
-    def check_replicas(self, outputs: Tensor) -> None:
-        """Raise unless the noise is shared, or the outputs `[S, R, N, O]` have its replicas."""
-        given = tuple(outputs.shape[1:-2])
-        if self.replicas not in ((), given):
-            raise ValueError(
-                f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, the outputs "
-                f"are of a network with replicas={given}: give both the same"
-            )
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

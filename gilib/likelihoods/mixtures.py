@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
+from torch.distributions.constraints import Constraint
 
-from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile
+from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile, quantile_of_laws
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
+
+if TYPE_CHECKING:
+    from gilib.data import Normalisation
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +107,74 @@ class GaussianPrediction(Prediction):
         sd = self.component_sd.expand_as(self.means)
         density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
+
+
+@dataclass(frozen=True, repr=False)
+class MixturePrediction(Prediction):
+    """An equal mixture of whatever law a likelihood gives to targets, in float64.
+
+    Attributes:
+        law: of the components, in the units of training: batch shape `[S, R, N]`, event shape `[O]`.
+        normalisation: how targets were scaled for training; None: not at all.
+        members: how many axes of the law after the first hold components, too.
+    """
+
+    law: Distribution
+    normalisation: Normalisation | None = None
+    members: int = 0
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, `[R, N, O]`."""
+        return self._in_units(self._components(self.law.mean).mean(0))
+
+    @property
+    def function_sd(self) -> Tensor:
+        """Standard deviation of the components' means, `[R, N, O]`."""
+        return self._scaled(self._components(self.law.mean).std(0, correction=0))
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviation of the mixture, noise included, `[R, N, O]`."""
+        means, noise = self._components(self.law.mean), self._components(self.law.variance)
+        return self._scaled((noise.mean(0) + means.var(0, correction=0)).sqrt())
+
+    def quantile(self, probability: float) -> Tensor:
+        """The quantile of every output's mixture, `[R, N, O]`; of counts the least that reaches it."""
+        single = getattr(self.law, "base_dist", self.law)
+        return self._in_units(quantile_of_laws(single, probability, 1 + self.members))
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Log of the mixture's density or probability, `[R, N]` nats; -∞ beyond its support."""
+        shape = self.law.batch_shape[1 + self.members :] + self.law.event_shape
+        targets, axes = as_tensor(targets, "targets", self.law.mean).double(), 1 + len(self.law.event_shape)
+        if targets.shape[-axes:] != shape[-axes:]:
+            wanted = list(shape[-axes:])
+            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+        check_own_targets(targets.shape[:-axes], shape[:-axes])
+        units, support = self.normalisation, cast(Constraint, self.law.support)
+        values = targets if units is None else units.y(targets)
+        found = log_mean_exp(self._components(self.law.log_prob(values)), 0)
+        found = found.masked_fill(~support.check(values), -torch.inf)
+        return found if units is None else found + units.log_density_shift
+
+    def pooled(self, axes: int) -> Self:
+        """The mixture over samples and the `axes` axes after them."""
+        return replace(self, members=axes)
+
+    def __repr__(self) -> str:
+        """The axes of the components, not their numbers."""
+        shape = self._components(self.law.mean).shape
+        return f"{type(self).__name__}({shape[0]} components, mean {list(shape[1:])})"
+
+    def _components(self, values: Tensor) -> Tensor:
+        return values.flatten(0, self.members)
+
+    def _in_units(self, values: Tensor) -> Tensor:
+        return values if self.normalisation is None else self.normalisation.invert_y(values)
+
+    def _scaled(self, sd: Tensor) -> Tensor:
+        return sd if self.normalisation is None else self.normalisation.scale_y(sd)
 
 
 @dataclass(frozen=True, repr=False)

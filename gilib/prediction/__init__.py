@@ -5,7 +5,12 @@ with one component for each function that was drawn.
 """
 
 from gilib.likelihoods.correlated import CorrelatedPrediction
-from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
+from gilib.likelihoods.mixtures import (
+    CategoricalPrediction,
+    GaussianPrediction,
+    MixturePrediction,
+    Prediction,
+)
 from gilib.prediction.drawables import Drawable, Ensemble, Samples
 from gilib.prediction.predicting import predict
 from gilib.prediction.student import StudentPrediction, predict_student
@@ -16,6 +21,7 @@ __all__ = [
     "Drawable",
     "Ensemble",
     "GaussianPrediction",
+    "MixturePrediction",
     "Prediction",
     "Samples",
     "StudentPrediction",

@@ -60,9 +60,9 @@ def predict(
 
     Returns:
         What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
-        `CategoricalPrediction` (mean, log_prob), or that of a likelihood of your own. NaN for replicas that
-        broke down in training, and for an ensemble with such a member; a warning names them, and says so of a
-        network that gives no numbers.
+        `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other law. NaN for replicas
+        that broke down in training, and for an ensemble with such a member; a warning names them, and says so
+        of a network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +14,8 @@ from gilib.data import Normalisation
 from gilib.draws import record
 from gilib.layers.weights import WeightLayer
 from gilib.likelihoods.mixtures import Prediction
-from gilib.likelihoods.quantiles import SymmetricLaw, mixture_quantile
+from gilib.likelihoods.quantiles import mixture_quantile
+from gilib.likelihoods.student import StandardStudent, student_cdf
 from gilib.metrics import log_mean_exp
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
@@ -27,9 +27,6 @@ from gilib.validation import (
 )
 
 __all__ = ["StudentPrediction", "predict_student"]
-
-NODES, FAR = 64, 12.0  # of the integral of the density, and where the rest of a normal one is nothing
-TERMS, MANY = 56, 50.0  # of the series of a tail, and where log Γ has another one
 
 
 @dataclass(frozen=True)
@@ -98,75 +95,6 @@ class StudentPrediction(Prediction):
         """The quantile of every output's mixture, `[R, N, O]`."""
         law = StandardStudent(self.df[..., None, None])
         return mixture_quantile(self.locations, self.component_scale, probability, law)
-
-
-@dataclass(frozen=True)
-class StandardStudent(SymmetricLaw):
-    """Student's t.
-
-    Attributes:
-        df: ν, broadcastable to the components of a mixture, float64.
-    """
-
-    df: Tensor
-
-    def cdf(self, values: Tensor) -> Tensor:
-        """By quadrature and series."""
-        return student_cdf(values, self.df)
-
-    def density(self, values: Tensor) -> Tensor:
-        """C / √ν · (1 + t² / ν)^(-(ν+1)/2)."""
-        log_constant = _log_constant(self.df) - 0.5 * self.df.log()
-        return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
-
-    def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Beyond the quantile of a normal law, by doubling; for probabilities of at most one half."""
-        high = torch.special.ndtri(torch.full_like(self.df, probability))
-        low = high - 1.0
-        while bool((self.cdf(low) > probability).any()):
-            low = 2.0 * low
-        return low, high
-
-
-def student_cdf(values: Tensor, df: Tensor) -> Tensor:
-    r"""The distribution function of Student's t, to 1e-13 for df of 1 and more.
-
-    With t = √ν tan θ the density of θ is C cos(θ)^(ν-1). Within √ν it is integrated by Gauss and Legendre's
-    rule from 0 to |θ|, or to where nothing is left; beyond, with c = cos θ, by the series of the tail
-
-        P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
-
-    Args:
-        values: t, float64.
-        df: ν, broadcastable to them.
-    """
-    log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
-    end = angle.clamp_max(FAR / df.sqrt())
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    total = torch.zeros_like(end)
-    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        sine = (0.5 * (node + 1.0) * end).sin()
-        total = total + weight * (0.5 * (df - 1.0) * torch.log1p(-sine.square())).exp()
-    half = (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
-    square, series, factor = df / (df + values.square()), torch.zeros_like(end), torch.ones_like(end)
-    for k in range(TERMS):
-        series = series + factor / (df + 2 * k)
-        factor = factor * square * ((2 * k + 1) / (2 * k + 2))
-    tail = (0.5 * df * square.log() + log_constant).exp() * series
-    beyond = torch.where(values > 0.0, 1.0 - tail, tail)
-    return torch.where(values.square() > df, beyond, 0.5 + values.sign() * half)
-
-
-def _log_constant(df: Tensor) -> Tensor:
-    """Log C, of the density of θ."""
-    return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
-
-
-def log_gamma_ratio(x: Tensor) -> Tensor:
-    """Log Γ(x + ½) - log Γ(x); by its asymptotic series where the difference would cancel."""
-    inverse = 1.0 / x
-    series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
-    return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)
 
 
 @checked

@@ -8,25 +8,45 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
-from gilib.likelihoods import Categorical, Gaussian, Likelihood
+from gilib.likelihoods import (
+    Beta,
+    Categorical,
+    Gamma,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
-from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import as_inputs, as_tensor, check_tensor
+from gilib.validation import as_inputs, as_tensor, check_choice, check_tensor
 
+LAWS: dict[str, type[Likelihood]] = {
+    "student": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "gamma": Gamma,
+    "beta": Beta,
+}
 LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
+
+
+def check_law(value: Any, name: str) -> None:
+    """Raise unless it is the name of a likelihood of numbers."""
+    check_choice(value, ("gaussian", *LAWS), name)
 
 
 class Trained(NamedTuple):
@@ -63,6 +83,10 @@ class Recipe(Checked, ABC):
         noise_variance: initial noise variance in regression, for targets of variance 1.
         label_scale: size of the pseudo-outputs in classification: plus for the right class, minus for the
             others.
+        likelihood: of targets that are numbers: "gaussian", "student" (noise with outliers), "poisson" or
+            "negative_binomial" (counts), "gamma" (positive numbers), "beta" (shares between 0 and 1). Targets
+            of the last four are not normalised. Only Gaussian noise has closed forms: with another likelihood
+            every model is trained by Adam, a process as a sparse one with expectations by quadrature.
     """
 
     steps: Count = 1000
@@ -73,6 +97,7 @@ class Recipe(Checked, ABC):
     num_inducing: Count = 200
     noise_variance: Positive = 0.05
     label_scale: Positive = 2.0
+    likelihood: Annotated[str, check_law] = "gaussian"
 
     @abstractmethod
     def network(
@@ -87,10 +112,26 @@ class Recipe(Checked, ABC):
             generator: source of the initial values.
         """
 
-    def likelihood(
-        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    def new_likelihood(
+        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Return the likelihood: `Categorical` for classes, else Gaussian noise, learned for each output."""
+        """Return the likelihood: `Categorical` for classes, else noise of learned size, one for each output.
+
+        Args:
+            y: training targets, `[N, O]` or `[R, N, O]`, or labels.
+            classes: number of classes; None: regression.
+            replicas: replicas of the network.
+
+        Raises:
+            ValueError: if the likelihood does not allow these targets.
+        """
+        if self.likelihood != "gaussian":
+            if classes is not None:
+                raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
+            found = LAWS[self.likelihood].for_targets(y, replicas)
+            found.check_targets(y, *y.shape[-2:])
+            return found
+        outputs = y.shape[-1]
         if classes is not None:
             return Categorical()
         if outputs == 1:
@@ -112,8 +153,13 @@ class Recipe(Checked, ABC):
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y)
-        targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
+        _check_points(check_tensor(x, "x"), y, classes)
+        replicas = () if isinstance(seed, int) else (len(seed),)
+        likelihood = self.new_likelihood(y, classes, replicas).to(x.device)
+        if classes is None:
+            targets = y if self.likelihood == "gaussian" else likelihood.link(y.to(x))
+        else:
+            targets = signed_one_hot(y, classes, self.label_scale).to(x)
         check_tensor(targets, "y", x)
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
@@ -121,12 +167,11 @@ class Recipe(Checked, ABC):
         points, outputs = (
             torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
         )
-        replicas = () if isinstance(seed, int) else (len(seeds),)
         source = generators[0] if isinstance(seed, int) else ReplicaGenerators([s + 1 for s in seeds])
         if not replicas:
             points, outputs = points[0], outputs[0]
         net = self.network(points, outputs, replicas, source).to(x.device)
-        return net, self.likelihood(targets.shape[-1], classes, replicas).to(x.device)
+        return net, likelihood
 
     def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return the rows of a random choice of inducing points from the data, `[M]`."""
@@ -163,7 +208,7 @@ class Recipe(Checked, ABC):
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y)
+        _check_points(check_tensor(x, "x"), y, classes)
         keep_freed_memory()
         return self._train(x, y, classes, plain(seed), options)
 
@@ -225,7 +270,7 @@ def bound(
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
-    places, axis = -1 - len(net.input_shape), -2 if y.is_floating_point() else -1
+    places, axis = -1 - len(net.input_shape), likelihood.points_axis
     points = x.shape[places]
     total = torch.zeros((), dtype=x.dtype, device=x.device)
     for part, targets in zip(x.split(batch_size, places), y.split(batch_size, axis), strict=True):
@@ -245,7 +290,7 @@ def bound(
     return total / points
 
 
-def _check_points(x: Tensor, y: Tensor) -> None:
+def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
     """Raise unless x is a table of floating-point numbers with as many points as y."""
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
@@ -253,7 +298,7 @@ def _check_points(x: Tensor, y: Tensor) -> None:
         raise ValueError(
             f"x must be a table [N, D], got {list(x.shape)}: models of images are in gilib.models"
         )
-    targets = y.shape[points_axis(y)]
+    targets = y.shape[-2 if classes is None else -1]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")
 

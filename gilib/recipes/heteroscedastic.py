@@ -61,10 +61,15 @@ class HeteroscedasticProcessRecipe(Recipe):
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 
-    def likelihood(
-        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    def new_likelihood(
+        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
         """Return Gaussian noise whose variance comes from the network."""
+        if self.likelihood != "gaussian":
+            raise ValueError(
+                f"a heteroscedastic_gp has Gaussian noise, and likelihood={self.likelihood!r} has a "
+                "variance of its own: use 'network', 'gp' or 'deep_gp', or 'auto' in an estimator"
+            )
         if classes is not None:
             raise ValueError(
                 "a heteroscedastic_gp is for regression, because classes have no noise that could vary: use "
@@ -72,7 +77,7 @@ class HeteroscedasticProcessRecipe(Recipe):
             )
         if replicas:
             raise ValueError("this recipe trains one model at a time: give one seed")
-        return HeteroscedasticGaussian([self.noise_variance] * outputs)
+        return HeteroscedasticGaussian([self.noise_variance] * y.shape[-1])
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
         """Return 1, because predictions are in closed form."""
@@ -82,7 +87,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
         """Choose the better of two starts, and train from there on all data with the given options."""
-        self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
+        self.new_likelihood(y, classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.mean.compared(x, y, torch.Generator().manual_seed(seed))

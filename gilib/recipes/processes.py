@@ -46,7 +46,8 @@ class ProcessRecipe(Recipe):
     on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
     Kernels that cannot be factorised are left out.
 
-    Classification, and networks with replicas, are trained by Adam with the first kernel.
+    Classification, targets with another likelihood than the Gaussian one, and networks with replicas are
+    trained by Adam with the first kernel, as sparse processes.
 
     Args:
         steps: largest number of L-BFGS steps, or number of Adam steps.
@@ -87,13 +88,14 @@ class ProcessRecipe(Recipe):
         )
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """Return 1 for regression, where predictions are in closed form."""
-        return 1 if classes is None else super().enough(num_samples, classes)
+        """Return 1 for regression with Gaussian noise, where predictions are in closed form."""
+        closed = classes is None and self.likelihood == "gaussian"
+        return 1 if closed else super().enough(num_samples, classes)
 
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        if classes is not None or not isinstance(seed, int):
+        if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
             return super()._train(x, y, classes, seed, options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
@@ -162,7 +164,7 @@ class ProcessRecipe(Recipe):
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
-        likelihood = self.likelihood(y.shape[-1]).to(x.device)
+        likelihood = self.new_likelihood(y).to(x.device)
         if start is not None:
             likelihood.load_state_dict(start.likelihood.state_dict())
             kernel = start.network.state_dict().items()

@@ -39,6 +39,8 @@ class BayesianEstimator(BaseEstimator):
     seed in every call, and evaluated in float64.
     """
 
+    _law = "gaussian"  # of numbers; classes have one of their own
+
     def __init__(
         self,
         model: str = "network",
@@ -91,7 +93,7 @@ class BayesianEstimator(BaseEstimator):
         check_choice(self.model, MODELS, "model")
         if self.kernel is not None and self.model != "gp":
             raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = {"likelihood": self._law}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
@@ -124,7 +126,7 @@ class BayesianEstimator(BaseEstimator):
         settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
-            by_adam = classes is not None or not set(names) <= set(IN_CLOSED_FORM)
+            by_adam = classes is not None or self._law != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
             read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
@@ -142,7 +144,7 @@ class BayesianEstimator(BaseEstimator):
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes()
-        if classes is not None and self.model == "auto":
+        if (classes is not None or self._law != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
         if own is not None:

@@ -26,7 +26,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, Trained
+from gilib.recipes.base import LAWS, Recipe, Trained, check_law
 from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
@@ -76,6 +76,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
+        likelihood: of targets, given a function: "gaussian", "student" (noise with outliers), "poisson" or
+            "negative_binomial" (counts; the second where they scatter more than their mean says), "gamma"
+            (positive numbers), "beta" (shares between 0 and 1). Predictions, intervals, densities and samples
+            are of this kind, and stay where targets can be. Only "gaussian" and "student" normalise targets.
+            With all but "gaussian" a "gp" is sparse and trained by Adam, "auto" leaves "heteroscedastic_gp"
+            out, and this one and `calibrate` are refused.
         target: "log" trains on the logarithms of targets, which must be positive, so that a prediction is an
             equal mixture of log-normals: means, standard deviations, quantiles, densities, bounds and samples
             are those of the targets themselves, and intervals are positive. The mean is above the median, far
@@ -87,7 +93,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         elbo_: the evidence lower bound, nats per data point, for targets in original units.
         elbos_: that of every candidate; `model_` is the name of the best, `histories_` are those of all.
         noise_sd_: standard deviation of the noise of every output, original units, `[O]`; where it varies,
-            the root of its mean square at the training inputs; of logarithms for `target="log"`.
+            the root of its mean square at the training inputs; of logarithms for `target="log"`; where it
+            follows from the mean, as of counts, likewise.
         stretch_: by which factor `calibrate` stretched every output's predictions, `[O]`; ones after `fit`.
         history_: of the training; `history_.verdict()` says whether it has converged, in words.
         converged_: whether the bound was level at the end. A plateau is no proof, and where the learning rate
@@ -117,6 +124,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         random_state: int | RandomState | Generator | None = None,
         verbose: bool = False,
         target: str | None = None,
+        likelihood: str = "gaussian",
     ):
         """Keep the settings; they are checked by `fit`."""
         super().__init__(
@@ -133,11 +141,19 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             verbose=verbose,
         )
         self.target = target
+        self.likelihood = likelihood
 
     def _fit(self, X: Any, y: Any) -> None:
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
+        check_law(self.likelihood, "likelihood")
+        self._law = self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
+        if self.target is not None and self._law != "gaussian":
+            raise ValueError(
+                f"target='log' has Gaussian noise on logarithms, and likelihood={self._law!r} another one: "
+                "give one of both"
+            )
         self.target_names_ = names_of(y)
         check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
@@ -153,12 +169,16 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self._logs = self.target == "log"
         if self._logs:
             y = logarithms(y)
-        else:
+        elif self._law == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
             warn_of_other_laws(y.numpy(), names or (alone and [alone]))
         warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
         constant = constant_columns(y)
-        self._scales = _scaling(torch.from_numpy(np.array(X)), y, self._logs)
+        if self._law != "gaussian":
+            constant = self._checked(y, constant)
+        inputs = torch.from_numpy(np.array(X))
+        scaled = self._law in ("gaussian", "student")
+        self._scales = _scaling(inputs, y, self._logs) if scaled else Normalisation.fit(inputs)
         self.stretch_ = np.ones(y.shape[1])
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
@@ -169,25 +189,41 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
-        self._train(X, y[:, self._varies], None, _of_outputs(self._scales, self._varies), own)
+        units = _of_outputs(self._scales, self._varies) if scaled else self._scales
+        self._train(X, y[:, self._varies], None, units, own)
         if self._logs:  # the density of y is that of log y, divided by y
             shift = float(y[:, self._varies].sum(1).mean())
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
-        if not isinstance(self.likelihood_, GaussianNoise):
+        if self._law == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
-        if isinstance(self.likelihood_, HeteroscedasticGaussian):
+        if self._law != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
             self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
         else:
             noise: Any = self.likelihood_.noise_variance
             sd = noise.detach().sqrt().expand(int(self._varies.sum()))
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
+    def _checked(self, y: Tensor, constant: Tensor) -> Tensor:
+        """Which outputs are left out of the training: none.
+
+        Raises:
+            ValueError: for targets that the likelihood cannot explain.
+        """
+        if self._law == "student" and constant.any():
+            raise ValueError(
+                "likelihood='student' wants targets that vary, and in an output all are the same: leave it "
+                "out"
+            )
+        LAWS[self._law].for_targets(y).check_targets(y, *y.shape)
+        return torch.zeros_like(constant)
+
     def noise_sd(self, X: Any) -> Any:
         """The standard deviation of the noise alone, `[N]` or `[N, O]`; with `target="log"` of logarithms.
 
-        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`). Of
-        that it is the median; what is not known of it widens the predictions beyond.
+        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`) or
+        with the mean (counts, positive numbers, shares). Of that it is the median; what is not known of it
+        widens the predictions beyond.
 
         Args:
             X: inputs `[N, D]`.
@@ -197,16 +233,14 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _noise_sd(self, X: Array) -> Array:
         """The median over functions, `[N, O]`, of logarithms that are Gaussian."""
-        assert isinstance(self.likelihood_, GaussianNoise)
         generator = torch.Generator().manual_seed(self.seed_)
         draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
         levels = []
         with torch.no_grad():
             for part in points.split(POINTS_AT_ONCE):
-                mean, noise = self.likelihood_.target_moments(draw.moments(part).mean)
-                assert noise is not None
-                levels.append(noise.expand_as(mean).log().mean(0))
+                law = self.likelihood_.distribution(draw.moments(part).mean)
+                levels.append(law.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
@@ -214,7 +248,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         if bool(self._varies.all()):
             return values
         found = values.new_empty(*values.shape[:-1], len(self._varies))
-        found[..., ~self._varies] = constant[~self._varies] if isinstance(constant, Tensor) else constant
+        found[..., ~self._varies] = constant[..., ~self._varies] if isinstance(constant, Tensor) else constant
         found[..., self._varies] = values
         return found
 
@@ -270,7 +304,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             interval: the probability to promise, of central intervals.
 
         Raises:
-            ValueError: for targets that do not fit, or fewer rows than interval / (1 - interval).
+            ValueError: for targets that do not fit, fewer rows than interval / (1 - interval), or another
+                likelihood than "gaussian".
 
         >>> x = np.linspace(-1, 1, 60)[:, None]
         >>> model = BayesianRegressor(steps=5, random_state=0).fit(x[::2], x[::2, 0])
@@ -278,6 +313,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         (1,)
         """
         ends, targets = _ends(interval), self._targets(y, X)
+        if self._law != "gaussian":
+            raise ValueError(
+                f"calibrate stretches Gaussians, and predictions of likelihood={self._law!r} are none: see "
+                "their coverage by gilib.sklearn.coverage, or take likelihood='gaussian'"
+            )
         rank = math.ceil((len(targets) + 1) * interval - ROUNDING)
         if rank > len(targets):
             least = math.ceil(interval / (1.0 - interval) - ROUNDING)
@@ -315,9 +355,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        mean, variance = self._functions(X, n_samples, generator)
-        noise = torch.randn(mean.shape, generator=generator, dtype=torch.float64)
-        samples = self._scales.invert_y(mean + variance.sqrt() * noise)
+        samples = self.likelihood_.sample(self._functions(X, n_samples, generator), generator)
+        noise = torch.randn(*samples.shape[:-1], len(self._varies), generator=generator, dtype=torch.float64)
+        samples = self._scales.invert_y(self._all(samples, noise))
         if (self.stretch_ != 1.0).any():
             centre = torch.cat([batch.mean for batch in self._gaussians(X)])
             samples = torch.lerp(centre, samples, torch.from_numpy(self.stretch_))
@@ -328,7 +368,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
         A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
         Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
-        With `target="log"` they are medians of the targets.
+        With `target="log"` they are medians of the targets; else the means that these would have.
 
         Args:
             X: inputs `[N, D]`.
@@ -336,21 +376,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        functions, _ = self._functions(X, n_samples, generator)
-        return self._samples(self._scales.invert_y(functions))
+        means = self.likelihood_.distribution(self._functions(X, n_samples, generator)).mean
+        return self._samples(self._scales.invert_y(self._all(means.detach(), 0.0)))
 
-    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Drawn functions on normalised targets and the variance of the noise, `[n_samples, N, O]`."""
+    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> Tensor:
+        """Outputs of drawn functions, `[n_samples, N, ...]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
-        assert isinstance(self.likelihood_, GaussianNoise)
         pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
-            mean, variance = self.likelihood_.target_moments(torch.cat(draws))
-        assert variance is not None
-        return self._all(mean, 0.0), self._all(variance.expand_as(mean), 1.0)
+        return torch.cat(draws)
 
     def _samples(self, values: Tensor) -> Array:
         samples = (values.exp() if self._logs else values).movedim(0, -1).numpy()
@@ -378,8 +415,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         return targets
 
-    def _batches(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
+    def _batches(self, X: Any, *options: Any) -> Iterator[Any]:
         """Of the targets themselves."""
+        if self._law != "gaussian":
+            yield from super()._batches(X, *options)
+            return
         for batch in self._gaussians(X, *options):
             yield LogNormalPrediction(batch.means, batch.component_sd) if self._logs else batch
 
@@ -424,8 +464,8 @@ class _ConstantRecipe(Recipe):
                 parameter.zero_()
         return net
 
-    def likelihood(
-        self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
+    def new_likelihood(
+        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
         """As wide as the normalised targets are."""
         return Gaussian(1.0)

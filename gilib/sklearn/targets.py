@@ -90,18 +90,32 @@ def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) ->
     if len(values) <= FEW and 2 * len(values) <= len(column) and (values == values.round()).all():
         return (
             f"holds {len(values)} whole numbers only, and a Gaussian expects what lies between: "
-            "BayesianClassifier gives each of them a probability"
+            f"BayesianClassifier gives each of them a probability{_or_counts(values)}"
         )
     if 2 * counts.max() >= len(column):
         return (
             f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, and no "
             "Gaussian repeats itself: BayesianClassifier says how probable that is, a regressor of the other "
-            "rows how much it is otherwise"
+            f"rows how much it is otherwise{_or_counts(values)}"
         )
-    if values[0] > 0 and column.mean() < 2 * column.std() and (found := skew(column)) > SKEWED:
-        if abs(skew(np.log(column))) < found:
-            return (
-                "holds positive numbers only, few of them large, and intervals of a Gaussian may reach below "
-                "zero: target='log' keeps them above"
-            )
+    skewed = column.mean() < 2 * column.std() and skew(column) > SKEWED
+    if skewed and _are_counts(values):
+        return (
+            "holds counts, few of them large, and intervals of a Gaussian may reach below zero: "
+            "likelihood='negative_binomial' has whole numbers from zero on"
+        )
+    if skewed and values[0] > 0 and abs(skew(np.log(column))) < skew(column):
+        return (
+            "holds positive numbers only, few of them large, and intervals of a Gaussian may reach below "
+            "zero: target='log' or likelihood='gamma' keeps them above"
+        )
     return None
+
+
+def _are_counts(values: NDArray[Any]) -> bool:
+    """Whether sorted values are whole numbers from zero on."""
+    return bool(values[0] >= 0 and (values == values.round()).all())
+
+
+def _or_counts(values: NDArray[Any]) -> str:
+    return ", likelihood='negative_binomial' is for counts" if _are_counts(values) else ""

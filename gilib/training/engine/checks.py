@@ -11,7 +11,7 @@ from torch import Tensor
 from gilib.files import check_replaceable
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
-from gilib.training.engine.minibatches import check_augment, points_axis
+from gilib.training.engine.minibatches import check_augment
 from gilib.training.engine.settings import Checkpoint, Settings, identified
 from gilib.training.gradients.objective import ESTIMATORS
 from gilib.training.rules.base import Rule
@@ -126,7 +126,7 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
     likelihood.check_targets(y, x.shape[-1 - rank], net.output_shape[-1])
     if y.is_floating_point():
         check_tensor(y, "y", x)
-    _check_lead(y, "y", points_axis(y), net.replicas)
+    _check_lead(y, "y", likelihood.points_axis, net.replicas)
 
 
 def check_differentiable(*values: Tensor) -> None:

@@ -23,17 +23,19 @@ class Minibatches:
         x: inputs, with points along `axis`. Batches of images keep the channels-last layout of the data.
         y: targets `[..., N, O]`, or labels `[..., N]`.
         axis: the axis of the points in x, counted from the end.
+        y_axis: the axis of the points in y, counted from the end.
         size: points in a batch; None: all points, in their own order.
         seeds: one seed, or R seeds for R independent orders.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, axis: int, size: int | None, seeds: int | Sequence[int]):
+    def __init__(
+        self, x: Tensor, y: Tensor, axis: int, y_axis: int, size: int | None, seeds: int | Sequence[int]
+    ):
         """Seed the shuffling. It happens on the CPU, so that orders do not depend on the device."""
-        self.x, self.y, self.axis = x, y, axis
+        self.x, self.y, self.axis, self.y_axis = x, y, axis, y_axis
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
         self.channels_last = x.dim() == -axis == 4 and x.stride(1) == 1
-        self.y_axis = points_axis(y)
         self.shared = isinstance(seeds, int)
         each = [seeds] if isinstance(seeds, int) else seeds
         self.generators = [torch.Generator().manual_seed(int(seed)) for seed in each]
@@ -64,11 +66,6 @@ class Minibatches:
         for generator, own in zip(self.generators, state["shuffle"], strict=True):
             generator.set_state(own.clone())
         self.order, self.position = state["order"].to(self.x.device), state["position"]
-
-
-def points_axis(y: Tensor) -> int:
-    """Return the axis of the points: -2 in targets `[..., N, O]`, -1 in labels `[..., N]` (integers)."""
-    return -2 if y.is_floating_point() else -1
 
 
 def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:

@@ -63,7 +63,8 @@ class Run:
         self.callbacks, self.done, self.stopped, self.ended, self.stopped_by = callbacks, 0, False, False, ""
         self.kl_weights = settings.kl_weights(steps)
         rank = 1 + len(net.input_shape)
-        self.batches = Minibatches(x, y, -rank, settings.batch_size, settings.seeds(1))
+        axes = -rank, likelihood.points_axis
+        self.batches = Minibatches(x, y, *axes, settings.batch_size, settings.seeds(1))
         self.augmenter = (
             None
             if settings.augment is None

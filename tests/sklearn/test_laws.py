@@ -1,0 +1,186 @@
+"""`likelihood=` of the estimators: counts, positive numbers, shares and outliers, from fit to file."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV
+
+import gilib
+from gilib.sklearn import BayesianClassifier, BayesianRegressor, coverage
+from tests.support import seeded
+
+SOURCE = np.random.default_rng(0)
+X = SOURCE.uniform(-2, 2, (80, 2))
+MEAN = 4.0 * np.exp(np.sin(X[:, 0]))
+Y = {
+    "student": 50.0 + MEAN + SOURCE.standard_t(2.5, 80),
+    "poisson": SOURCE.poisson(MEAN),
+    "negative_binomial": SOURCE.negative_binomial(2.0, 2.0 / (2.0 + MEAN)),
+    "gamma": 1e5 * SOURCE.gamma(2.0, MEAN / 2.0),
+    "beta": SOURCE.beta(MEAN, 4.0),
+}
+LOWEST = {"student": -np.inf, "beta": 0.0, "gamma": 0.0, "poisson": 0.0, "negative_binomial": 0.0}
+QUICK = {
+    "hidden": (10,),
+    "steps": 150,
+    "num_inducing": 20,
+    "random_state": 0,
+}
+EVERY = pytest.mark.parametrize("law", list(Y))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """One of each, trained for a moment."""
+    return {law: BayesianRegressor(**QUICK, likelihood=law).fit(X, y) for law, y in Y.items()}
+
+
+@EVERY
+def test_predictions_are_of_its_kind(fitted, law):
+    model, y = fitted[law], Y[law]
+    mean, sd, low, high = model.predict(X, return_std=True, return_interval=0.9)
+    np.testing.assert_array_equal(model.predict_interval(X, 0.9)[0], low)
+    assert mean.shape == sd.shape == low.shape == (80,) and (sd > 0).all()
+    assert (low >= LOWEST[law]).all() and (low <= high).all() and (law != "beta" or (high <= 1).all())
+    assert 0.75 <= coverage(model, X, y).table["inside"]["all"] <= 1.0
+    if law in ("poisson", "negative_binomial"):
+        assert (low == low.round()).all() and (high == high.round()).all()
+    assert model.log_prob(X, y).shape == (80,) and np.isfinite(model.log_prob(X, y)).all()
+    assert model.noise_sd_.shape == (1,) and model.noise_sd(X).shape == (80,)
+
+
+@EVERY
+def test_samples_follow_the_prediction(fitted, law):
+    """Of many functions: their distribution at a point is the mixture's; without noise, its mean."""
+    model = fitted[law].set_params(num_samples=1000)
+    samples = model.sample_y(X[:1], 1000)[0]
+    for share in (0.5, 0.8, 0.98):
+        low, high = model.predict_interval(X[:1], share)
+        inside, least = ((low <= samples) & (samples <= high)).mean(), share
+        assert inside >= least - 8 * np.sqrt(least * (1 - least) / 1000)  # both are of a thousand functions
+        if law not in ("poisson", "negative_binomial"):  # whole numbers cover more
+            assert inside <= least + 8 * np.sqrt(least * (1 - least) / 1000)
+    means = model.sample_functions(X[:1], 1000)[0]
+    gap = abs(means.mean() - model.predict(X[:1])[0])
+    assert gap <= 6 * means.std() * np.sqrt(2 / 1000)
+    model.set_params(num_samples=100)
+
+
+@EVERY
+def test_files_pickles_and_frames(fitted, law, tmp_path):
+    model = fitted[law]
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
+    path = tmp_path / "model.pt"
+    gilib.save(path, model.net_, model.likelihood_, normalisation=model.normalisation_)
+    kept = gilib.load(path)
+    found = gilib.predict(
+        kept.network, kept.likelihood, X[:5], normalisation=kept.normalisation, generator=seeded(model.seed_)
+    )
+    np.testing.assert_allclose(found.mean[:, 0], model.predict(X[:5]), rtol=1e-12)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=law).fit(frame, pd.Series(Y[law], name="y"))
+    assert named.predict(frame).name == "y"
+
+
+def test_units_of_positive_numbers_do_not_matter():
+    """A gamma's mean is that of the data, so that cents are euros."""
+    first, second = (
+        BayesianRegressor(**QUICK | {"steps": 20}, likelihood="gamma").fit(X, factor * Y["gamma"])
+        for factor in (1.0, 1e-9)
+    )
+    np.testing.assert_allclose(second.predict(X), 1e-9 * first.predict(X), rtol=1e-3)
+    assert second.elbo_ == pytest.approx(first.elbo_ + 9 * np.log(10), abs=1e-3)
+
+
+def test_outliers_do_not_move_it():
+    """A tenth of the targets is thrown far away; the mean of a Gaussian follows, that of a t hardly."""
+    far = Y["student"].copy()
+    far[::10] += 200.0
+    errors = {}
+    for law in ("student", "gaussian"):
+        model = BayesianRegressor(**QUICK | {"steps": 400}, likelihood=law).fit(X, far)
+        errors[law] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
+    assert errors["student"] < 0.5 * errors["gaussian"]
+
+
+def test_several_outputs_and_a_constant_count():
+    both = np.stack([Y["poisson"], np.zeros(80)], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianRegressor(**QUICK, likelihood="poisson").fit(X, both)
+    mean, low, high = model.predict(X, return_interval=0.9)
+    assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
+    parts = [model.log_prob(X, both), model.sample_y(X, 2)]
+    assert parts[0].shape == (80,) and parts[1].shape == (80, 2, 2)
+
+
+def test_other_models_and_a_search():
+    """A sparse process, a deep one, and "auto", which leaves out what has noise that is Gaussian."""
+    quick = QUICK | {"steps": 8, "likelihood": "poisson"}
+    for model in ("gp", "deep_gp"):
+        found = BayesianRegressor(model, **quick | {"hidden": None}).fit(X, Y["poisson"])
+        assert (found.predict_interval(X)[0] >= 0).all()
+    chosen = BayesianRegressor("auto", **quick).fit(X, Y["poisson"])
+    assert "heteroscedastic_gp" not in chosen.elbos_ and {"gp", "network"} < set(chosen.elbos_)
+    grid = {"likelihood": ["poisson", "negative_binomial"]}
+    search = GridSearchCV(BayesianRegressor(**QUICK | {"steps": 5}), grid, cv=2, error_score="raise")
+    assert search.fit(X, Y["poisson"]).best_params_["likelihood"] in grid["likelihood"]
+
+
+def test_a_recipe_says_it_too():
+    recipe = gilib.recommended("network", likelihood="gamma", steps=5, hidden=(5,))
+    model = BayesianRegressor(recipe=recipe, random_state=0).fit(X, Y["gamma"])
+    assert type(model.likelihood_) is gilib.likelihoods.Gamma and (model.predict_interval(X)[0] > 0).all()
+    x, y = torch.from_numpy(X).float(), torch.from_numpy(Y["poisson"])[:, None]
+    net, likelihood, history = gilib.recommended("network", likelihood="poisson", steps=5).train(
+        x, y, seed=[0, 1]
+    )
+    assert history.elbo.shape == (5, 2) and gilib.predict(net, likelihood, x, 3).mean.shape == (2, 80, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "y", "message"),
+    [
+        (
+            {"likelihood": "poisson"},
+            Y["poisson"] - 1,
+            "Poisson wants counts .* targets are not, -1 the first",
+        ),
+        ({"likelihood": "poisson"}, Y["gamma"], "Poisson wants counts"),
+        ({"likelihood": "gamma"}, Y["gamma"] * 0, "Gamma wants positive numbers.* 80 of the targets are not"),
+        ({"likelihood": "beta"}, Y["poisson"], "Beta wants shares"),
+        ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
+        (
+            {"likelihood": "cauchy"},
+            Y["gamma"],
+            "unknown likelihood 'cauchy': choose one of 'gaussian', 'student'",
+        ),
+        (
+            {"likelihood": "gamma", "target": "log"},
+            Y["gamma"],
+            "target='log' has Gaussian noise .* one of both",
+        ),
+        (
+            {"likelihood": "poisson", "model": "heteroscedastic_gp"},
+            Y["poisson"],
+            "a heteroscedastic_gp has Gaussian noise.* take 'network', 'gp', 'deep_gp'",
+        ),
+    ],
+)
+def test_what_is_refused_before_any_work(settings, y, message):
+    with pytest.raises(ValueError, match=message), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        BayesianRegressor(steps=10**6, **settings).fit(X, y)
+
+
+def test_what_is_refused_afterwards(fitted):
+    with pytest.raises(ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are none"):
+        fitted["poisson"].calibrate(X, Y["poisson"])
+    recipe = gilib.recommended("network", likelihood="poisson", steps=5)
+    with pytest.raises(ValueError, match="likelihood='poisson' is for numbers: of classes, leave it out"):
+        BayesianClassifier(recipe=recipe).fit(X, Y["poisson"] > 3)
