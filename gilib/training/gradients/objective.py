@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from gilib.draws import Drawn
+from gilib.draws import Draw, Drawn, Estimate
 from gilib.kernels.modules import BasicKernel, kernels_with_prior
 from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
@@ -77,12 +77,14 @@ class Objective:
         """Those whose lengthscales have a prior."""
         return kernels_with_prior(self.net)
 
+    @property
+    def mode(self) -> type[Draw | Estimate]:
+        """Of what the network samples."""
+        return Estimate if self.estimator == "pointwise" else Draw
+
     def noise(self, num_points: int, source: GeneratorLike) -> Noise:
         """The base noise of one step at so many points."""
-        if self.estimator == "pointwise":
-            return self.net.estimate_noise(self.num_samples, num_points, source)
-        base = self.net.base_noise(self.num_samples, source)
-        return Noise(base, base.new_empty(*base.shape[:-1], num_points, 0))
+        return self.net.layers.noise_for(self.mode, self.num_samples, num_points, source)
 
     def __call__(self, batch: Batch) -> Tensor:
         """What the points of the batch add to the bound, `[R]`; differentiable."""
@@ -98,9 +100,7 @@ class Objective:
 
     def drawn(self, noise: Noise) -> Drawn:
         """The functions of one step."""
-        if self.estimator == "pointwise":
-            return self.net.estimate(noise=noise)
-        return self.net.draw(noise=noise.draw)
+        return self.net.sample(noise, self.mode)
 
     def with_gradients(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
         """The bound, detached, and the gradients of minus its sum over the replicas, to be descended."""
