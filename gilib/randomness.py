@@ -184,8 +184,7 @@ def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
     >>> total_size([NoiseSize(3), NoiseSize(1, 2)])
     NoiseSize(draw=4, points=2)
     """
-    sizes = list(sizes)
-    return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
+    return NoiseSize(*map(sum, zip((0, 0), *sizes, strict=True)))
 
 
 def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:

@@ -98,6 +98,12 @@ class Layer(nn.Module, Part, ABC):
         self.is_built, self._reference = True, _first_number(self)
         return shape
 
+    def not_built(self) -> RuntimeError:
+        """What to raise where a layer is drawn that no network has built."""
+        return RuntimeError(
+            f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
+        )
+
     def input_shape(self) -> Shape | None:
         """The shape of one input point if the layer knows it, else None."""
         return None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import AnyDrawn, Composition, Draw, Drawn, JointDraw
+from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import AfterInducing, ResidualFunction
 from gilib.layers.base import Layer
@@ -51,8 +51,9 @@ class Sequential(Layer):
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)
         self.has_weights = any(layer.has_weights for layer in self)
-        self._num_inducing = 0
         self._last_inducing = 0  # the place of the last layer that needs inducing points; 0 if none does
+        self._parts: list[Layer | _Below] = []
+        self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
         """The layers in order."""
@@ -78,54 +79,42 @@ class Sequential(Layer):
                 shape = layer.join(shape, context.as_last(context.last and k == last))
             except ValueError as error:
                 raise ValueError(f"layer {k}: {error}") from error
-        self.replicas, self._num_inducing = context.replicas, context.num_inducing or 0
-        self.noise_size = sum(layer.noise_size for layer in self)
+        self.replicas = context.replicas
         self.needs_inducing = any(layer.needs_inducing for layer in self)
         self._last_inducing = max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
         self.carries = all(layer.carries for layer in list(self)[self._last_inducing :])
         self.prefers_estimate = any(layer.prefers_estimate for layer in self)
         self.starts_at_targets = any(layer.starts_at_targets for layer in self)
+        self._parts = [
+            layer if layer.carries or k >= self._last_inducing else _Below(layer, context.num_inducing or 0)
+            for k, layer in enumerate(self)
+        ]
+        self._sizes = {
+            mode: [part.noise_sizes(mode) for part in self._parts] for mode in (Draw, Estimate, JointDraw)
+        }
+        self.noise_size = self.noise_sizes(Draw).draw
         return shape
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
         """That of all layers together."""
-        return total_size(size for size, _ in self._samplers(mode))
+        if not self._sizes:
+            raise self.not_built()
+        return total_size(self._sizes[mode])
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Layer by layer; a layer draws where in this mode it could not carry inducing points on."""
-        sizes, samplers = zip(*self._samplers(mode), strict=True)
-        parts: list[Drawn] = []
-        for k, (sampler, piece) in enumerate(zip(samplers, noise.split(sizes), strict=True)):
+        """Layer by layer, each at the inducing points as those below it passed them on."""
+        drawn: list[Drawn] = []
+        layers = zip(self, self._parts, noise.split(self._sizes[mode]), strict=True)
+        for k, (layer, part, piece) in enumerate(layers):
             if inducing is not None and 0 < k <= self._last_inducing:
-                inducing = parts[-1].carry(inducing)
+                inducing = drawn[-1].carry(inducing)
             needed = inducing if k <= self._last_inducing else None
-            parts.append(self[k].located(f"layer {k}, ", sampler, needed, piece))
-        function = Composition(tuple(part.function for part in parts))
+            drawn.append(layer.located(f"layer {k}, ", part.sample, needed, piece, mode))
+        function = Composition(tuple(part.function for part in drawn))
         outputs = None
         if inducing is not None and (mode is Draw or self.carries):
-            outputs = partial(_through, parts[self._last_inducing :], inducing)
-        return mode(function, total_log_pq(parts, noise), outputs)
-
-    def _samplers(self, mode: type[Drawn]) -> Iterator[tuple[NoiseSize, Callable[..., Drawn]]]:
-        """How much noise each layer takes, and what it samples, of inducing points and noise."""
-        for k, layer in enumerate(self):
-            own = mode if layer.carries or k >= self._last_inducing else Draw
-            if own is not mode and mode is JointDraw and layer.prefers_estimate:
-                size = layer.noise_sizes(mode)
-                size = NoiseSize(size.draw + self._num_inducing * size.points, size.points)
-                yield size, partial(self._carried, layer)
-            else:
-                yield layer.noise_sizes(own), partial(layer.sample, mode=own)
-
-    def _carried(self, layer: Layer, inducing: Tensor, noise: Noise) -> JointDraw:
-        """A joint draw whose first points are the inducing points, so that it carries them on."""
-        size = layer.noise_sizes(JointDraw)
-        draw, first = noise.draw.tensor_split([size.draw], -1)
-        first = first.unflatten(-1, (self._num_inducing, size.points))
-        outputs = layer.sample(inducing, Noise(draw, first), JointDraw).function(inducing)
-        points = torch.cat([first, noise.points], -2)
-        together = layer.sample(inducing, Noise(draw, points), JointDraw)
-        return replace(together, function=AfterInducing(together.function, inducing), carried=outputs)
+            outputs = partial(_through, drawn[self._last_inducing :], inducing)
+        return mode(function, total_log_pq(drawn, noise), outputs)
 
     def input_shape(self) -> Shape | None:
         """That of the first layer."""
@@ -198,6 +187,36 @@ class Residual(Layer):
     def config(self) -> ConfigDict:
         """The layers of the branch."""
         return {"layers": list(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Below:
+    """A layer whose estimate could not carry inducing points on, below one that needs them: it draws.
+
+    In a joint draw a process is known at the inducing points, too: they are the first of its points.
+    """
+
+    layer: Layer
+    num_inducing: int
+
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        if not self._is_joint(mode):
+            return self.layer.noise_sizes(Draw)
+        size = self.layer.noise_sizes(mode)
+        return NoiseSize(size.draw + self.num_inducing * size.points, size.points)
+
+    def sample(self, inducing: Tensor, noise: Noise, mode: type[Drawn]) -> Drawn:
+        if not self._is_joint(mode):
+            return self.layer.sample(inducing, noise, Draw)
+        size = self.layer.noise_sizes(mode)
+        draw, first = noise.draw.tensor_split([size.draw], -1)
+        first = first.unflatten(-1, (self.num_inducing, size.points))
+        outputs = self.layer.sample(inducing, Noise(draw, first), mode).function(inducing)
+        together = self.layer.sample(inducing, Noise(draw, torch.cat([first, noise.points], -2)), mode)
+        return replace(together, function=AfterInducing(together.function, inducing), carried=outputs)
+
+    def _is_joint(self, mode: type[Drawn]) -> bool:
+        return mode is JointDraw and self.layer.prefers_estimate
 
 
 def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:

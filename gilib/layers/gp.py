@@ -118,9 +118,7 @@ class GP(Layer):
 
     def _built(self) -> tuple[KernelModule, PosteriorModule]:
         if self.weights is None or self.hyperparameters is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.hyperparameters, self.weights
 
     def _draw_sizes(self) -> tuple[int, ...]:

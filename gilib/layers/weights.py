@@ -81,9 +81,7 @@ class WeightLayer(Layer):
             RuntimeError: if the layer is not built.
         """
         if self.weights is None or self.hyperparameters is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.hyperparameters, self.weights
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:

@@ -108,9 +108,7 @@ class StructuredGP(Layer):
 
     def _built(self) -> JointGaussian:
         if self.weights is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.weights
 
     def _path_sizes(self) -> list[int]:
