@@ -151,19 +151,17 @@ class GP(Layer):
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
-        function: Function
-        if mode is JointDraw:
+        law = posterior.law(root, self._prior, own[..., : posterior.law_size])
+        drawn, log_pq = law.mean, law.log_pq
+        if mode is not Estimate and law.covariance is not None:
             drawn, log_pq = posterior.draw(root, self._prior, own)
+        function: Function
+        if mode is Estimate:
+            function = Marginals(process, law, noise.points)
+        elif mode is JointDraw:
             function = Jointly(process, drawn, noise.points)
         else:
-            law = posterior.law(root, self._prior, own[..., : posterior.law_size])
-            drawn, log_pq = law.mean, law.log_pq
-            if mode is Estimate:
-                function = Marginals(process, law, noise.points)
-            else:
-                if law.covariance is not None:
-                    drawn, log_pq = posterior.draw(root, self._prior, own)
-                function = Path.of(process, law, drawn, path, self.num_features)
+            function = Path.of(process, law, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
 
     @property

@@ -140,12 +140,11 @@ class StructuredGP(Layer):
         """Layer after layer, given all inducing outputs; or point by point, these integrated out."""
         joint, processes = self._built(), self._inducing()
         means = [process.mean_function(noise) for process in self]
-        if mode is Estimate:
-            log_pq = -joint.kl().expand(noise.draw.shape[:-1])
-            if self.marginalise:
-                return mode(Recursion(processes, means, joint.law(), noise.points), log_pq)
+        divergence = joint.kl().expand(noise.draw.shape[:-1]) if mode is Estimate else None
+        if divergence is not None and self.marginalise:
+            return mode(Recursion(processes, means, joint.law(), noise.points), -divergence)
         own, rest = noise.draw.tensor_split([joint.noise_size], -1)
-        drawn, sampled = joint.draw(own)
+        drawn, log_pq = joint.draw(own)
         functions: list[Function]
         if mode is Draw:
             laws = [*(Law(w, None, None) for w in drawn[:-1]), joint.last(drawn[-1], own)]
@@ -157,12 +156,12 @@ class StructuredGP(Layer):
         else:
             points = noise.points.split([process.out_features for process in self], -1)
             functions = [
-                Jointly(process, w, own) if mode is JointDraw else Marginals(process, Law(w, None, None), own)
-                for process, w, own in zip(processes, drawn, points, strict=True)
+                Jointly(process, w, z) if mode is JointDraw else Marginals(process, Law(w, None, None), z)
+                for process, w, z in zip(processes, drawn, points, strict=True)
             ]
         pairs = zip(functions, means, strict=True)
         function = Composition(tuple(f if mean is None else SumFunction((f, mean)) for f, mean in pairs))
-        return mode(function, log_pq if mode is Estimate else sampled)
+        return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
         """Of the first layer."""
