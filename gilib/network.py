@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arguments import Checked
+from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, plain
-from gilib.draws import Draw, Estimate, JointDraw
+from gilib.draws import AnyDrawn, Draw, Estimate, JointDraw
 from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, check_generator
@@ -189,6 +190,18 @@ class Network(nn.Module, Checked):
         drawn = self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
         return replace(drawn, input_axes=len(self.input_shape))
 
+    def sample(self, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """What `draw`, `estimate` and `joint_draw` give, as a pure function of standard normals.
+
+        Args:
+            noise: as from `layers.noise_for(mode, S, N)`.
+            mode: `Draw`, `Estimate` or `JointDraw`.
+        """
+        inducing = None if self.inducing_points is None else self.inducing_points.clone()
+        with exact_products():
+            drawn = self.layers.located("", self.layers.sample, inducing, noise, mode)
+        return replace(drawn, input_axes=len(self.input_shape))
+
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells dtype and device, if there is any."""
         return self.layers.reference_tensor() if self.inducing_points is None else self.inducing_points
@@ -237,7 +250,7 @@ class Network(nn.Module, Checked):
             num_samples: S.
             num_points: N, of the points at which it will be evaluated, once, at all of them.
             generator: source of the noise; None: torch's default one.
-            noise: in place of a generator, `[S, R, P]` and `[S, R, N, Q]` as `layers.joint_size` tells.
+            noise: in place of a generator, as from `layers.noise_for(JointDraw, S, N)`.
         """
         drawn = self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise

@@ -144,7 +144,7 @@ def standard_normal(
 
 
 class Noise(NamedTuple):
-    """Standard normals of an estimate: what is random once, and what is random at every point.
+    """Standard normals of samples: what is random once, and what is random at every point.
 
     Attributes:
         draw: `[S, R, P]`.
@@ -154,15 +154,20 @@ class Noise(NamedTuple):
     draw: Tensor
     points: Tensor
 
+    @property
+    def zeros(self) -> Tensor:
+        """The log_pq of what is not random, `[S, R]`."""
+        return self.draw.new_zeros(self.draw.shape[:-1])
+
     def split(self, sizes: Sequence[NoiseSize]) -> list[Noise]:
         """Consecutive pieces of these sizes."""
-        pieces = [self.draw.split([size.draw for size in sizes], -1)]
-        pieces.append(self.points.split([size.points for size in sizes], -1))
-        return [Noise(*piece) for piece in zip(*pieces, strict=True)]
+        draws = self.draw.split_with_sizes([size.draw for size in sizes], -1)
+        points = self.points.split_with_sizes([size.points for size in sizes], -1)
+        return [Noise(*piece) for piece in zip(draws, points, strict=True)]
 
 
 class NoiseSize(NamedTuple):
-    """How many standard normals an estimate takes.
+    """How many standard normals a sample takes.
 
     Attributes:
         draw: P, once for every sample.
@@ -179,8 +184,7 @@ def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
     >>> total_size([NoiseSize(3), NoiseSize(1, 2)])
     NoiseSize(draw=4, points=2)
     """
-    sizes = list(sizes)
-    return NoiseSize(sum(size.draw for size in sizes), sum(size.points for size in sizes))
+    return NoiseSize(*map(sum, zip((0, 0), *sizes, strict=True)))
 
 
 def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:

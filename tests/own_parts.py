@@ -27,10 +27,10 @@ class Warp(gilib.layers.Layer):
         self.noise_size = math.prod(shape)
         return shape
 
-    def draw_from_noise(self, inducing, noise):
-        size = self.mean + self.log_sd.exp() * noise  # [S, R, D]
-        log_pq = (0.5 * (noise.square() - size.square()) + self.log_sd).sum(-1)
-        return gilib.Draw(Warped(size, self.frequency), log_pq)
+    def sample(self, inducing, noise, mode):
+        size = self.mean + self.log_sd.exp() * noise.draw  # [S, R, D]
+        log_pq = (0.5 * (noise.draw.square() - size.square()) + self.log_sd).sum(-1)
+        return mode(Warped(size, self.frequency), log_pq)
 
     def config(self):
         return {"frequency": self.frequency}

@@ -26,9 +26,9 @@ class Averaged(Layer):
             self.register_buffer(name, torch.zeros(*self.replicas, *size, dtype=context.dtype))
         return (outputs,)
 
-    def draw_from_noise(self, inducing, noise):
-        weights = self.mean + SD * noise.unflatten(-1, self.shape)
-        return gilib.Draw(lambda x: x @ weights, weights.new_zeros(weights.shape[:-2]))
+    def sample(self, inducing, noise, mode):
+        weights = self.mean + SD * noise.draw.unflatten(-1, self.shape)
+        return mode(lambda x: x @ weights, noise.zeros)
 
     def config(self):
         return dict(zip(("inputs", "outputs"), self.shape, strict=True))

@@ -25,9 +25,9 @@ class Scaled(gilib.layers.Layer):
         self.replicas, self.w = context.replicas, nn.Parameter(context.normal(*shape))
         return shape
 
-    def draw_from_noise(self, inducing, noise):
-        weights = self.w.expand(*noise.shape[:-1], *self.w.shape[-1:])[..., None, :]
-        return gilib.Draw(lambda x: weights * x, noise.new_zeros(noise.shape[:-1]))
+    def sample(self, inducing, noise, mode):
+        weights = self.w.expand(*noise.zeros.shape, *self.w.shape[-1:])[..., None, :]
+        return mode(lambda x: weights * x, noise.zeros)
 
     def config(self):
         return {}

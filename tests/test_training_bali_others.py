@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.randomness import Noise
 from gilib.training import Bali, Checkpoint, Paused
 from tests.layerwise import B, N, X, Y, fit, model, noise, regressions
 from tests.support import D, assert_equal, seeded
@@ -94,9 +95,9 @@ class Wrapped(gilib.layers.Layer):
         self.noise_size, self.replicas = self.inner.noise_size, context.replicas
         return shape
 
-    def draw_from_noise(self, inducing, noise):
-        drawn = self.inner.draw_from_noise(inducing, noise)
-        return gilib.Draw(drawn.function, drawn.log_pq + 12.0)
+    def sample(self, inducing, noise, mode):
+        drawn = self.inner.sample(inducing, noise, mode)
+        return mode(drawn.function, drawn.log_pq + 12.0)
 
     def config(self):
         return {}
@@ -105,8 +106,8 @@ class Wrapped(gilib.layers.Layer):
 class Shuffled(Wrapped):
     """A layer that takes its noise in an order of its own."""
 
-    def draw_from_noise(self, inducing, noise):
-        return super().draw_from_noise(inducing, noise.flip(-1))
+    def sample(self, inducing, noise, mode):
+        return super().sample(inducing, Noise(noise.draw.flip(-1), noise.points), mode)
 
 
 def test_noise_in_another_order_is_refused():

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
 from gilib.draws.functions import Function, Moments, marginals, moments, total
+from gilib.randomness import Noise
 from gilib.validation import as_inputs
 
 
@@ -123,10 +125,13 @@ class Estimate(Drawn):
     """
 
 
-def total_log_pq(parts: Iterable[Drawn], noise: Tensor) -> Tensor | None:
-    """The sum of the parts' log_pq, `[S, R]` as of `noise` `[S, R, P]`; None if one has no density."""
+AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)  # Draw, Estimate or JointDraw: the mode of `Layer.sample`
+
+
+def total_log_pq(parts: Iterable[Drawn], noise: Noise) -> Tensor | None:
+    """The sum of the parts' log_pq, `[S, R]` as of `noise`; None if one has no density."""
     values = [part.log_pq for part in parts]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
-    return total([noise.new_zeros(noise.shape[:-1]), *known])
+    return total([noise.zeros, *known])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
 from gilib.config import ConfigDict, Part
-from gilib.draws import Draw, Estimate, JointDraw
+from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, NoiseSize, standard_normal
@@ -26,9 +26,9 @@ class Layer(nn.Module, Part, ABC):
     that it belongs to: only the network knows the number of inducing points, which layer is the last, and the
     shapes.
 
-    To write one, define `build`, `draw_from_noise` and `config`, and keep `noise_size` and `needs_inducing`
-    true. What it draws is a value: a function that holds a parameter holds its `clone()`. A layer that can
-    integrate something out also defines `estimate_from_noise` and `estimate_size`.
+    To write one, define `build`, `sample` and `config`, and keep `noise_size` and `needs_inducing` true. What
+    it samples is a value: a function that holds a parameter holds its `clone()`. A layer that can integrate
+    something out does so where `mode` is `Estimate`, and says in `noise_sizes` what that takes.
 
     Attributes:
         noise_size: how many standard normals one draw takes, known once the layer is built.
@@ -64,47 +64,24 @@ class Layer(nn.Module, Part, ABC):
         """
 
     @abstractmethod
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw functions as a deterministic map of standard normals.
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Sample functions as a deterministic map of standard normals.
+
+        The modes are the classes of what is returned: `mode(function, log_pq)`. `Draw`: functions, at any
+        points. `Estimate`: what can be integrated out is, what must be drawn is drawn, and the rest is
+        sampled at every point. `JointDraw`: functions exactly, but at N points only. A layer that knows no
+        better than its draw does not look at the mode.
 
         Args:
             inducing: inducing points that enter the layer, `[S, R, M, ...]` (`[R, M, ...]` at the first
                 layer), or None.
-            noise: `[S, R, noise_size]`.
+            noise: of the sizes that `noise_sizes` tells.
+            mode: `Draw`, `Estimate` or `JointDraw`.
         """
 
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """How many standard normals an estimate takes, once and at every point."""
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """How many standard normals a sample takes, once and at every point: those of a draw."""
         return NoiseSize(self.noise_size)
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Draw what must be drawn, integrate out what can be, sample the rest at every point.
-
-        The layer's own draw unless it knows better.
-
-        Args:
-            inducing: as for `draw_from_noise`.
-            noise: of the sizes that `estimate_size` tells.
-        """
-        drawn = self.draw_from_noise(inducing, noise.draw)
-        return Estimate(drawn.function, drawn.log_pq, drawn.carried)
-
-    @property
-    def joint_size(self) -> NoiseSize:
-        """How many standard normals a joint draw takes, once and at every point."""
-        return NoiseSize(self.noise_size)
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Draw functions exactly, but at N points only.
-
-        The layer's own draw, unless that can be exact only where it is known to be evaluated.
-
-        Args:
-            inducing: as for `draw_from_noise`.
-            noise: of the sizes that `joint_size` tells.
-        """
-        return self.draw_from_noise(inducing, noise.draw)
 
     @abstractmethod
     def config(self) -> ConfigDict:
@@ -120,6 +97,12 @@ class Layer(nn.Module, Part, ABC):
         shape = self.build(shape, context)
         self.is_built, self._reference = True, _first_number(self)
         return shape
+
+    def not_built(self) -> RuntimeError:
+        """What to raise where a layer is drawn that no network has built."""
+        return RuntimeError(
+            f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
+        )
 
     def input_shape(self) -> Shape | None:
         """The shape of one input point if the layer knows it, else None."""
@@ -150,13 +133,8 @@ class Layer(nn.Module, Part, ABC):
         Returns:
             A `Draw`, which unpacks into the function and its log_pq `[S, R]`.
         """
-        self._check_inducing(inducing)
-        if noise is None:
-            noise = self.base_noise(num_samples, generator)
-        else:
-            self._check_noise(noise, (*self.replicas, self.noise_size), "base_noise(S)")
-        with exact_products():
-            return self.located("", self.draw_from_noise, _kept(inducing), noise)
+        given = None if noise is None else Noise(noise, noise.new_empty(*noise.shape[:-1], 1, 0))
+        return self._sampled(Draw, inducing, num_samples, 1, generator, given)
 
     def estimate(
         self,
@@ -179,13 +157,7 @@ class Layer(nn.Module, Part, ABC):
         Returns:
             An `Estimate`, which unpacks into the function and its log_pq `[S, R]`.
         """
-        self._check_inducing(inducing)
-        if noise is None:
-            noise = self.estimate_noise(num_samples, num_points, generator)
-        else:
-            self._check_point_noise(noise, self.estimate_size, "estimate_noise(S, N)")
-        with exact_products():
-            return self.located("", self.estimate_from_noise, _kept(inducing), noise)
+        return self._sampled(Estimate, inducing, num_samples, num_points, generator, noise)
 
     def joint_draw(
         self,
@@ -203,16 +175,31 @@ class Layer(nn.Module, Part, ABC):
             num_samples: S.
             num_points: N, of the points at which it will be evaluated.
             generator: as for `draw`.
-            noise: in place of a generator, of the sizes that `joint_size` tells.
+            noise: in place of a generator, as from `noise_for(JointDraw, S, N)`.
         """
-        self._check_inducing(inducing)
+        return self._sampled(JointDraw, inducing, num_samples, num_points, generator, noise)
+
+    def _sampled(
+        self,
+        mode: type[AnyDrawn],
+        inducing: Tensor | None,
+        num_samples: int,
+        num_points: int,
+        generator: GeneratorLike | None,
+        noise: Noise | None,
+    ) -> AnyDrawn:
+        if self.needs_inducing and inducing is None:
+            raise ValueError(
+                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
+            )
+        if inducing is not None:
+            inducing = inducing.clone()  # training moves them in place, and what is drawn is a value
         if noise is None:
-            noise = self._point_noise(num_samples, num_points, self.joint_size, generator)
+            noise = self.noise_for(mode, num_samples, num_points, generator)
         else:
-            self._check_point_noise(noise, self.joint_size, "normals of joint_size")
+            self._check_noise(noise, mode)
         with exact_products():
-            drawn = self.located("", self.joint_from_noise, _kept(inducing), noise)
-        return JointDraw(drawn.function, drawn.log_pq, drawn.carried)
+            return self.located("", self.sample, inducing, noise, mode)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
         """What a draw gives; if a matrix is to blame, the error says of which layer."""
@@ -221,34 +208,30 @@ class Layer(nn.Module, Part, ABC):
         except FactorisationError as error:
             raise error.within(f"{place}{self.describe()}") from None
 
+    def base_noise(self, num_samples: int, generator: GeneratorLike | None = None) -> Tensor:
+        """Standard normals `[S, R, noise_size]` for `num_samples` draws."""
+        return self.noise_for(Draw, num_samples, 1, generator).draw
+
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
         """Standard normals for an estimate of S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
-        return self._point_noise(num_samples, num_points, self.estimate_size, generator)
+        return self.noise_for(Estimate, num_samples, num_points, generator)
 
-    def _point_noise(
-        self, num_samples: int, num_points: int, size: NoiseSize, generator: GeneratorLike | None
+    def noise_for(
+        self, mode: type[Drawn], num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
-        check_count(num_points, "num_points")
-        return Noise(
-            self.base_noise(num_samples, generator, size.draw),
-            self._normal((num_samples, *self.replicas, num_points, size.points), generator),
-        )
-
-    def base_noise(
-        self, num_samples: int, generator: GeneratorLike | None = None, size: int | None = None
-    ) -> Tensor:
-        """Standard normals `[S, R, size]` for `num_samples` draws; `size` is noise_size unless given."""
+        """Standard normals for S samples in any mode, at N points: `[S, R, P]` and `[S, R, N, Q]`."""
         check_count(num_samples, "num_samples")
-        shape = (num_samples, *self.replicas, self.noise_size if size is None else size)
-        return self._normal(shape, generator)
-
-    def _normal(self, shape: Shape, generator: GeneratorLike | None) -> Tensor:
-        like = self.reference_tensor()
+        check_count(num_points, "num_points")
+        like, size = self.reference_tensor(), self.noise_sizes(mode)
         dtype, device = (torch.get_default_dtype(), None) if like is None else (like.dtype, like.device)
         check_precision(dtype, "a layer that is drawn")
-        return standard_normal(shape, generator, dtype, device)
+        lead = (num_samples, *self.replicas)
+        return Noise(
+            standard_normal((*lead, size.draw), generator, dtype, device),
+            standard_normal((*lead, num_points, size.points), generator, dtype, device),
+        )
 
     def reference_tensor(self) -> Tensor | None:
         """A tensor that tells the layer's dtype and device, if it has any."""
@@ -259,32 +242,19 @@ class Layer(nn.Module, Part, ABC):
         """The layer in a word or two, for error messages."""
         return type(self).__name__
 
-    def _check_inducing(self, inducing: Tensor | None) -> None:
-        if self.needs_inducing and inducing is None:
-            raise ValueError(
-                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
-            )
-
-    def _check_point_noise(self, noise: Noise, size: NoiseSize, maker: str) -> None:
-        self._check_noise(noise.draw, (*self.replicas, size.draw), maker)
-        per_point = (*self.replicas, noise.points.shape[-2], size.points)
-        self._check_noise(noise.points, per_point, maker)
-
-    def _check_noise(self, noise: Tensor, wanted: Shape, maker: str) -> None:
-        if noise.dim() != len(wanted) + 1 or tuple(noise.shape[1:]) != wanted:
-            shape = ", ".join(map(str, ("S", *wanted)))
-            raise ValueError(
-                f"noise must have shape [{shape}], got {list(noise.shape)}: make it with {maker}"
-            )
-        check_precision(noise.dtype, "noise")
-        like = self.reference_tensor()
-        if like is not None:
-            check_same_kind(noise, "noise", like)
-
-
-def _kept(inducing: Tensor | None) -> Tensor | None:
-    """Inducing points as they are now: training moves them in place, and what is drawn is a value."""
-    return None if inducing is None else inducing.clone()
+    def _check_noise(self, noise: Noise, mode: type[Drawn]) -> None:
+        size, maker = self.noise_sizes(mode), f"noise_for({mode.__name__}, S, N)"
+        wanted = [(*self.replicas, size.draw), (*self.replicas, noise.points.shape[-2], size.points)]
+        for given, shape in zip(noise, wanted, strict=True):
+            if given.dim() != len(shape) + 1 or tuple(given.shape[1:]) != shape:
+                raise ValueError(
+                    f"noise must have shape [{', '.join(map(str, ('S', *shape)))}], got {list(given.shape)}: "
+                    f"make it with {'base_noise(S)' if mode is Draw else maker}"
+                )
+            check_precision(given.dtype, "noise")
+            like = self.reference_tensor()
+            if like is not None:
+                check_same_kind(given, "noise", like)
 
 
 def _first_number(module: nn.Module) -> tuple[nn.Module, str] | None:

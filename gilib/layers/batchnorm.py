@@ -7,9 +7,10 @@ from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.config import ConfigDict
-from gilib.draws import Draw, FixedFunction
+from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
+from gilib.randomness import Noise
 from gilib.sites import Shape
 
 
@@ -53,10 +54,10 @@ class InducingBatchNorm(Layer):
         self.replicas, self._point_dim = context.replicas, len(shape)
         return shape
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """Fix the statistics; log_pq = 0."""
         assert inducing is not None
-        return Draw(self._normalisation(inducing), noise.new_zeros(noise.shape[:-1]))
+        return mode(self._normalisation(inducing), noise.zeros)
 
     def _normalisation(self, inducing: Tensor) -> Normalise:
         space = tuple(range(1 - self._point_dim, 0))

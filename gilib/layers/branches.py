@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import Draw, Drawn, Estimate
+from gilib.draws import AnyDrawn, Draw, Drawn
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
 from gilib.layers.base import Layer
 from gilib.layers.compose import as_layer
-from gilib.layers.modes import ESTIMATE, JOINT, SamplingMode
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
@@ -62,48 +61,22 @@ class Branches(Layer):
         self.starts_at_targets = any(branch.starts_at_targets for branch in self)
         return output
 
-    @property
-    def estimate_size(self) -> NoiseSize:
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
         """That of the branches together."""
-        return total_size(branch.estimate_size for branch in self)
+        return total_size(branch.noise_sizes(mode) for branch in self)
 
-    @property
-    def joint_size(self) -> NoiseSize:
-        """That of the branches together."""
-        return total_size(branch.joint_size for branch in self)
-
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw every branch from the same inducing points."""
-        pieces = noise.split([branch.noise_size for branch in self], dim=-1)
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Sample every branch from the same inducing points."""
+        pieces = noise.split([branch.noise_sizes(mode) for branch in self])
         parts = [
-            branch.located(f"branch {k}, ", partial(branch.draw_from_noise, noise=piece), inducing)
+            branch.located(f"branch {k}, ", branch.sample, inducing, piece, mode)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
         function = self.function_type(tuple(part.function for part in parts))
-        return Draw(function, total_log_pq(parts, noise), self._carried(parts, inducing))
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Estimate every branch."""
-        return Estimate(*self._at_points(ESTIMATE, inducing, noise))
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Joint draws of every branch."""
-        return Draw(*self._at_points(JOINT, inducing, noise))
-
-    def _at_points(
-        self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
-    ) -> tuple[BranchesFunction, Tensor | None, Callable[[], Tensor] | None]:
-        pieces = noise.split([mode.size(branch) for branch in self])
-        parts = [
-            branch.located(f"branch {k}, ", mode.make(branch, piece), inducing)
-            for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
-        ]
-        function = self.function_type(tuple(part.function for part in parts))
-        outputs = self._carried(parts, inducing) if self.carries else None
-        return function, total_log_pq(parts, noise.draw), outputs
-
-    def _carried(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Callable[[], Tensor] | None:
-        return None if inducing is None else partial(_joined, self.function_type, parts, inducing)
+        outputs = None
+        if inducing is not None and (mode is Draw or self.carries):
+            outputs = partial(_joined, self.function_type, parts, inducing)
+        return mode(function, total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
         """That of the first branch that knows it."""

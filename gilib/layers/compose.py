@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict
-from gilib.draws import Composition, Draw, Drawn, Estimate
+from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import AfterInducing, ResidualFunction
 from gilib.layers.base import Layer
-from gilib.layers.modes import ESTIMATE, JOINT, SamplingMode
 from gilib.layers.pointwise import Pointwise
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
-
-AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
@@ -55,8 +51,9 @@ class Sequential(Layer):
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)
         self.has_weights = any(layer.has_weights for layer in self)
-        self._num_inducing = 0
         self._last_inducing = 0  # the place of the last layer that needs inducing points; 0 if none does
+        self._parts: list[Layer | _Below] = []
+        self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
         """The layers in order."""
@@ -82,96 +79,42 @@ class Sequential(Layer):
                 shape = layer.join(shape, context.as_last(context.last and k == last))
             except ValueError as error:
                 raise ValueError(f"layer {k}: {error}") from error
-        self.replicas, self._num_inducing = context.replicas, context.num_inducing or 0
-        self.noise_size = sum(layer.noise_size for layer in self)
+        self.replicas = context.replicas
         self.needs_inducing = any(layer.needs_inducing for layer in self)
         self._last_inducing = max([0, *(k for k, layer in enumerate(self) if layer.needs_inducing)])
         self.carries = all(layer.carries for layer in list(self)[self._last_inducing :])
         self.prefers_estimate = any(layer.prefers_estimate for layer in self)
         self.starts_at_targets = any(layer.starts_at_targets for layer in self)
+        self._parts = [
+            layer if layer.carries or k >= self._last_inducing else _Below(layer, context.num_inducing or 0)
+            for k, layer in enumerate(self)
+        ]
+        self._sizes = {
+            mode: [part.noise_sizes(mode) for part in self._parts] for mode in (Draw, Estimate, JointDraw)
+        }
+        self.noise_size = self.noise_sizes(Draw).draw
         return shape
 
-    def _estimates(self) -> list[bool]:
-        """Whether each layer estimates where the sequence does."""
-        return [layer.carries or k >= self._last_inducing for k, layer in enumerate(self)]
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """That of all layers together."""
+        if not self._sizes:
+            raise self.not_built()
+        return total_size(self._sizes[mode])
 
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """That of the layers that estimate, and of the draws of the others."""
-        return total_size(self._sizes(ESTIMATE))
-
-    @property
-    def joint_size(self) -> NoiseSize:
-        """As `estimate_size`, of joint draws."""
-        return total_size(self._sizes(JOINT))
-
-    def _sizes(self, mode: SamplingMode) -> list[NoiseSize]:
-        pairs = zip(self, self._estimates(), strict=True)
-        return [mode.size(layer) if own else self._carried_size(mode, layer) for layer, own in pairs]
-
-    def _carried_size(self, mode: SamplingMode, layer: Layer) -> NoiseSize:
-        if not (mode is JOINT and layer.prefers_estimate):
-            return NoiseSize(layer.noise_size)
-        own = layer.joint_size
-        return NoiseSize(own.draw + self._num_inducing * own.points, own.points)
-
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw layer by layer."""
-        pieces = noise.split_with_sizes([layer.noise_size for layer in self], -1)
-        draws = [
-            partial(layer.draw_from_noise, noise=piece) for layer, piece in zip(self, pieces, strict=True)
-        ]
-        parts, inducing = self._walk(draws, inducing)
-        function = Composition(tuple(part.function for part in parts))
-        return Draw(function, total_log_pq(parts, noise), self._rest(parts, inducing))
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Estimate layer by layer; a layer draws where its estimate could not carry inducing points on."""
-        return Estimate(*self._at_points(ESTIMATE, inducing, noise))
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Joint draws of all layers that estimate, or would if they could carry inducing points on."""
-        return Draw(*self._at_points(JOINT, inducing, noise))
-
-    def _at_points(
-        self, mode: SamplingMode, inducing: Tensor | None, noise: Noise
-    ) -> tuple[Composition, Tensor | None, Callable[[], Tensor] | None]:
-        pieces = noise.split(self._sizes(mode))
-        draws = [
-            mode.make(layer, piece) if own else partial(self._carried, mode, layer, noise=piece)
-            for layer, own, piece in zip(self, self._estimates(), pieces, strict=True)
-        ]
-        parts, inducing = self._walk(draws, inducing)
-        function = Composition(tuple(part.function for part in parts))
-        outputs = self._rest(parts, inducing) if self.carries else None
-        return function, total_log_pq(parts, noise.draw), outputs
-
-    def _carried(self, mode: SamplingMode, layer: Layer, inducing: Tensor, noise: Noise) -> Draw:
-        """A draw; of a joint one the inducing points are the first of the points at which it is known."""
-        if not (mode is JOINT and layer.prefers_estimate):
-            return layer.draw_from_noise(inducing, noise.draw)
-        own = layer.joint_size
-        draw, first = noise.draw.tensor_split([own.draw], -1)
-        first = first.unflatten(-1, (self._num_inducing, own.points))
-        outputs = layer.joint_from_noise(inducing, Noise(draw, first)).function(inducing)
-        together = layer.joint_from_noise(inducing, Noise(draw, torch.cat([first, noise.points], -2)))
-        return Draw(AfterInducing(together.function, inducing), together.log_pq, outputs)
-
-    def _walk(
-        self, draws: Sequence[Callable[..., Drawn]], inducing: Tensor | None
-    ) -> tuple[list[Drawn], Tensor | None]:
-        """One part for each layer, and the inducing points where they enter the last that needs them."""
-        parts: list[Drawn] = []
-        for k, (layer, draw) in enumerate(zip(self, draws, strict=True)):
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Layer by layer, each at the inducing points as those below it passed them on."""
+        drawn: list[Drawn] = []
+        layers = zip(self, self._parts, noise.split(self._sizes[mode]), strict=True)
+        for k, (layer, part, piece) in enumerate(layers):
             if inducing is not None and 0 < k <= self._last_inducing:
-                inducing = parts[-1].carry(inducing)
+                inducing = drawn[-1].carry(inducing)
             needed = inducing if k <= self._last_inducing else None
-            parts.append(layer.located(f"layer {k}, ", draw, needed))
-        return parts, inducing
-
-    def _rest(self, parts: Sequence[Drawn], inducing: Tensor | None) -> Callable[[], Tensor] | None:
-        """What becomes of the inducing points from there on, once somebody asks."""
-        return None if inducing is None else partial(_through, parts[self._last_inducing :], inducing)
+            drawn.append(layer.located(f"layer {k}, ", part.sample, needed, piece, mode))
+        function = Composition(tuple(part.function for part in drawn))
+        outputs = None
+        if inducing is not None and (mode is Draw or self.carries):
+            outputs = partial(_through, drawn[self._last_inducing :], inducing)
+        return mode(function, total_log_pq(drawn, noise), outputs)
 
     def input_shape(self) -> Shape | None:
         """That of the first layer."""
@@ -221,31 +164,16 @@ class Residual(Layer):
         self.prefers_estimate = branch.prefers_estimate
         return output
 
-    @property
-    def estimate_size(self) -> NoiseSize:
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
         """That of the branch."""
-        return self.branch.estimate_size
+        return self.branch.noise_sizes(mode)
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw the branch and add the identity."""
-        return self._with_identity(self.branch.draw_from_noise(inducing, noise), inducing)
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Estimate the branch and add the identity."""
-        return self._with_identity(self.branch.estimate_from_noise(inducing, noise), inducing)
-
-    @property
-    def joint_size(self) -> NoiseSize:
-        """That of the branch."""
-        return self.branch.joint_size
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """A joint draw of the branch, and the identity."""
-        return self._with_identity(self.branch.joint_from_noise(inducing, noise), inducing)
-
-    def _with_identity(self, branch: AnyDrawn, inducing: Tensor | None) -> AnyDrawn:
-        known = branch.carried is not None
-        outputs = partial(_plus, inducing, branch) if known and inducing is not None else None
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Sample the branch and add the identity."""
+        branch = self.branch.sample(inducing, noise, mode)
+        outputs = None
+        if inducing is not None and branch.carried is not None:
+            outputs = partial(_plus, inducing, branch)
         return replace(branch, function=ResidualFunction(branch.function), carried=outputs)
 
     def input_shape(self) -> Shape | None:
@@ -259,6 +187,36 @@ class Residual(Layer):
     def config(self) -> ConfigDict:
         """The layers of the branch."""
         return {"layers": list(self)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Below:
+    """A layer whose estimate could not carry inducing points on, below one that needs them: it draws.
+
+    In a joint draw a process is known at the inducing points, too: they are the first of its points.
+    """
+
+    layer: Layer
+    num_inducing: int
+
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        if not self._is_joint(mode):
+            return self.layer.noise_sizes(Draw)
+        size = self.layer.noise_sizes(mode)
+        return NoiseSize(size.draw + self.num_inducing * size.points, size.points)
+
+    def sample(self, inducing: Tensor, noise: Noise, mode: type[Drawn]) -> Drawn:
+        if not self._is_joint(mode):
+            return self.layer.sample(inducing, noise, Draw)
+        size = self.layer.noise_sizes(mode)
+        draw, first = noise.draw.tensor_split([size.draw], -1)
+        first = first.unflatten(-1, (self.num_inducing, size.points))
+        outputs = self.layer.sample(inducing, Noise(draw, first), mode).function(inducing)
+        together = self.layer.sample(inducing, Noise(draw, torch.cat([first, noise.points], -2)), mode)
+        return replace(together, function=AfterInducing(together.function, inducing), carried=outputs)
+
+    def _is_joint(self, mode: type[Drawn]) -> bool:
+        return mode is JointDraw and self.layer.prefers_estimate
 
 
 def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from gilib.arguments import Count
 from gilib.config import ConfigDict
-from gilib.draws import Draw, FixedFunction
+from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
+from gilib.randomness import Noise
 from gilib.sites import Shape
 from gilib.validation import check_points_kind, check_tensor
 
@@ -61,9 +62,9 @@ class FixedLinear(Layer):
         self.replicas = context.replicas
         return (self.out_features,)
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """The map, with log_pq zero."""
-        return Draw(LinearMap(self.matrix.clone()), noise.new_zeros(noise.shape[:-1]))
+        return mode(LinearMap(self.matrix.clone()), noise.zeros)
 
     def input_shape(self) -> Shape:
         """(in_features,)."""

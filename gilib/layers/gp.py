@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
 from gilib.config import ConfigDict
-from gilib.draws import Draw, Estimate
+from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
+from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers.base import Layer
 from gilib.linalg import ScaledIdentity
@@ -117,9 +118,7 @@ class GP(Layer):
 
     def _built(self) -> tuple[KernelModule, PosteriorModule]:
         if self.weights is None or self.hyperparameters is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.hyperparameters, self.weights
 
     def _draw_sizes(self) -> tuple[int, ...]:
@@ -138,52 +137,38 @@ class GP(Layer):
             )
         return Inducing.of(self._built()[0](), inputs, self.jitter)
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw w; then a path through u = R w."""
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """For w as far as it is drawn, and for the outputs of a point."""
+        if mode is Draw:
+            return NoiseSize(self.noise_size)
+        _, posterior = self._built()
+        own = posterior.law_size if mode is Estimate else posterior.noise_size
+        return NoiseSize(own, self.out_features)
+
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """A path through u = R w; or points by themselves, given u or with u integrated out; or together."""
         _, posterior = self._built()
         process = self._inducing(inducing)
-        own, path = noise.tensor_split([posterior.noise_size], -1)
-        root = process.root.to(noise.dtype)
+        root = process.root.to(noise.draw.dtype)
+        own, path = noise.draw.tensor_split([posterior.noise_size], -1)
         law = posterior.law(root, self._prior, own[..., : posterior.law_size])
         drawn, log_pq = law.mean, law.log_pq
-        if law.covariance is not None:
+        if mode is not Estimate and law.covariance is not None:
             drawn, log_pq = posterior.draw(root, self._prior, own)
-        function = Path.of(process, law, drawn, path, self.num_features)
-        return Draw(function, log_pq, self._outputs(root, drawn))
-
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """For w as far as it is drawn, and for the outputs of a point."""
-        return NoiseSize(self._built()[1].law_size, self.out_features)
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Points independent of each other, given u or with u integrated out."""
-        process = self._inducing(inducing)
-        root = process.root.to(noise.draw.dtype)
-        law = self._built()[1].law(root, self._prior, noise.draw)
-        return Estimate(Marginals(process, law, noise.points), law.log_pq, self._outputs(root, law.mean))
-
-    @property
-    def joint_size(self) -> NoiseSize:
-        """For w, and for the outputs of a point."""
-        return NoiseSize(self._built()[1].noise_size, self.out_features)
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Draw w; then the points together, given u = R w."""
-        process = self._inducing(inducing)
-        root = process.root.to(noise.draw.dtype)
-        drawn, log_pq = self._built()[1].draw(root, self._prior, noise.draw)
-        return Draw(Jointly(process, drawn, noise.points), log_pq, self._outputs(root, drawn))
+        function: Function
+        if mode is Estimate:
+            function = Marginals(process, law, noise.points)
+        elif mode is JointDraw:
+            function = Jointly(process, drawn, noise.points)
+        else:
+            function = Path.of(process, law, drawn, path, self.num_features)
+        return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
 
     @property
     def _prior(self) -> ScaledIdentity:
         like = self.reference_tensor()
         one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
         return ScaledIdentity(one, self.num_inducing)
-
-    def _outputs(self, root: Tensor, weights: Tensor) -> Tensor | None:
-        """U = R w, if the inducing inputs are those that travel on."""
-        return root.to(weights.dtype) @ weights if self.carries else None
 
     def input_shape(self) -> Shape:
         """(in_features,)."""

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict, module_config, module_from_config
-from gilib.draws import Draw, FixedFunction
+from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
+from gilib.randomness import Noise
 from gilib.sites import Shape
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
@@ -91,10 +92,10 @@ class Pointwise(Layer):
             )
         return tuple(output.shape[1:])
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """Itself, with log_pq = 0."""
         assert self._point_dim is not None
-        return Draw(PointwiseFunction(self.module, self._point_dim), noise.new_zeros(noise.shape[:-1]))
+        return mode(PointwiseFunction(self.module, self._point_dim), noise.zeros)
 
     def describe(self) -> str:
         """The module's name."""

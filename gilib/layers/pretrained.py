@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gilib.config import ConfigDict, module_config, module_from_config, rebuild
-from gilib.draws import Draw, Estimate
-from gilib.draws.drawn import Drawn, total_log_pq
+from gilib.draws import AnyDrawn, Draw, Drawn, Estimate
+from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import Composite, Function
 from gilib.layers.base import Layer
-from gilib.layers.modes import ESTIMATE
 from gilib.layers.pointwise import PointwiseFunction
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size
@@ -110,54 +109,35 @@ class Pretrained(Layer):
         self._point_axes, self.replicas = len(shape), context.replicas
         self.noise_size = sum(layer.noise_size for layer in self._each())
         self.needs_inducing = any(layer.needs_inducing for layer in self._each())
-        self.carries = self.needs_inducing or not any(self._estimates())
+        self.carries = self.needs_inducing or Estimate not in self._modes(Estimate)
         return tuple(trial.output.shape[1:])
 
-    def _estimates(self) -> list[bool]:
-        """Whether each layer estimates, as the module does: where it meets a point once, and can carry on."""
+    def _modes(self, mode: type[Drawn]) -> list[type[Drawn]]:
+        """Of each layer: it estimates, as the module does, where it meets a point once, and can carry on."""
         pairs = zip(self._each(), self._alone, strict=True)
-        return [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
+        may = [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
+        return [Estimate if mode is Estimate and own else Draw for own in may]
 
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """That of the layers that estimate, and of the draws of the others."""
-        return total_size(self._sizes())
+    def _sizes(self, mode: type[Drawn]) -> list[NoiseSize]:
+        return [layer.noise_sizes(own) for layer, own in zip(self._each(), self._modes(mode), strict=True)]
 
-    def _sizes(self) -> list[NoiseSize]:
-        pairs = zip(self._each(), self._estimates(), strict=True)
-        return [ESTIMATE.size(layer) if own else NoiseSize(layer.noise_size) for layer, own in pairs]
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """That of the layers together."""
+        return total_size(self._sizes(mode))
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """The module, around what the layers inside draw."""
-        pieces = noise.split_with_sizes([layer.noise_size for layer in self._each()], -1)
-        pairs = zip(self._each(), pieces, strict=True)
-        draws = [partial(layer.draw_from_noise, noise=piece) for layer, piece in pairs]
-        return Draw(*self._around(draws, inducing, noise))
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """The module, around the layers' estimates, or draws of layers that meet a point more than once."""
-        draws = [
-            ESTIMATE.make(layer, piece) if own else partial(layer.draw_from_noise, noise=piece.draw)
-            for layer, own, piece in zip(
-                self._each(), self._estimates(), noise.split(self._sizes()), strict=True
-            )
-        ]
-        return Estimate(*self._around(draws, inducing, noise.draw))
-
-    def _around(
-        self, draws: Sequence[Callable[..., Drawn]], inducing: Tensor | None, noise: Tensor
-    ) -> tuple[Function, Tensor | None, Tensor | None]:
-        """The function, its log_pq, and what became of the inducing points, on whose way layers are drawn."""
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """The module, around what the layers inside sample; inducing points go their way through it."""
         tensors = {id(t): t.clone() for t in (*self.module.parameters(), *self.module.buffers())}
-        if not draws:
+        if not self.names:
             module = rewired(self.module, {}, tensors)
-            return PointwiseFunction(module, self._point_axes), noise.new_zeros(noise.shape[:-1]), None
-        around = partial(DrawnModule, self.module, self._parts(), tensors, self._point_axes, noise.shape[:-1])
-        found: dict[int, Drawn] = {}
+            return mode(PointwiseFunction(module, self._point_axes), noise.zeros)
+        lead, found = noise.draw.shape[:-1], dict[int, Drawn]()
+        around = partial(DrawnModule, self.module, self._parts(), tensors, self._point_axes, lead)
+        layers, modes, pieces = self._each(), self._modes(mode), noise.split(self._sizes(mode))
 
         def draw(k: Any, value: Tensor | None) -> None:
             place = f"{self.names[k]}, " if self.names[k] else ""
-            found[k] = self._each()[k].located(place, draws[k], value)
+            found[k] = layers[k].located(place, layers[k].sample, value, pieces[k], modes[k])
 
         def drawn_at(k: Any, value: Tensor) -> Tensor:
             if k not in found:
@@ -166,12 +146,12 @@ class Pretrained(Layer):
 
         outputs = None
         if self.needs_inducing and inducing is not None:
-            outputs = around(range(len(draws))).evaluate(inducing, drawn_at)  # type: ignore[arg-type]
+            outputs = around(range(len(layers))).evaluate(inducing, drawn_at)  # type: ignore[arg-type]
         else:
-            for k in range(len(draws)):
+            for k in range(len(layers)):
                 draw(k, None)
-        parts = [found[k] for k in range(len(draws))]
-        return around([part.function for part in parts]), total_log_pq(parts, noise), outputs
+        parts = [found[k] for k in range(len(layers))]
+        return mode(around([part.function for part in parts]), total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
         """That of a dense layer at the beginning."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from gilib.draws import Draw, Estimate
+from gilib.draws import AnyDrawn, Drawn, Estimate
 from gilib.draws.functions import Function
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext, GlobalInducing, Posterior, PosteriorModule
@@ -81,35 +81,28 @@ class WeightLayer(Layer):
             RuntimeError: if the layer is not built.
         """
         if self.weights is None or self.hyperparameters is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.hyperparameters, self.weights
 
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw the prior's hyper-parameters, then the weights."""
-        prior, posterior = self.modules_built()
-        own, rest = noise.split_with_sizes([prior.noise_size, posterior.noise_size], -1)
-        precision, log_pq_prior = prior.draw(own)
-        weights, log_pq = posterior.draw(self._features(inducing), precision, rest)
-        return Draw(self.function(weights), None if log_pq is None else log_pq + log_pq_prior)
-
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """Of the prior's hyper-parameters, which are drawn, and of the posterior's estimate."""
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """Of the prior's hyper-parameters, which are drawn, and of the posterior's draw or estimate."""
+        if mode is not Estimate:
+            return NoiseSize(self.noise_size)
         prior, posterior = self.modules_built()
         size = posterior.estimate_size
         return NoiseSize(prior.noise_size + size.draw, size.points)
 
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """Draw the prior's hyper-parameters; given them, the posterior's estimate."""
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Draw the prior's hyper-parameters; given them, the weights, or the posterior's estimate."""
         prior, posterior = self.modules_built()
-        own, rest = noise.draw.split([prior.noise_size, posterior.estimate_size.draw], -1)
+        own, rest = noise.draw.tensor_split([prior.noise_size], -1)
         precision, log_pq_prior = prior.draw(own)
-        function, log_pq = posterior.estimate(
-            self._features(inducing), precision, Noise(rest, noise.points), self.function
-        )
-        return Estimate(function, None if log_pq is None else log_pq + log_pq_prior)
-
-    def _features(self, inducing: Tensor | None) -> Tensor | None:
-        return self.features(inducing) if self.needs_inducing and inducing is not None else None
+        features = self.features(inducing) if self.needs_inducing and inducing is not None else None
+        if mode is Estimate:
+            function, log_pq = posterior.estimate(
+                features, precision, Noise(rest, noise.points), self.function
+            )
+        else:
+            weights, log_pq = posterior.draw(features, precision, rest)
+            function = self.function(weights)
+        return mode(function, None if log_pq is None else log_pq + log_pq_prior)

@@ -238,22 +238,7 @@ class ConjugateKernels(ConjugateWeights):
     """The same over the kernels of a convolution, whose estimate is its draw: pixels share the weights."""
 
     carries = True
-
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """That of a draw."""
-        return NoiseSize(self.noise_size)
-
-    def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
-    ) -> tuple[Function, Tensor | None]:
-        """The function of a draw."""
-        weights, log_pq = self.draw(features, prior_precision, noise.draw)
-        return function(weights), log_pq
+    estimate_size, estimate = PosteriorModule.estimate_size, PosteriorModule.estimate
 
 
 MODULES: dict[type[Site], type[ConjugateWeights]] = {

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
 from gilib.config import ConfigDict
-from gilib.draws import Composition, Draw, Estimate
+from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function, SumFunction
 from gilib.layers import Layer
 from gilib.linalg import FactorisationError
@@ -108,9 +108,7 @@ class StructuredGP(Layer):
 
     def _built(self) -> JointGaussian:
         if self.weights is None:
-            raise RuntimeError(
-                f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
-            )
+            raise self.not_built()
         return self.weights
 
     def _path_sizes(self) -> list[int]:
@@ -130,57 +128,40 @@ class StructuredGP(Layer):
                 raise error.within(f"process {k}, {process.describe()}") from None
         return found
 
-    def _means(self, noise: Tensor) -> list[Function | None]:
-        return [process.mean_function(noise) for process in self]
-
-    def draw_from_noise(self, inducing: Tensor | None, noise: Tensor) -> Draw:
-        """Draw all inducing outputs together; then a path through those of each layer."""
+    def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
+        """For inducing outputs that are sampled, and one normal at every point for each process."""
+        if mode is Draw:
+            return NoiseSize(self.noise_size)
         joint = self._built()
-        own, *paths = noise.split([joint.noise_size, *self._path_sizes()], -1)
+        own = 0 if mode is Estimate and self.marginalise else joint.noise_size
+        return NoiseSize(own, len(joint.pattern.places))
+
+    def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
+        """Layer after layer, given all inducing outputs; or point by point, these integrated out."""
+        joint, processes = self._built(), self._inducing()
+        means = [process.mean_function(noise) for process in self]
+        divergence = joint.kl().expand(noise.draw.shape[:-1]) if mode is Estimate else None
+        if divergence is not None and self.marginalise:
+            return mode(Recursion(processes, means, joint.law(), noise.points), -divergence)
+        own, rest = noise.draw.tensor_split([joint.noise_size], -1)
         drawn, log_pq = joint.draw(own)
-        laws = [*(Law(w, None, None) for w in drawn[:-1]), joint.last(drawn[-1], own)]
-        functions = [
-            Path.of(process, law, w, path, self.num_features)
-            for process, law, w, path in zip(self._inducing(), laws, drawn, paths, strict=True)
-        ]
-        return Draw(_stacked(functions, self._means(noise)), log_pq)
-
-    @property
-    def estimate_size(self) -> NoiseSize:
-        """One normal at every point for each process; for the inducing outputs if they are sampled."""
-        joint = self._built()
-        return NoiseSize(0 if self.marginalise else joint.noise_size, len(joint.pattern.places))
-
-    def estimate_from_noise(self, inducing: Tensor | None, noise: Noise) -> Estimate:
-        """All layers at every point by itself, the inducing outputs integrated out, or sampled."""
-        joint, means = self._built(), self._means(noise.draw)
-        log_pq = -joint.kl().expand(noise.draw.shape[:-1])
-        if self.marginalise:
-            return Estimate(Recursion(self._inducing(), means, joint.law(), noise.points), log_pq)
-        drawn, _ = joint.draw(noise.draw)
-        functions = [
-            Marginals(process, Law(w, None, None), normals)
-            for process, w, normals in zip(self._inducing(), drawn, self._by_layer(noise.points), strict=True)
-        ]
-        return Estimate(_stacked(functions, means), log_pq)
-
-    @property
-    def joint_size(self) -> NoiseSize:
-        """For all inducing outputs, and one normal at every point for each process."""
-        joint = self._built()
-        return NoiseSize(joint.noise_size, len(joint.pattern.places))
-
-    def joint_from_noise(self, inducing: Tensor | None, noise: Noise) -> Draw:
-        """Draw all inducing outputs together; then the points of each layer together."""
-        drawn, log_pq = self._built().draw(noise.draw)
-        functions = [
-            Jointly(process, w, normals)
-            for process, w, normals in zip(self._inducing(), drawn, self._by_layer(noise.points), strict=True)
-        ]
-        return Draw(_stacked(functions, self._means(noise.draw)), log_pq)
-
-    def _by_layer(self, points: Tensor) -> Sequence[Tensor]:
-        return points.split([process.out_features for process in self], -1)
+        functions: list[Function]
+        if mode is Draw:
+            laws = [*(Law(w, None, None) for w in drawn[:-1]), joint.last(drawn[-1], own)]
+            paths = rest.split(self._path_sizes(), -1)
+            functions = [
+                Path.of(process, law, w, path, self.num_features)
+                for process, law, w, path in zip(processes, laws, drawn, paths, strict=True)
+            ]
+        else:
+            points = noise.points.split([process.out_features for process in self], -1)
+            functions = [
+                Jointly(process, w, z) if mode is JointDraw else Marginals(process, Law(w, None, None), z)
+                for process, w, z in zip(processes, drawn, points, strict=True)
+            ]
+        pairs = zip(functions, means, strict=True)
+        function = Composition(tuple(f if mean is None else SumFunction((f, mean)) for f, mean in pairs))
+        return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
         """Of the first layer."""
@@ -200,9 +181,3 @@ class StructuredGP(Layer):
             "num_features": self.num_features,
             "marginalise": self.marginalise,
         }
-
-
-def _stacked(functions: Sequence[Function], means: Sequence[Function | None]) -> Composition:
-    """Layer after layer, each with its mean function."""
-    pairs = zip(functions, means, strict=True)
-    return Composition(tuple(f if mean is None else SumFunction((f, mean)) for f, mean in pairs))

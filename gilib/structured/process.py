@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count
 from gilib.config import ConfigDict, Part
+from gilib.draws import Draw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers import Layer, as_layer
@@ -13,6 +14,7 @@ from gilib.layers.gp import inducing_inputs as placed
 from gilib.posteriors import BuildContext
 from gilib.posteriors.inducing import own_points
 from gilib.processes import Inducing, Path
+from gilib.randomness import Noise
 from gilib.sites import Shape
 from gilib.validation import as_tensor, check_tensor, check_unused
 
@@ -102,9 +104,9 @@ class Process(nn.Module, Part):
         assert self.hyperparameters is not None
         return Path.sizes(self.hyperparameters(), num_features, self.points, self.out_features)
 
-    def mean_function(self, noise: Tensor) -> Function | None:
+    def mean_function(self, noise: Noise) -> Function | None:
         """The mean function, None if it is zero; `noise` tells samples, dtype and device."""
-        return None if self.mean is None else self.mean.draw_from_noise(None, noise[..., :0]).function
+        return None if self.mean is None else self.mean.sample(None, noise, Draw).function
 
     def describe(self) -> str:
         """Process(in → out)."""

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.draws import Estimate, JointDraw
 from gilib.layers import Concat, FixedLinear, Linear, Sum
 from gilib.posteriors import BuildContext
-from gilib.randomness import Noise
 from tests.support import D, assert_equal, normals, seeded
 
 X = normals(5, 2, seed=1)
@@ -33,15 +33,13 @@ def test_outputs_of_draws_stand_next_to_each_other():
     assert torch.equal(drawn.carry(u), torch.cat([part.carry(u) for part in alone], -1))
 
 
-@pytest.mark.parametrize("face", ["estimate", "joint"])
-def test_processes_at_points(face):
+@pytest.mark.parametrize("mode", [Estimate, JointDraw])
+def test_processes_at_points(mode):
     layer = built(Concat([process(1), process(2)]))
-    size, make = f"{face}_size", f"{face}_from_noise"
-    sizes = getattr(layer, size)
-    noise = Noise(layer.base_noise(3, seeded(1), sizes.draw), normals(3, 5, sizes.points))
-    found = getattr(layer, make)(None, noise)
-    pieces = noise.split([getattr(branch, size) for branch in layer])
-    parts = [getattr(branch, make)(None, piece) for branch, piece in zip(layer, pieces, strict=True)]
+    noise = layer.noise_for(mode, 3, 5, seeded(1))
+    found = layer.sample(None, noise, mode)
+    pieces = noise.split([branch.noise_sizes(mode) for branch in layer])
+    parts = [branch.sample(None, piece, mode) for branch, piece in zip(layer, pieces, strict=True)]
     assert_equal(found(X).detach(), torch.cat([part(X) for part in parts], -1).detach())
     assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
 

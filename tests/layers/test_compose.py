@@ -137,8 +137,8 @@ def test_without_inducing_points_the_first_layer_tells_the_shape():
 class Halved(Residual):
     """A user's block that changes what it drew: nothing may go around it."""
 
-    def draw_from_noise(self, inducing, noise):
-        drawn = super().draw_from_noise(inducing, noise)
+    def sample(self, inducing, noise, mode):
+        drawn = super().sample(inducing, noise, mode)
         return replace(drawn, function=lambda x: 0.5 * drawn(x), carried=None)
 
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import gilib
+from gilib.draws import Estimate
 from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
 from gilib.models import lenet, resnet8, resnet18
 from gilib.posteriors import BuildContext
@@ -39,7 +40,7 @@ def test_the_estimate_of_a_sum():
     layer.build((2,), BuildContext(dtype=D, generator=seeded()))
     x, noise = normals(5, 2), layer.estimate_noise(3, 5, seeded(1))
     found = layer.estimate(noise=noise)
-    pieces = noise.split([branch.estimate_size for branch in layer])
+    pieces = noise.split([branch.noise_sizes(Estimate) for branch in layer])
     parts = [branch.estimate(noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
     assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
     assert_equal(found(x).detach(), sum(part(x) for part in parts).detach())

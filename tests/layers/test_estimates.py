@@ -8,6 +8,7 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 import gilib
+from gilib.draws import Estimate
 from gilib.randomness import Noise
 from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken, small_net, with_ones
 
@@ -149,7 +150,7 @@ def test_below_a_layer_that_needs_inducing_points_one_that_could_not_carry_them_
     first, _, middle, last = net.layers
     noise = net.estimate_noise(7, 3, seeded(1))
     assert noise.draw.shape == (7, first.noise_size + middle.noise_size)
-    assert noise.points.shape == (7, 3, last.estimate_size.points)
+    assert noise.points.shape == (7, 3, last.noise_sizes(Estimate).points)
     estimate = net.estimate(noise=noise)
     lower, upper = noise.draw.split([first.noise_size, middle.noise_size], -1)
     f = first.draw(noise=lower)

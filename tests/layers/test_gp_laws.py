@@ -8,6 +8,7 @@ import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
+from gilib.draws import Estimate, JointDraw
 from gilib.kernels import DotProduct
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
@@ -70,11 +71,10 @@ def test_joint_draws_are_the_conditional_gaussian(kind, precision):
     """Over a cubature of all their normals, mean and covariance of f at 4 points are exact."""
     net, z = shaken_net(kind, precision)
     layer, x = layer_of(net), normals(4, 2, seed=6)
-    own, points = layer.joint_size.draw, 4 * 2
+    own, points = layer.noise_sizes(JointDraw).draw, 4 * 2
     noise = cubature(own + points)
-    drawn = layer.joint_from_noise(
-        z if kind == "global" else None, Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2)))
-    )
+    noise = Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2)))
+    drawn = layer.joint_draw(z if kind == "global" else None, noise=noise)
     values = drawn(x).detach()
     for o in range(2):
         mean, wanted = conditional(
@@ -91,8 +91,8 @@ def test_marginals_are_the_conditional_at_each_point_and_independent(precision):
     """An estimate given u: mean aᵀw, variance k - |a|², points independent; moments say the same."""
     net, z = shaken_net("global", precision)
     layer, x = layer_of(net), normals(4, 2, seed=6)
-    own = normals(1, layer.estimate_size.draw, seed=7).expand(2 * 8, -1)
-    estimate = layer.estimate_from_noise(z, Noise(own, cubature(8).unflatten(-1, (4, 2))))
+    own = normals(1, layer.noise_sizes(Estimate).draw, seed=7).expand(2 * 8, -1)
+    estimate = layer.estimate(z, noise=Noise(own, cubature(8).unflatten(-1, (4, 2))))
     values, (mean, variance) = estimate(x).detach(), estimate.moments(x)
     u = estimate.inducing_outputs[0].detach()
     gain = textbook(KERNEL, x, z) @ torch.linalg.inv(textbook(KERNEL, z, z))
@@ -168,9 +168,9 @@ def test_two_linear_layers_against_their_joint_gaussian(precision):
     parts = [log_ratio(first, z, v[0][:, o], precisions(layers[0])[o], u1[None, :, o]) for o in range(2)]
     assert_equal(below.log_pq.detach(), sum(parts), 1e-8)
 
-    own, points = layers[1].joint_size.draw, 8
+    own, points = layers[1].noise_sizes(JointDraw).draw, 8
     noise = cubature(own + points)
-    joint = layers[1].joint_from_noise(u1, Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2))))
+    joint = layers[1].joint_draw(u1, noise=Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2))))
     values, u2 = joint(x1).detach(), joint.inducing_outputs.detach()
     together, ratio = torch.cat([u2, values], -2), 0.0
     for o in range(2):
@@ -197,7 +197,7 @@ def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():
     below.weights.pseudo.outputs.data.copy_(v)
     shaken(below.weights, 0.3)
     v = below.weights.pseudo.outputs.detach()
-    size, own = net.layers.joint_size, below.joint_size
+    size, own = net.layers.noise_sizes(JointDraw), below.noise_sizes(JointDraw)
     first = own.draw + own.points * (len(travelling) + len(x))  # normals of the layer below
     normal = cubature(first)
     draw, points = normal.split([own.draw + own.points * len(travelling), own.points * len(x)], 1)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib.draws import GaussianFunction
+from gilib.draws import Estimate, GaussianFunction, JointDraw
 from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
@@ -163,7 +163,7 @@ def test_a_layer_that_integrates_its_inducing_outputs_out_draws_below_one_that_n
     first, last = net.estimate(2, 12).function.functions
     assert not isinstance(getattr(first, "branch", first), type(last))
     assert preferred_estimator(net) == "pointwise"
-    sizes = net.layers.estimate_size
+    sizes = net.layers.noise_sizes(Estimate)
     assert sizes.points == 2  # of the last layer alone
 
 
@@ -277,10 +277,9 @@ def test_an_ensemble_of_processes_predicts():
 def test_a_joint_draw_is_a_function_of_its_noise():
     x = normals(6, 1, seed=1)
     net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())
-    size = net.layers.joint_size
-    noise = gilib.randomness.Noise(normals(3, size.draw, seed=2), normals(3, 5, size.points, seed=3))
+    noise = net.layers.noise_for(JointDraw, 3, 5, seeded(2))
     one, other = (net.joint_draw(noise=noise) for _ in range(2))
     points = normals(5, 1, seed=4)
     assert torch.equal(one(points), other(points)) and torch.equal(one.log_pq, other.log_pq)
-    with pytest.raises(ValueError, match="normals of joint_size"):
+    with pytest.raises(ValueError, match="noise_for.JointDraw"):
         net.joint_draw(noise=gilib.randomness.Noise(noise.draw[:, 1:], noise.points))

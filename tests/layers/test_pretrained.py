@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.draws import record
+from gilib.draws import Estimate, record
 from gilib.layers import Pretrained
 from gilib.posteriors import BuildContext
 from tests.support import D, assert_equal, log_evidence, normals, ridge, seeded, shaken, with_ones
@@ -207,7 +207,7 @@ def test_a_layer_that_meets_a_point_more_than_once_has_one_function_there(module
     """In estimates, too: weights that tokens share are drawn, not sampled anew at every token."""
     module = module.to(D)
     layer = built(module, points=4, layers={name: gilib.Linear(*sizes, posterior)})
-    assert layer.estimate_size.points == 0
+    assert layer.noise_sizes(Estimate).points == 0
     drawn = layer.estimate(X[:4], 3, 12, generator=seeded())
     weights = record(drawn, X).steps[0].function.weights
     for s in range(3):

@@ -8,6 +8,7 @@ from torch.autograd import gradcheck
 
 import gilib
 from gilib import processes, projection
+from gilib.draws import Estimate, JointDraw
 from gilib.randomness import Noise, NoiseSize
 from gilib.structured import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
 from tests.structured import oracle
@@ -45,7 +46,7 @@ def compared(net, x, replica=()):
 def test_an_estimate_is_theorem_1(family, name):
     """For the same normals: those of a point are in the order of layers and GPs, one for each."""
     net = network(family, shape_of(name))
-    assert layer_of(net).estimate_size == NoiseSize(0, sum(shape_of(name)[0]))
+    assert layer_of(net).noise_sizes(Estimate) == NoiseSize(0, sum(shape_of(name)[0]))
     ours, theirs = compared(net, X)
     for found, wanted in zip(ours[:3], theirs[:3], strict=True):
         assert_equal(found, wanted, 1e-8)
@@ -256,7 +257,7 @@ def test_log_pq_of_a_draw(family):
     net = network(family, num_features=8)
     layer, model = layer_of(net), oracle_of(net)
     size = len(model.mean)
-    assert layer.joint_size == NoiseSize(size, 5)
+    assert layer.noise_sizes(JointDraw) == NoiseSize(size, 5)
     z = normals(4, size, seed=50)
     with torch.no_grad():
         u = model.mean + z @ torch.linalg.cholesky(model.covariance).mT

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from gilib.draws import Drawn
+from gilib.draws import Draw, Drawn, Estimate
 from gilib.kernels.modules import BasicKernel, kernels_with_prior
 from gilib.likelihoods import Likelihood
 from gilib.linalg import failures_as_nan
@@ -79,12 +79,14 @@ class Objective:
         """The kernels whose lengthscales have a prior."""
         return kernels_with_prior(self.net)
 
+    @property
+    def mode(self) -> type[Draw | Estimate]:
+        """What the network samples: estimates if points are sampled one by one, else draws."""
+        return Estimate if self.estimator == "pointwise" else Draw
+
     def noise(self, num_points: int, source: GeneratorLike) -> Noise:
         """Draw the standard normals of one step at `num_points` points."""
-        if self.estimator == "pointwise":
-            return self.net.estimate_noise(self.num_samples, num_points, source)
-        base = self.net.base_noise(self.num_samples, source)
-        return Noise(base, base.new_empty(*base.shape[:-1], num_points, 0))
+        return self.net.layers.noise_for(self.mode, self.num_samples, num_points, source)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Return the batch's estimate of the bound, `[R]`, differentiable; a share gives its part of it."""
@@ -99,10 +101,8 @@ class Objective:
         return bound if batch.fraction == 1.0 else batch.fraction * bound
 
     def drawn(self, noise: Noise) -> Drawn:
-        """Draw the functions of one step."""
-        if self.estimator == "pointwise":
-            return self.net.estimate(noise=noise)
-        return self.net.draw(noise=noise.draw)
+        """Sample the functions of one step."""
+        return self.net.sample(noise, self.mode)
 
     def with_gradients(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
         """Return the bound, detached, and the gradients of minus its sum over replicas."""

@@ -75,7 +75,7 @@ def test_the_first_mean_function_keeps_the_directions_of_all_training_points():
     _, task, net, _ = built("mf")
     (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
     first, _, last = layer
-    matrix = first.mean_function(torch.zeros(1, 0, dtype=D))(torch.eye(task.x.shape[1], dtype=D)).squeeze()
+    matrix = first.mean.draw()(torch.eye(task.x.shape[1], dtype=D)).squeeze()
     directions = torch.linalg.eigh(task.all_x.T.cov()).eigenvectors[:, -5:]
     assert_equal(matrix @ matrix.T, directions @ directions.T, 1e-9)
     assert last.mean is None
