@@ -1,6 +1,6 @@
 """Tables: the nine UCI regression sets with their published splits, and tables of labelled points.
 
-`regression_sets` and `classification_sets` say what there is; `uci` and `classification` load it.
+`regression_sets` and `classification_sets` list the sets; `uci` and `classification` load them.
 """
 
 from gilib.data.tables.classification import load_classification
