@@ -31,10 +31,10 @@ def random_flip(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 @checked
 def random_crop(x: Tensor, padding: CountOrZero = 4, generator: torch.Generator | None = None) -> Tensor:
-    """Pad each image with zeros and cut a window of its own size from a random place, independently.
+    """Pad each image with zeros and cut out a window of its original size at a random place, independently.
 
-    Every one of the `(2 padding + 1)²` places is as likely as any other. Zero is black for pixels and the
-    mean colour for normalised images.
+    All `(2 padding + 1)²` places are equally likely. Zero is black for pixels and the mean colour for
+    normalised images.
 
     Args:
         x: images `[..., C, H, W]` of any dtype.
@@ -42,8 +42,8 @@ def random_crop(x: Tensor, padding: CountOrZero = 4, generator: torch.Generator 
         generator: a generator on the device of `x`; torch's default if not given.
 
     Raises:
-        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or `generator` is
-            of another device.
+        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or
+            `generator` is on another device.
 
     >>> random_crop(torch.zeros(8, 3, 32, 32), padding=2).shape
     torch.Size([8, 3, 32, 32])
@@ -75,8 +75,8 @@ def random_flip_and_crop(
         generator: a generator on the device of `x`; torch's default if not given.
 
     Raises:
-        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or `generator` is
-            of another device.
+        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or
+            `generator` is on another device.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> random_flip_and_crop(torch.zeros(8, 3, 32, 32), generator=generator).shape
