@@ -229,7 +229,7 @@ class _WeightedGram(Operation):
 
 
 def _flat(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-    """Return features `[S, R, M, I]` (R = 1 if replicas share them), weights `[R, O, M]`, and leading axes."""
+    """Return features `[S, R, M, I]` (R = 1 if shared by replicas), weights `[R, O, M]`, and leading axes."""
     extra = features.dim() - weights.dim()
     samples, own = features.shape[:extra], features.shape[extra:-2]
     replicas = torch.broadcast_shapes(own, weights.shape[:-2])

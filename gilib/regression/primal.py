@@ -165,7 +165,7 @@ def _sampled_plainly(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[T
 
 
 class _SampleFromPrecision(Operation):
-    """`sample_from_precision` with its closed gradient; T⁻¹ and u are outputs so that backward can use them."""
+    """`sample_from_precision` with its closed gradient; T⁻¹ and u are outputs for the backward pass."""
 
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:

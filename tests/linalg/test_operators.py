@@ -68,7 +68,7 @@ def test_colour_is_a_root_of_the_covariance(make, lead, generator):
 
 @KINDS
 @pytest.mark.parametrize("lead", LEADS)
-def test_pull_back_is_the_other_side_of_colour(make, lead, generator):
+def test_whiten_is_the_other_side_of_sqrt_inv_matmul(make, lead, generator):
     operator = make(generator, lead)
     features, noise = normal(generator, *lead, 4, 6), normal(generator, *lead, 6, 5)
     pulled = operator.whiten(features)
