@@ -1,4 +1,4 @@
-"""Prediction with the last layer of a layerwise posterior integrated out: mixtures of Student t."""
+"""Predict with mixtures of Student t distributions: BALI's last layer is integrated out exactly."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from gilib.validation import (
 
 __all__ = ["StudentPrediction", "predict_student"]
 
-NODES, FAR = 64, 12.0  # of the integral of the density, and where the rest of a normal one is nothing
-TERMS, MANY = 56, 50.0  # of the series of a tail, and where log Γ has another one
+NODES, FAR = 64, 12.0  # nodes of the quadrature, and its limit: beyond 12 deviations a normal tail vanishes
+TERMS, MANY = 56, 50.0  # terms of a tail's series; arguments of log Γ from which its series is used
 
 
 @dataclass(frozen=True)
 class StudentPrediction(Prediction):
-    """An equal mixture of S multivariate Student t at every point: y_n ~ t_df(m_sn, r_sn² L Lᵀ).
+    """An equal mixture of S multivariate Student t distributions at every point, t_df(m_sn, r_sn² L Lᵀ).
 
     Attributes:
         locations: m, `[S, R, N, O]`, in the units of the data.
@@ -55,21 +55,22 @@ class StudentPrediction(Prediction):
 
     @property
     def component_scale(self) -> Tensor:
-        """Scale of every output's t, `[S, R, N, O]`."""
+        """Scale of every output's t distribution, `[S, R, N, O]`."""
         return self.spreads * self.scale_tril.square().sum(-1).sqrt()[..., None, :]
 
     @property
     def sd(self) -> Tensor:
-        """Standard deviation of the mixture, `[R, N, O]`: infinite for df of 2 or less, NaN of 1 or less."""
+        """Standard deviation of the mixture, `[R, N, O]`: infinite for df ≤ 2, NaN for df ≤ 1."""
         inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
         inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
         own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
         return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log of the mixture's joint density of all outputs of every point, `[R, N]` nats.
+        """Return the mixture's log density of all outputs of every point jointly, `[R, N]` nats.
 
-        In float64: differences of log Γ at thousands of degrees of freedom leave no digits in float32.
+        It is computed in float64, because differences of log Γ at thousands of degrees of freedom cancel in
+        float32.
         """
         targets = as_tensor(targets, "targets", self.locations)
         if targets.shape[-2:] != self.locations.shape[-2:]:
@@ -90,19 +91,19 @@ class StudentPrediction(Prediction):
         return log_mean_exp(density, 0).to(self.locations.dtype)
 
     def cdf(self, values: Tensor) -> Tensor:
-        """The mixture's distribution function of single outputs at `values` `[R, N, O]`, `[R, N, O]`."""
+        """Return the mixture's distribution function of single outputs at `values`, both `[R, N, O]`."""
         standard = (values.double() - self.locations.double()) / self.component_scale.double()
         return student_cdf(standard, self.df[..., None, None]).mean(0).to(self.locations.dtype)
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`."""
+        """Return the quantile of every output's mixture, `[R, N, O]`."""
         law = StandardStudent(self.df[..., None, None])
         return mixture_quantile(self.locations, self.component_scale, probability, law)
 
 
 @dataclass(frozen=True)
 class StandardStudent(SymmetricLaw):
-    """Student's t.
+    """Student's t distribution with location 0 and scale 1.
 
     Attributes:
         df: ν, broadcastable to the components of a mixture, float64.
@@ -111,16 +112,16 @@ class StandardStudent(SymmetricLaw):
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
-        """By quadrature and series."""
+        """Return the distribution function at `values`."""
         return student_cdf(values, self.df)
 
     def density(self, values: Tensor) -> Tensor:
-        """C / √ν · (1 + t² / ν)^(-(ν+1)/2)."""
+        """Return the density C / √ν · (1 + t² / ν)^(-(ν+1)/2) at `values`."""
         log_constant = _log_constant(self.df) - 0.5 * self.df.log()
         return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Beyond the quantile of a normal law, by doubling; for probabilities of at most one half."""
+        """Bracket the quantile of a probability ≤ ½, which lies below the normal one, by doubling."""
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
@@ -129,16 +130,16 @@ class StandardStudent(SymmetricLaw):
 
 
 def student_cdf(values: Tensor, df: Tensor) -> Tensor:
-    r"""The distribution function of Student's t, to 1e-13 for df of 1 and more.
+    r"""Return the distribution function of Student's t, to 1e-13 for df ≥ 1.
 
-    With t = √ν tan θ the density of θ is C cos(θ)^(ν-1). Within √ν it is integrated by Gauss and Legendre's
-    rule from 0 to |θ|, or to where nothing is left; beyond, with c = cos θ, by the series of the tail
+    With t = √ν tan θ the density of θ is C cos(θ)^(ν-1). For |t| ≤ √ν Gauss-Legendre quadrature integrates it
+    from 0 to |θ|, or to where it vanishes. For larger |t|, with c = cos θ, the tail is the series
 
         P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
 
     Args:
         values: t, float64.
-        df: ν, broadcastable to them.
+        df: ν, broadcastable to the values.
     """
     log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
     end = angle.clamp_max(FAR / df.sqrt())
@@ -158,12 +159,12 @@ def student_cdf(values: Tensor, df: Tensor) -> Tensor:
 
 
 def _log_constant(df: Tensor) -> Tensor:
-    """Log C, of the density of θ."""
+    """Return log C, the log normaliser of the density of θ."""
     return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
 
 
 def log_gamma_ratio(x: Tensor) -> Tensor:
-    """Log Γ(x + ½) - log Γ(x); by its asymptotic series where the difference would cancel."""
+    """Return log Γ(x + ½) - log Γ(x), by an asymptotic series for large x, where the difference cancels."""
     inverse = 1.0 / x
     series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
     return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)
@@ -180,21 +181,21 @@ def predict_student(
     batch_size: Count | None = None,
     generator: GeneratorLike | None = None,
 ) -> StudentPrediction:
-    """Predict a regression by BALI, the last layer's weights and noise integrated out exactly.
+    """Predict a regression by BALI, with the last layer's weights and noise integrated out exactly.
 
-    Given a draw of the layers below, with features x̃, and the last layer's posterior
-    Σ ~ IW(Ψ, ν), W | Σ ~ MN(M, V, Σ), targets y = x̃ᵀW + ε, ε ~ N(0, Σ), have the law
+    Let x̃ be the features from a draw of the layers below, and Σ ~ IW(Ψ, ν), W | Σ ~ MN(M, V, Σ) the posterior
+    of the last layer. Targets y = x̃ᵀW + ε, ε ~ N(0, Σ), are then distributed as
 
         y ~ t_ν'(x̃ᵀM, (1 + x̃ᵀVx̃) Ψ / ν'),    ν' = ν - O + 1.
 
-    `gilib.predict` draws W and takes the mode of Σ instead.
+    `gilib.predict` draws W and uses the mode of Σ instead.
 
     Args:
-        net: trained by `gilib.training.Bali` with a likelihood of Gaussian noise, whose Σ this is.
+        net: a network trained by `gilib.training.Bali` with a Gaussian likelihood, whose noise is Σ.
         x: inputs, `[N, D]` or `[R, N, D]`; in original units if a normalisation is given.
-        num_samples: S, draws of the layers below.
-        normalisation: how inputs and targets were scaled for training; predictions are in original units.
-        batch_size: points evaluated at a time; None: all.
+        num_samples: S, the number of draws of the layers below.
+        normalisation: scaling of inputs and targets in training; predictions are in original units.
+        batch_size: points per batch; all if None.
         generator: source of the draws.
 
     Raises:
@@ -231,10 +232,10 @@ def predict_student(
 
 
 def _last_of(net: Network) -> tuple[WeightLayer, ConjugateWeights]:
-    """The last layer with weights, and its posterior.
+    """Return the last layer with weights, and its posterior.
 
     Raises:
-        ValueError: if it is another one.
+        ValueError: if the posterior is not `Conjugate`.
     """
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     if not layers or not isinstance(layers[-1].weights, ConjugateWeights):
