@@ -89,7 +89,7 @@ def check_unused(used: bool, name: str) -> None:
 
 
 def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
-    """Return `value` if it is a finite tensor of points, of `like`'s dtype and device; else raise an error."""
+    """Return `value`, a finite tensor of points like `like` in dtype and device, else raise an error."""
     value = check_is_tensor(value, name)
     if value.dim() < 2:
         raise ValueError(f"{name} must have shape [..., points, features], got {list(value.shape)}")

@@ -240,7 +240,7 @@ def test_totals_by_table_add_up(papers):
     }  # fmt: skip
     every = report.totals(found)
     assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
-    assert every.agrees + every.better + every.apart + every.diverged == every.covered
+    assert every.agrees + every.better + every.disagree + every.diverged == every.covered
     lengths = report.by_length(found)
     assert [len(lengths[length]) for length in (Length.FULL, Length.SHORTER, Length.NONE)] == [5, 1, 2]
     assert (
