@@ -1,4 +1,4 @@
-"""BALI and what it is compared with: one training of one of them, with looks at held-out points."""
+"""Train BALI or a method that it is compared with, and measure held-out points during training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gilib.objectives import SteppedTempering
 from gilib.training import Bali, CosineDecay
 from gilib.training.callbacks import Callback
 
-CURVE_POINTS = 1000  # points at which curves are measured, of each set
+CURVE_POINTS = 1000  # points of each set at which curves are measured
 LOOK_SAMPLES = 20
 EVALUATED_AT_ONCE = 50_000  # draws × points
-BALI = {"bali": "absolute", "bali_l": "absolute", "bali_paper": "relative"}  # priors
+BALI = {"bali": "absolute", "bali_l": "absolute", "bali_paper": "relative"}  # the prior of each variant
 METHODS = (*BALI, "map", "dropout", "bbb")
 
 
@@ -32,25 +32,25 @@ class TrainingConfig:
 
     Attributes:
         dataset: see `experiments.kurle2024.tasks.load`.
-        method: "bali", with our prior; "bali_paper", with the paper's; "bali_l", which samples outputs; by
-            Adam "map", "dropout", and "bbb", Bayes by Backprop.
-        split: number of the split; also the seed of start, minibatches and noise.
+        method: "bali" with our prior, "bali_paper" with the paper's, or "bali_l", which samples outputs; and,
+            trained by Adam, "map", "dropout" and "bbb" (Bayes by Backprop).
+        split: number of the split, which is also the seed of initial values, minibatches and noise.
         steps: iterations.
-        lr: α of BALI; Adam's learning rate.
-        prior_variance: v_0, of weights whose inputs are divided by the root of their number.
-        batch_size: points a step; at most all.
+        lr: α of BALI, or Adam's learning rate.
+        prior_variance: v_0, for weights whose inputs are divided by the root of their number.
+        batch_size: points per step; at most all.
         update_rate: β of BALI.
         kl_weight: factor of the Kullback-Leibler term of Bayes by Backprop.
         dropout: probability of a zero.
-        width: of the hidden layers.
-        depth: how many there are.
+        width: width of the hidden layers.
+        depth: number of hidden layers.
         stage: "search", "curve" or "final", see `load`.
-        images: how many training images; 0: all.
-        looks: how many looks are taken on the way, at a geometric sequence of steps.
-        samples: draws for the measures at the end.
-        decay: whether rates fall to a tenth in the second half. α is also the size of the noise of a layer's
-            pseudo-targets, so that the posterior narrows with it.
-        scale: of the experiment.
+        images: number of training images; 0 for all.
+        looks: number of measurements during training, at a geometric sequence of steps.
+        samples: draws for the final measurements.
+        decay: whether rates fall to a tenth in the second half. α also determines the noise of a layer's
+            pseudo-targets, so the posterior narrows as α falls.
+        scale: scale of the experiment.
     """
 
     dataset: str
@@ -74,7 +74,7 @@ class TrainingConfig:
 
 
 def posterior_of(config: TrainingConfig) -> gilib.posteriors.Posterior:
-    """What is learned of the weights."""
+    """Return the posterior over the weights."""
     if config.method in BALI:
         return gilib.posteriors.Conjugate()
     makers: dict[str, Callable[[], gilib.posteriors.Posterior]] = {
@@ -86,7 +86,7 @@ def posterior_of(config: TrainingConfig) -> gilib.posteriors.Posterior:
 
 
 def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.likelihoods.Likelihood]:
-    """Network and likelihood; the noise of a regression is learned."""
+    """Build network and likelihood; the noise of a regression is learned."""
     net = gilib.models.mlp(
         task.train.x.shape[1],
         (config.width,) * config.depth,
@@ -102,7 +102,7 @@ def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.like
 
 
 def settings_of(config: TrainingConfig) -> dict[str, Any]:
-    """What `gilib.fit` is given of the method; all have the same schedule of their rates."""
+    """Return the arguments of `gilib.fit` that the method determines; all share a schedule of rates."""
     schedule = CosineDecay() if config.decay else None
     if config.method in BALI:
         rule = Bali(config.lr, config.update_rate, BALI[config.method], schedule)
