@@ -32,7 +32,7 @@ def _configs(
 
 
 def tabular(scale: str) -> Iterator[TrainingConfig]:
-    """Yield the trainings on tables for Table 2; Diabetes, whose file is not included, only at paper scale."""
+    """Yield the trainings on tables (Table 2); Diabetes, whose file is not included, only at paper scale."""
     if scale == "smoke":
         return _configs(TABLES[:1], 1, ("bali", "bbb"), scale)
     sets, splits = {"reduced": (TABLES[:2], 3), "paper": (TABLES, 20)}[scale]
