@@ -96,7 +96,7 @@ def random_forest(of: Task, seed: int, steps: int) -> Found:
 
 
 def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
-    """Fit scikit-learn's gradient boosting; for regression, deviations by five folds and quantile intervals."""
+    """Fit scikit-learn's gradient boosting; regressions have one deviation, and intervals by quantiles."""
     ensembles = require("sklearn.ensemble", "sklearn")
     selection = require("sklearn.model_selection", "sklearn")
     x, y, test_x = _arrays(of)
