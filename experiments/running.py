@@ -38,7 +38,7 @@ PLACES = ("local", "ray")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where and how to run.
+    """The place and the speed of a run.
 
     Attributes:
         device: "cpu", "cuda", or "auto" for cuda if it is available.

@@ -59,7 +59,7 @@ TOGETHER: dict[str, tuple[dict[str, float], ...]] = {  # changes of two settings
     method: ({"lr": 0.1, "prior_variance": 10.0}, {"lr": 0.1, "prior_variance": 100.0})
     for method in ("map", "dropout", "bbb")
 }
-ADAM: dict[str, tuple[dict[str, float], ...]] = {  # of the regressions
+ADAM: dict[str, tuple[dict[str, float], ...]] = {  # changes for the regressions
     "map": ({"lr": 0.01}, {}, {"lr": 0.1}, {"prior_variance": 10.0}),
     "dropout": ({"lr": 0.01}, {}, {"lr": 0.1}, {"dropout": 0.01}, {"dropout": 0.01, "prior_variance": 10.0}),
 }

@@ -115,7 +115,7 @@ def settings_of(config: TrainingConfig) -> dict[str, Any]:
 
 
 def look_steps(steps: int, looks: int) -> list[int]:
-    """After which steps there is a look: geometric from the first to the last, each once.
+    """Return the steps after which to measure, a geometric sequence without repetitions.
 
     >>> look_steps(100, 4)
     [1, 5, 22, 100]
@@ -126,29 +126,29 @@ def look_steps(steps: int, looks: int) -> list[int]:
 
 
 class CurveRecorder(Callback):
-    """Looks after some steps, and the seconds that the steps themselves took on the processor.
+    """Measure after some steps, and record the processor seconds of the steps alone.
 
     Attributes:
-        curves: lists by name: "step", "seconds", and what is measured.
+        curves: lists by name: "step", "seconds", and the measured names.
     """
 
     def __init__(self, at: Sequence[int], measure: Callable[[], dict[str, float]]):
-        """Wait for a training to begin.
+        """Store the arguments.
 
         Args:
-            at: steps.
-            measure: the same names at every call.
+            at: steps after which to measure.
+            measure: returns measurements by name, with the same names at every call.
         """
         self.at, self.measure = frozenset(at), measure
         self.begin()
 
     def begin(self) -> None:
-        """Nothing seen."""
+        """Forget all measurements, at the start of a training."""
         self.curves: dict[str, list[float]] = {}
         self.seconds, self.started = 0.0, time.process_time()
 
     def __call__(self, step: int, bound: torch.Tensor, net: gilib.Network) -> None:
-        """Look, with the clock stopped."""
+        """Measure after the chosen steps, while the clock is stopped."""
         now = time.process_time()
         self.seconds, self.started = self.seconds + now - self.started, now
         if step not in self.at:
@@ -160,21 +160,21 @@ class CurveRecorder(Callback):
         self.started = time.process_time()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, and when."""
+        """Return the measurements and the seconds so far."""
         return {
             "curves": {name: list(values) for name, values in self.curves.items()},
             "seconds": self.seconds,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Restore the result of `state_dict`."""
         self.curves, self.seconds, self.started = state["curves"], state["seconds"], time.process_time()
 
 
 def predicted(
     net: gilib.Network, likelihood: gilib.likelihoods.Likelihood, x: torch.Tensor, samples: int, seed: int
 ) -> gilib.prediction.Prediction:
-    """Predictions of points; one function is enough where all are the same."""
+    """Predict points with `samples` draws; one draw is enough for a point estimate."""
     generator = torch.Generator(x.device).manual_seed(seed)
     size = max(1, EVALUATED_AT_ONCE // samples)
     return gilib.predict(net, likelihood, x, samples, batch_size=size, generator=generator)

@@ -56,7 +56,7 @@ def laplace(
         likelihood: likelihood of the targets, with its current noise.
         x: all training inputs, `[N, D]` or `[R, N, D]`.
         y: all targets.
-        batch_size: points per batch, each of which takes I² numbers; all if None.
+        batch_size: points per batch; all if None. Every point needs I² numbers.
 
     Returns:
         A `Laplace`, which draws functions and can be passed to `gilib.predict`.

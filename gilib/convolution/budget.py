@@ -1,4 +1,4 @@
-"""How many entries of a set of images are processed at a time."""
+"""The number of entries of a set of images that are processed at a time."""
 
 from __future__ import annotations
 

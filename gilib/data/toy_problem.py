@@ -18,7 +18,7 @@ class ToyProblem:
 
     Attributes:
         x: inputs, `[N, 1]`, normalised if `toy` was called with `normalise=True`.
-        y: targets, `[N, 1]`, normalised likewise.
+        y: targets, `[N, 1]`, normalised if the inputs are.
         x_raw: inputs, `[N, 1]`, float64, original units.
         y_raw: targets, `[N, 1]`, float64, original units.
         normalisation: map from original units to the units of `x` and `y`.

@@ -87,13 +87,13 @@ def predict_batches(
     """Yield predictions batch by batch, so that S outputs of all points are never in memory together.
 
     Args:
-        drawable: as for `predict`, and so are all other arguments.
-        likelihood: likewise.
-        x: likewise.
-        num_samples: likewise.
-        normalisation: likewise.
-        batch_size: likewise.
-        generator: likewise.
+        drawable: as for `predict`.
+        likelihood: as for `predict`.
+        x: as for `predict`.
+        num_samples: as for `predict`.
+        normalisation: as for `predict`.
+        batch_size: points per batch.
+        generator: as for `predict`.
     """
     x = checked_inputs(drawable, x, normalisation)
     for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):

@@ -115,7 +115,7 @@ class _FixedScale(PriorModule):
 
 
 class PointScale(PriorModule):
-    """The precision I / c² with a parameter log c, of which nothing is drawn.
+    """The precision I / c² with a parameter log c; there is nothing to draw.
 
     Attributes:
         log_scale: log c, `[R]`.

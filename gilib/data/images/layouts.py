@@ -56,7 +56,7 @@ class ImageSet:
         licence: licence of the data.
         note: warnings for users of the data.
         x_mean: mean of each channel of the full training set, if the files do not hold that set.
-        x_std: standard deviation of each channel, likewise.
+        x_std: standard deviation of each channel, if the files do not hold that set.
         ships: whether the package includes the files.
     """
 
