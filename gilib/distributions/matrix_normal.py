@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from gilib.linalg.columns import solve_shared
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -165,8 +165,8 @@ class MatrixNormal(Distribution):
         """Return the log density (nats) of the matrix that `rsample` draws from `noise`, without a solve."""
         rows, outputs = self.event_shape
         sign = 1.0 if self.by_precision else -1.0
-        of_rows = sign * outputs * half_log_det(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
-        log_det = of_rows.sub(half_log_det(self.column_scale_tril), alpha=rows)
+        of_rows = sign * outputs * tril_logdet(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
+        log_det = of_rows.sub(tril_logdet(self.column_scale_tril), alpha=rows)
         return log_det.sub(noise.square().sum((-2, -1)), alpha=0.5)
 
 

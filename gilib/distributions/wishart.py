@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from gilib.distributions.bartlett import WishartFamily
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 
 
 class Wishart(WishartFamily):
@@ -93,9 +93,9 @@ class Wishart(WishartFamily):
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(self.scale_tril, factor, upper=False)
         return (
-            (self.df - self.size - 1) * half_log_det(factor)
+            (self.df - self.size - 1) * tril_logdet(factor)
             - 0.5 * root.square().sum((-2, -1))
-            - self.df * half_log_det(self.scale_tril)
+            - self.df * tril_logdet(self.scale_tril)
             - self.log_norm
         )
 
@@ -175,8 +175,8 @@ class InverseWishart(WishartFamily):
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(factor, self.scale_tril, upper=False)
         return (
-            self.df * half_log_det(self.scale_tril)
-            - (self.df + self.size + 1) * half_log_det(factor)
+            self.df * tril_logdet(self.scale_tril)
+            - (self.df + self.size + 1) * tril_logdet(factor)
             - 0.5 * root.square().sum((-2, -1))
             - self.log_norm
         )
@@ -223,12 +223,12 @@ def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -
 
 @register_kl(Wishart, Wishart)
 def _kl_wishart(p: Wishart, q: Wishart) -> Tensor:
-    log_det = 2 * (half_log_det(q.scale_tril) - half_log_det(p.scale_tril))
+    log_det = 2 * (tril_logdet(q.scale_tril) - tril_logdet(p.scale_tril))
     return _kl(p, q, _whitened(q.scale_tril, p.scale_tril), log_det)
 
 
 @register_kl(InverseWishart, InverseWishart)
 def _kl_inverse_wishart(p: InverseWishart, q: InverseWishart) -> Tensor:
     """Return the divergence of the inverses, Wishart matrices with scales Ψ⁻¹; inversion preserves it."""
-    log_det = 2 * (half_log_det(p.scale_tril) - half_log_det(q.scale_tril))
+    log_det = 2 * (tril_logdet(p.scale_tril) - tril_logdet(q.scale_tril))
     return _kl(p, q, _whitened(p.scale_tril, q.scale_tril), log_det)

@@ -127,10 +127,10 @@ def cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> 
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
-def half_log_det(factor: Tensor) -> Tensor:
+def tril_logdet(factor: Tensor) -> Tensor:
     """Return log det T = ½ log det T Tᵀ, `[...]`, of triangular T `[..., I, I]` with a positive diagonal.
 
-    >>> half_log_det(torch.eye(3))
+    >>> tril_logdet(torch.eye(3))
     tensor(0.)
     """
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
