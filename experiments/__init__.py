@@ -1,4 +1,4 @@
-"""Experiments: grids of frozen configurations, what one records, and the files that keep the records."""
+"""Experiments: grids of frozen configurations, their measurements, and the files of records."""
 
 from experiments.building import build
 from experiments.printed import printed

@@ -20,7 +20,7 @@ from gilib.training import Speed
 from gilib.training.gradients.speed import PRECISIONS
 
 CONFLICT, DIVERGED, LEFT = 3, 4, 5
-INTERRUPTED = 130  # what a shell reports after Ctrl-C
+INTERRUPTED = 130  # a shell's exit status after Ctrl-C
 STATUSES = (
     "exit status: 0 all is done; 1 an error; 2 wrong usage; 3 merge: another file contradicts a record, "
     "which is kept; 4 run: a training diverged; 5 run: work is left, because time is up or because "
@@ -29,13 +29,13 @@ STATUSES = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     options = _parser().parse_args(arguments)
     keep_memory()
     try:
         status = options.command(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has seen enough
+    except BrokenPipeError:  # the reader of the output has stopped, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (RecordError, DataError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a recorded training started from, so that a reader repeats it, or changes one thing."""
+"""Rebuild the start of a recorded training, so that a reader can repeat it or change one thing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gilib.validation import check_choice
 
 
 def build(name: str, *, scale: str = "", device: torch.device | str = "cpu", **settings: Any) -> Training:
-    """Network, likelihood, data and settings of a recorded training, before its first step.
+    """Return network, likelihood, data and settings of a recorded training, before its first step.
 
     >>> import gilib
     >>> own = build("toy", method="gi", seed=0, normalise=True)
@@ -27,14 +27,14 @@ def build(name: str, *, scale: str = "", device: torch.device | str = "cpu", **s
     ['elbo']
 
     Args:
-        name: of the experiment.
-        scale: of the record; "": the largest at which these settings are recorded.
-        device: where to train.
-        settings: fields of the experiment's configuration and their values, so many that one record has them.
+        name: name of the experiment.
+        scale: scale of the record; by default the largest at which these settings are recorded.
+        device: device of the training.
+        settings: fields of the experiment's configuration and their values; they must select one record.
 
     Raises:
-        ValueError: if the experiment trains no network that can be had, or if no record has the settings, or
-            several.
+        ValueError: if the experiment cannot build its network separately, or if no record, or more than one,
+            has the settings.
         RecordError: if the file of records is damaged.
     """
     check_choice(name, EXPERIMENTS, "experiment")
@@ -57,7 +57,7 @@ def build(name: str, *, scale: str = "", device: torch.device | str = "cpu", **s
 
 
 def _choices(records: Sequence[Record], fields: Sequence[str]) -> str:
-    """The settings in which records differ, with at most twelve values of each."""
+    """List the settings in which records differ, with at most twelve values of each."""
     values = {each: list(dict.fromkeys(str(r["config"].get(each)) for r in records)) for each in fields}
     shown = {each: ", ".join(own[:12]) for each, own in values.items() if len(own) > 1}
     return "They differ in " + "; ".join(f"{each}: {own}" for each, own in shown.items())

@@ -1,4 +1,4 @@
-"""Old beside new: a record, and what the same training ended with when it was run again."""
+"""Compare a record with a repetition of the same training."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from experiments.runner.records import Record, diverged
 
 
 def compared(old: Record, new: Record) -> str:
-    """A line on the training, then one for each metric: the recorded value, the new one, their difference.
+    """Describe the training in a line, then compare old and new value of each metric.
 
     Args:
-        old: the record that there is.
-        new: the record of the same training, run again.
+        old: the existing record.
+        new: the record of the repetition.
 
     >>> head = {"experiment": "toy", "scale": "smoke", "config": {"seed": 0}, "seconds": 2.0, "group": 1}
     >>> print(compared({**head, "metrics": {"elbo": -1.5}}, {**head, "metrics": {"elbo": -1.25}}))
@@ -44,12 +44,12 @@ def compared(old: Record, new: Record) -> str:
 def _rows(old: Record, new: Record) -> Iterator[str]:
     for name in dict.fromkeys([*old, *new]):
         before, after = list(_numbers(old.get(name))), list(_numbers(new.get(name)))
-        apart = _apart(before, after)
-        yield f"{name:24}{_shown(before):>14} {_shown(after):>14} {apart:>14}"
+        difference = _difference(before, after)
+        yield f"{name:24}{_shown(before):>14} {_shown(after):>14} {difference:>14}"
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """All numbers that a metric holds, in order."""
+    """Yield all numbers of a metric, in order."""
     if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _numbers(each)
@@ -63,8 +63,8 @@ def _shown(numbers: list[float]) -> str:
     return f"{len(numbers)} numbers" if numbers else "-"
 
 
-def _apart(old: list[float], new: list[float]) -> str:
-    """The difference; of several numbers the largest."""
+def _difference(old: list[float], new: list[float]) -> str:
+    """Return the difference, the largest one if there are several numbers."""
     if len(old) != len(new) or not old:
         return "-"
     return f"{max((b - a for a, b in zip(old, new, strict=True)), key=abs):.3g}"

@@ -1,4 +1,4 @@
-"""Joining the results files of several machines."""
+"""Merge the results files of several machines."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gilib.validation import check_choice
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did.
+    """The outcome of a merge.
 
     Attributes:
-        added: records added to each experiment.
-        known: how many were recorded already.
-        conflicts: a line for each of those whose metrics are not the same; the recorded one stays.
+        added: number of records added to each experiment.
+        known: number of records that existed already.
+        conflicts: a line for each of these with other metrics; the existing record is kept.
     """
 
     added: dict[str, int]
@@ -29,13 +29,13 @@ class Merged:
 
 
 def merge(files: Iterable[Path]) -> Merged:
-    """Add the records of files to `results/`, each identity once; all are read before one is written.
+    """Add the records of files to `results/`, each identity once; all files are read before any is written.
 
     Args:
-        files: results files of any experiments, of which a file may hold several.
+        files: results files; one file may hold records of several experiments.
 
     Raises:
-        RecordError: if a file or the results are damaged or of a newer schema, or hold a setting that this
+        RecordError: if a file or the results are damaged or of a newer schema, or have a setting that this
             version does not know.
         ValueError: if a record belongs to an unknown experiment.
     """
@@ -64,5 +64,5 @@ def merge(files: Iterable[Path]) -> Merged:
 
 
 def _key(record: Record) -> tuple[str, str]:
-    """Experiment and configuration, whatever the record's id was computed from."""
+    """Return the experiment and the identity of the configuration, without reading the record's id."""
     return record["experiment"], record_identity(record, EXPERIMENTS[record["experiment"]].config)

@@ -8,13 +8,13 @@ from pathlib import Path
 from experiments.runner.records import RecordError
 
 YARDSTICK = "best_known_uci_test_ll"  # the best of several sources
-AUTHORS_CODE = "bayesfunc_deep_gps"  # its layers in a loop of ours, settings as in `DgpConfig`, float64
-QUOTED = (YARDSTICK, "hernandez2015_pbp", AUTHORS_CODE)  # to compare with: no tables that we reproduce
-PRINTED = Path(__file__).parents[1] / "results" / "printed"  # wherever our own records are kept
+AUTHORS_CODE = "bayesfunc_deep_gps"  # the authors' layers in our loop, settings as in `DgpConfig`, float64
+QUOTED = (YARDSTICK, "hernandez2015_pbp", AUTHORS_CODE)  # for comparison only, not to be reproduced
+PRINTED = Path(__file__).parents[1] / "results" / "printed"  # does not move with GILIB_RESULTS
 
 
 def printed(table: str) -> list[dict[str, str]]:
-    """The rows of a printed table, one number a row.
+    """Return the rows of a printed table, one number per row.
 
     Args:
         table: name of a file in `results/printed/`, without its ending.
@@ -24,7 +24,7 @@ def printed(table: str) -> list[dict[str, str]]:
         note, ...; `value` and `stderr` keep the printed digits.
 
     Raises:
-        RecordError: if there is no such table; the message lists those that there are.
+        RecordError: if there is no such table; the message lists all tables.
     """
     path = PRINTED / f"{table}.csv"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Run the configurations of an experiment that are not recorded yet."""
+"""Run the configurations of an experiment that are not recorded yet, or repeat those that are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from experiments.registry import EXPERIMENTS
 from experiments.runner import cluster, local
 from experiments.runner.claims import Claims
-from experiments.runner.groups import chosen, cut
+from experiments.runner.groups import make_groups, select_configs
 from experiments.runner.identity import identity
 from experiments.runner.records import (
     Record,
@@ -38,14 +38,14 @@ PLACES = ("local", "ray")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where to run.
+    """The place and the speed of a run.
 
     Attributes:
-        device: "cpu", "cuda", or "auto" for cuda where there is one.
+        device: "cpu", "cuda", or "auto" for cuda if it is available.
         where: "local", or "ray" for a cluster.
-        jobs: processes on this machine, with one thread each on the CPU.
-        gpus: GPUs of a task on a cluster of GPUs.
-        speed: how steps are run.
+        jobs: number of processes on this machine, with one thread each on the CPU.
+        gpus: number of GPUs for a task on a cluster.
+        speed: how steps are executed.
     """
 
     device: str = "auto"
@@ -55,7 +55,7 @@ class Placement:
     speed: Speed = Speed()
 
     def __post_init__(self) -> None:
-        """Raise for what does not exist."""
+        """Check the settings."""
         check_choice(self.device, DEVICES, "device")
         check_choice(self.where, PLACES, "place")
         check_count(self.jobs, "jobs")
@@ -64,9 +64,13 @@ class Placement:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did: records added, how many of them diverged, and configurations left to run.
+    """The outcome of a run.
 
-    Of those that are left `elsewhere` are the ones that another runner with this cache works on.
+    Attributes:
+        added: number of records added.
+        diverged: number of these that diverged.
+        left: number of configurations that are still to be run.
+        elsewhere: number of these on which another runner with this cache works.
     """
 
     added: int
@@ -77,7 +81,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of an experiment is recorded at a scale, how much of that diverged; or why nobody knows."""
+    """The progress of an experiment at a scale: numbers of configurations, or a note why they are unknown."""
 
     name: str
     scale: str
@@ -88,8 +92,8 @@ class Progress:
 
 
 def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any], int]:
-    """Configurations of an experiment that are not recorded, and how many there are in all."""
-    configs, done = chosen(EXPERIMENTS[name], scale, only), _by_identity(name)
+    """Return the configurations of an experiment that are not recorded, and the number of all."""
+    configs, done = select_configs(EXPERIMENTS[name], scale, only), _by_identity(name)
     return [config for config in configs if identity(name, config) not in done], len(configs)
 
 
@@ -100,7 +104,7 @@ def _by_identity(name: str) -> dict[str, Record]:
 
 
 def _known(name: str) -> Callable[[], Container[str]]:
-    """What gives the identities of what is recorded by now; it reads the file again if it was replaced."""
+    """Return a function that gives the recorded identities, and reads the file again if it was replaced."""
 
     @functools.lru_cache(1)
     def read(inode: int, changed: int) -> Container[str]:
@@ -123,18 +127,19 @@ def run_experiment(
 ) -> RunSummary:
     """Run what is missing, and append the records of every group of configurations when it is done.
 
-    What another runner with the same cache works on is left to it.
+    Groups on which another runner with the same cache works are left out.
 
     Args:
-        name: of the experiment.
-        scale: one of the experiment's.
-        place: where to run; default: this process.
+        name: name of the experiment.
+        scale: one of the experiment's scales.
+        place: where to run; by default in this process.
         only: filters "field=value".
         time_limit: minutes after which trainings save their checkpoints and stop.
 
     Raises:
-        ValueError: for arguments that do not fit, before any work starts.
-        RecordError, DataError: if results cannot be read or written, or data are missing, likewise.
+        ValueError: if arguments do not fit; raised before any work starts.
+        RecordError, DataError: if results cannot be read or written, or data are missing; raised before any
+            work starts.
     """
     check_choice(name, EXPERIMENTS, "experiment")
     place = place or Placement()
@@ -152,14 +157,14 @@ def run_experiment(
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
         work = Work(name, experiment.run, device_of(place), deadline, speed=place.speed)
-        groups = cut(experiment, todo)
+        groups = make_groups(experiment, todo)
         claims, place = Claims(name, groups, _known(name)), replace(place, jobs=min(place.jobs, len(groups)))
         with closing(claims), closing(_outcomes(work, claims, place)) as outcomes:
             return _record(name, claims, outcomes, len(todo), total)
 
 
 def _record(name: str, claims: Claims, outcomes: Iterator[Outcome], todo: int, total: int) -> RunSummary:
-    """Append what arrives, then remove its checkpoints."""
+    """Append the records of each outcome, then remove its checkpoints."""
     added = broken = left = 0
     with tqdm(total=total, initial=total - todo, desc=name, unit="run") as bar:
         for outcome in outcomes:
@@ -179,30 +184,30 @@ def _record(name: str, claims: Claims, outcomes: Iterator[Outcome], todo: int, t
 def repeat(
     name: str, scale: str = "reduced", place: Placement | None = None, *, only: Sequence[str] = ()
 ) -> Iterator[tuple[Record, Record]]:
-    """Run again what is recorded; records and checkpoints stay as they are.
+    """Run recorded configurations again, without changing records or checkpoints.
 
     Args:
-        name: of the experiment.
-        scale: one of the experiment's.
-        place: where to run; default: this process.
+        name: name of the experiment.
+        scale: one of the experiment's scales.
+        place: where to run; by default in this process.
         only: filters "field=value".
 
     Yields:
-        The record that there is, and the new one, as soon as its group is done.
+        The existing record and the new one, as soon as its group is done.
 
     Raises:
-        ValueError, RecordError, DataError: as `run_experiment`; also if nothing of it is recorded.
+        ValueError, RecordError, DataError: for the reasons of `run_experiment`, or if nothing is recorded.
     """
     check_choice(name, EXPERIMENTS, "experiment")
     place, experiment, records = place or Placement(), EXPERIMENTS[name], _by_identity(name)
-    todo = [each for each in chosen(experiment, scale, only) if identity(name, each) in records]
+    todo = [each for each in select_configs(experiment, scale, only) if identity(name, each) in records]
     if not todo:
         raise RecordError(f"nothing of this is recorded in {results_file(name)}: run it without --again")
     if experiment.check is not None:
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
-        groups = cut(experiment, todo)
-        alone = len(groups) == 1  # it shows how far its training is
+        groups = make_groups(experiment, todo)
+        alone = len(groups) == 1  # a single training shows its own progress bar
         work = Work(name, experiment.run, device_of(place), progress=alone, speed=place.speed, again=True)
         bar = tqdm(total=len(todo), desc=name, unit="run", disable=alone)
         with bar, closing(_outcomes(work, groups, place)) as outcomes:
@@ -213,7 +218,7 @@ def repeat(
 
 
 def device_of(place: Placement) -> str:
-    """The device that "auto" stands for; an error if there is none of the kind that was asked for."""
+    """Return the device to use; raise an error if the requested kind does not exist."""
     available = cluster.has_accelerators() if place.where == "ray" else torch.cuda.is_available()
     if place.device == "cuda" and not available:
         raise ValueError("no CUDA device was found: ask for --device cpu")
@@ -224,7 +229,7 @@ def device_of(place: Placement) -> str:
 
 
 def _outcomes(work: Work, groups: Iterable[Group], place: Placement) -> Generator[Outcome, None, None]:
-    """The generator of what becomes of the groups."""
+    """Return a generator of the outcomes of all groups."""
     if place.where == "ray":
         return cluster.on_ray(work, groups, place.gpus if work.device == "cuda" else 0.0)
     if place.jobs == 1:
@@ -233,7 +238,7 @@ def _outcomes(work: Work, groups: Iterable[Group], place: Placement) -> Generato
 
 
 def status() -> list[Progress]:
-    """How much of everything is recorded.
+    """Return the progress of every experiment at every scale.
 
     Raises:
         RecordError: if a results file is damaged.
@@ -244,7 +249,7 @@ def status() -> list[Progress]:
 
 def _progress(name: str, scale: str, records: Mapping[str, Record]) -> Progress:
     try:
-        configs = chosen(EXPERIMENTS[name], scale)
+        configs = select_configs(EXPERIMENTS[name], scale)
     except (RecordError, DataError) as error:
         return Progress(name, scale, note=str(error))
     found = [records[key] for key in (identity(name, config) for config in configs) if key in records]

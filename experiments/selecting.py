@@ -1,4 +1,4 @@
-"""What chapters and the report read: records of the experiments that there are, at the best scale."""
+"""Select the records that chapters and the report show, at the best scale."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from experiments.registry import EXPERIMENTS
 from experiments.runner import records
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 from experiments.runner.records import SCALES, Record, RecordError, diverged, results_file
 from gilib.data.storage import DataError
 
 
 def load_records(name: str) -> list[Record]:
-    """All records of an experiment, in the order in which they were appended, diverged ones included.
+    """Return all records of an experiment in the order of their file, including diverged ones.
 
     Args:
-        name: the experiment, `results/<name>.jsonl`.
+        name: name of the experiment, whose file is `results/<name>.jsonl`.
 
     Raises:
-        RecordError: if there is no such file, or a line of it is not a record of it; with its number.
+        RecordError: if there is no such file, or a line is not a record of the experiment; with its number.
     """
     path = results_file(name)
     if not path.exists():
@@ -30,22 +30,22 @@ def load_records(name: str) -> list[Record]:
 
 
 def recorded(name: str) -> list[Record]:
-    """The same; none if the experiment was never run."""
+    """Return all records of an experiment, like `load_records`, but none if it was never run."""
     return records.recorded(name, EXPERIMENTS[name].config if name in EXPERIMENTS else None)
 
 
 def select(
     name: str, *, cells: Sequence[str] = (), each: str = "", include_diverged: bool = False, **settings: Any
 ) -> list[Record]:
-    """The recorded runs of an experiment with these settings, at the largest scale among them.
+    """Return the records of an experiment with these settings, at the largest scale among them.
 
     Args:
-        name: the experiment.
-        cells: fields of its configuration that tell the cells of a table apart; a larger scale that has fewer
-            of them, because it was only begun, does not displace a smaller one.
-        each: a field of which each value has a scale of its own, see `scales_of`.
-        include_diverged: whether to return trainings that broke down as well.
-        settings: fields of its configuration and the values that they must have.
+        name: name of the experiment.
+        cells: fields of the configuration that identify a cell of a table. A larger scale with fewer cells,
+            because it is unfinished, does not replace a smaller one.
+        each: a field for whose values the scale is chosen separately, see `scales_of`.
+        include_diverged: whether to include trainings that broke down.
+        settings: fields of the configuration and their required values.
 
     Returns:
         The records; none if the experiment was never run with these settings.
@@ -66,16 +66,16 @@ def select(
 
 
 def scales_of(name: str, each: str, cells: Sequence[str] = ()) -> dict[Any, str]:
-    """The scale at which each value of a field is shown, for example each data set.
+    """Return the scale at which to show each value of a field, for example each data set.
 
-    It is the largest that is complete: the grid's trainings with this value are all recorded, diverged or
-    not, and none of the cells that another scale has is missing. Where none is complete, the largest of those
-    with the most cells; smoke counts only there.
+    This is the largest complete scale: all of the grid's trainings with this value are recorded, diverged or
+    not, and no cell of another scale is missing. If no scale is complete, it is the largest of those with the
+    most cells; only then may it be "smoke".
 
     Args:
-        name: the experiment.
+        name: name of the experiment.
         each: the field.
-        cells: further fields that tell the cells of a table apart.
+        cells: further fields that identify a cell of a table.
     """
     by_value: dict[Any, list[Record]] = {}
     for record in recorded(name):
@@ -90,31 +90,32 @@ def scales_of(name: str, each: str, cells: Sequence[str] = ()) -> dict[Any, str]
 
 
 def grids(name: str) -> dict[str, list[tuple[Mapping[str, Any], bool]]]:
-    """The settings of every training of an experiment, by scale, and whether it is recorded, diverged or not.
+    """Return, by scale, the settings of every training of an experiment and whether it is recorded.
 
-    Without smoke, and without a scale whose grid needs other records first.
+    Diverged trainings count as recorded. The scale "smoke" is left out, and so are scales whose grid depends
+    on missing records.
 
     Args:
-        name: the experiment.
+        name: name of the experiment.
     """
     experiment, found = EXPERIMENTS[name], {}
     done = {record_identity(record, experiment.config) for record in recorded(name)}
     for scale in set(experiment.scales) - {"smoke"}:
         with contextlib.suppress(RecordError, DataError):
-            grid = chosen(experiment, scale)
+            grid = select_configs(experiment, scale)
             found[scale] = [(vars(config), identity(name, config) in done) for config in grid]
     return found
 
 
 def _complete(name: str, each: str) -> set[tuple[Any, str]]:
-    """Values of a field and scales at which everything is recorded."""
+    """Return the pairs (value of a field, scale) for which everything is recorded."""
     trainings = [(row[each], scale, done) for scale, grid in grids(name).items() for row, done in grid]
     missing = {(value, scale) for value, scale, done in trainings if not done}
     return {(value, scale) for value, scale, _ in trainings} - missing
 
 
 def best_scale(records: list[Record], cells: Sequence[str] = ()) -> list[Record]:
-    """The records of the largest scale among them, or of the largest one with the most cells; see `select`.
+    """Return the records of the largest scale among those with the most cells; see `select`.
 
     >>> best_scale([{"scale": "smoke"}, {"scale": "paper"}])
     [{'scale': 'paper'}]
@@ -124,7 +125,7 @@ def best_scale(records: list[Record], cells: Sequence[str] = ()) -> list[Record]
 
 
 def _most_cells(records: Sequence[Record], cells: Sequence[str]) -> list[str]:
-    """The scales that have the most cells."""
+    """Return the scales with the most cells."""
     seen: dict[str, set[Any]] = {record["scale"]: set() for record in records}
     for record in records:
         seen[record["scale"]].add(tuple(record["config"].get(field) for field in cells) if cells else ())

@@ -1,6 +1,7 @@
-"""Figures with a slider: curves drawn beforehand, which a few lines of script exchange.
+"""Figures with a slider: a short script switches between curves that were computed beforehand.
 
-A notebook shows one piece of HTML that needs nothing else, no network; without scripts one picture stands.
+The figure is one self-contained piece of HTML, which needs no network. Without scripts it is a static
+picture.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from gilib.plots import METHODS
 
 __all__ = ["Slider", "SliderFrame"]
 
-WIDTH, HEIGHT = 360.0, 270.0  # of a panel, in the units of its drawing
+WIDTH, HEIGHT = 360.0, 270.0  # of a panel, in SVG units
 LEFT, RIGHT, TOP, BOTTOM = 38.0, 8.0, 26.0, 34.0  # margins
-BANDS = (1, 2, 3)  # standard deviations
+BANDS = (1, 2, 3)  # half-widths of bands in standard deviations
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class SliderFrame:
     """One position of the slider.
 
     Args:
-        label: what the slider stands at, for example "20 inducing points".
-        mean: of the functions `[N]`.
-        sd: their standard deviation `[N]`.
-        remark: a sentence about it.
+        label: name of the position, for example "20 inducing points".
+        mean: mean of the functions `[N]`.
+        sd: standard deviation of the functions `[N]`.
+        remark: a sentence about the position.
     """
 
     label: str
@@ -38,26 +39,26 @@ class SliderFrame:
 
 @dataclass(frozen=True)
 class Slider:
-    """A mean with bands of one to three standard deviations, and these over the input, for each position.
+    """A figure with two panels and a slider: means with bands, and standard deviations.
 
     Args:
-        name: of the figure on its page, letters and hyphens.
-        title: of the slider, for example "Inducing points".
-        about: a sentence that says what is seen, for those who do not see it.
+        name: identifier of the figure on its page, letters and hyphens.
+        title: label of the slider, for example "Inducing points".
+        about: a description of the figure for readers who cannot see it.
         grid: inputs `[N]` of all curves.
         frames: positions, in order.
         x: inputs of the data.
-        y: their targets.
-        start: the position at the beginning.
+        y: targets of the data.
+        start: initial position.
         method: key of `gilib.plots.METHODS`, which gives the colour.
-        reference: the standard deviations `[N]` of another method, dashed.
-        reference_method: its key.
-        xlim: of inputs.
-        ylim: of targets.
-        top: of standard deviations.
+        reference: standard deviations `[N]` of another method, drawn dashed.
+        reference_method: key of that method.
+        xlim: range of inputs.
+        ylim: range of targets.
+        top: largest standard deviation.
 
     Raises:
-        ValueError: without frames, for curves of another length than the grid, or a start that is none.
+        ValueError: if there are no frames, `start` is not one of them, or a curve does not fit the grid.
 
     >>> flat = SliderFrame("none", [0.0, 0.0], [1.0, 1.0])
     >>> Slider("my-slider", "Points", "A flat mean.", [-1.0, 1.0], [flat], [0.0], [0.5])
@@ -80,7 +81,7 @@ class Slider:
     top: float = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn."""
+        """Check that the curves fit the grid."""
         if not 0 <= self.start < len(self.frames):
             raise ValueError(f"start must be one of {len(self.frames)} frames, from 0, got {self.start}")
         curves = [(f"frames[{k}].mean", frame.mean) for k, frame in enumerate(self.frames)]
@@ -91,11 +92,11 @@ class Slider:
                 raise ValueError(f"{name} must have {len(self.grid)} values, as the grid, got {len(values)}")
 
     def __repr__(self) -> str:
-        """How many positions there are."""
+        """Show the number of positions."""
         return f"<slider of {len(self.frames)} positions>"
 
     def _repr_html_(self) -> str:
-        """The figure at its start, and a slider that shows itself where scripts run."""
+        """Return the figure at its initial position, with a slider that appears if scripts run."""
         first, last = self.frames[self.start], len(self.frames) - 1
         data = json.dumps([self._position(frame) for frame in self.frames], ensure_ascii=False)
         data = data.replace("</", "<\\/")
@@ -110,11 +111,11 @@ class Slider:
         )
 
     def _position(self, frame: SliderFrame) -> dict[str, object]:
-        """What the script needs to know of a position."""
+        """Return the data of a position for the script."""
         return {"label": frame.label, "text": _text(frame), "paths": self._paths(frame)}
 
     def _paths(self, frame: SliderFrame) -> dict[str, str]:
-        """The curves of a position by the name of the place where they are drawn."""
+        """Return the curves of a position by the name of their SVG element."""
         paths = {"mean": self._line(frame.mean, self.ylim), "sd": self._line(frame.sd, (0.0, self.top))}
         for count in BANDS:
             upper, lower = (
@@ -165,7 +166,7 @@ def _text(frame: SliderFrame) -> str:
 
 
 def _point(x: float, y: float, xlim: tuple[float, float], ylim: tuple[float, float]) -> str:
-    """Where a point is drawn; far outside the panel a curve is cut, which saves digits."""
+    """Return SVG coordinates of a point; values far outside the panel are clipped, which saves digits."""
     across = (x - xlim[0]) / (xlim[1] - xlim[0])
     down = min(max((ylim[1] - y) / (ylim[1] - ylim[0]), -1.0), 2.0)
     return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f} {TOP + down * (HEIGHT - TOP - BOTTOM):.1f}"
@@ -190,7 +191,7 @@ def _panel(about: str, title: str, name: str, inside: str, axes: str) -> str:
 
 
 def _axes(xlim: tuple[float, float], ylim: tuple[float, float]) -> str:
-    """Two lines, and numbers at round places."""
+    """Draw two axes with numbers at round values."""
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     lines = f'<path d="M{LEFT} {TOP}L{LEFT} {bottom}L{right} {bottom}" fill="none" stroke="#6b7280"/>'
     across = [(mark, _point(mark, ylim[0], xlim, ylim).split(" ")[0]) for mark in _round_places(xlim)]
@@ -206,7 +207,7 @@ def _axes(xlim: tuple[float, float], ylim: tuple[float, float]) -> str:
 
 
 def _round_places(limits: tuple[float, float]) -> Iterable[float]:
-    """Multiples of one of 1, 0.5, 0.2, 0.1 ... between the limits: at least three of them."""
+    """Return at least three multiples of the largest possible step 1, 0.5, 0.2, ... between the limits."""
     for step in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01):
         places = [k * step for k in range(round(limits[0] / step) - 1, round(limits[1] / step) + 2)]
         inside = [round(place, 6) for place in places if limits[0] <= place <= limits[1]]

@@ -1,4 +1,4 @@
-"""Tables and captions of pages: means with errors, and where recorded numbers come from."""
+"""Tables and captions for the book: means with errors, and the origin of recorded numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Markdown(str):
 
 
 def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-    """Mean and its standard error, s/√n; the error of a single value is zero.
+    """Return the mean and its standard error, s/√n; the error of a single value is zero.
 
     Raises:
         ValueError: if there are no values.
@@ -32,7 +32,7 @@ def mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number with a true minus sign, which zero has not; a dash for none.
+    """Format a number with a true minus sign, never before a zero; None becomes a dash.
 
     >>> number(-1.0), number(-0.001), number(None)
     ('−1.00', '0.00', '–')
@@ -41,7 +41,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Words as a sentence has them; "none" if there are none.
+    """Join words with commas and "and"; return "none" if there are none.
 
     >>> listed(["yacht", "boston", "wine"]), listed(["yacht"]), listed([])
     ('yacht, boston and wine', 'yacht', 'none')
@@ -51,7 +51,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def with_error(values: Iterable[float], digits: int) -> str:
-    """Mean ± standard error as text, with a true minus sign and unbreakable spaces; of one value, itself.
+    """Format mean ± standard error, with true minus signs and non-breaking spaces, or a single value.
 
     >>> with_error([-1.0, -3.0], 1).split(), with_error([2.0], 1)
     (['−2.0', '±', '1.0'], '2.0')
@@ -64,7 +64,7 @@ def with_error(values: Iterable[float], digits: int) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
-    """A table: columns of numbers to the right, the first one and columns of words to the left.
+    """Return a Markdown table; columns of numbers, except the first, are aligned to the right.
 
     >>> print(table(["method", "ELBO", "verdict"], [["gi", "1.0", "agrees"]]))
     | method | ELBO | verdict |
@@ -78,16 +78,16 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markdown:
 
 
 def _begins_a_number(cell: str) -> bool:
-    """Whether a cell, its emphasis and brackets aside, is empty, a dash, or begins with a digit."""
+    """Return whether a cell, without emphasis and brackets, is empty or a dash, or begins with a digit."""
     plain = cell.lstrip("*(+−-±< ")
     return not plain or plain[0].isdigit() or plain[0] == "–"
 
 
 def provenance(*groups: Sequence[Mapping[str, Any]]) -> str:
-    """The file, scale and repetitions of recorded results, for a caption.
+    """Name the file, scale and number of repetitions of recorded results, for a caption.
 
     Args:
-        groups: records, each group of one experiment; data sets that have other scales are named with them.
+        groups: groups of records, each of one experiment. Data sets are named if their scales differ.
     """
     origins = []
     for records in groups:
@@ -100,7 +100,7 @@ def provenance(*groups: Sequence[Mapping[str, Any]]) -> str:
 
 
 def caption(text: str, *groups: Sequence[Mapping[str, Any]]) -> Markdown:
-    """What a table shows, and where its records come from; `groups` as for `provenance`."""
+    """Return a caption that also says where the records come from; `groups` as for `provenance`."""
     return Markdown(f"*{text} Records: {provenance(*groups)}.*")
 
 
@@ -111,7 +111,7 @@ def _scale(scale: str, records: Sequence[Mapping[str, Any]], is_one_of_several: 
 
 
 def _repetitions(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many published splits, repetitions or seeds records are about; without any, how many there are."""
+    """Count the different splits, repetitions or seeds of records; without these, count the records."""
     config = records[0]["config"]
     key = next((key for key in ("split", "repetition", "seed") if key in config), None)
     count = len(records) if key is None else len({record["config"][key] for record in records})

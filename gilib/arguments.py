@@ -1,7 +1,7 @@
-"""Arguments checked by their annotations: `steps: Count` refuses 0, "3" and nan where it is given.
+"""Check arguments against their annotations: `steps: Count` refuses 0, "3" and nan.
 
-An annotation of a public constructor or function is a promise that is kept before any work starts. Classes of
-gilib get it from `Checked`, a base of theirs; functions from the decorator `checked`.
+Public constructors and functions check their arguments before any work starts. Classes inherit the check from
+`Checked`; functions get it from the decorator `checked`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ Fraction = Annotated[float, check_fraction]
 
 
 class Checked:
-    """What is constructed of arguments that are as they are annotated, if its constructor is gilib's own."""
+    """Base of classes whose constructor checks its arguments, if gilib defines that constructor."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Check them.
+        """Check the arguments of the constructor.
 
         Raises:
-            TypeError, ValueError: naming the first that is not.
+            TypeError, ValueError: for the first argument that does not match its annotation.
         """
         check_arguments(cls.__init__, cls, (None, *args), settings)
         return super().__new__(cls)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which refuses arguments that are not as they are annotated.
+    """Decorate a function so that it refuses arguments that do not match their annotations.
 
     >>> @checked
     ... def repeat(word: str, times: Count = 2) -> str: return word * times
@@ -77,7 +77,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 def check_arguments(
     function: Callable[..., Any], kind: type | None, args: Sequence[Any], settings: dict[str, Any]
 ) -> None:
-    """Raise unless all arguments are as annotated: by a function, or by the constructor of a `kind`."""
+    """Check all arguments against the annotations of a function, or of the constructor of a class `kind`."""
     names, hints = _annotated(function, kind)
     for name, value in [*zip(names, args, strict=False), *settings.items()]:
         if name in hints:
@@ -86,7 +86,7 @@ def check_arguments(
 
 @cache
 def _annotated(function: Callable[..., Any], kind: type | None) -> tuple[list[str], dict[str, Any]]:
-    """Names of positional arguments, and what arguments are to be, by name; a reader's own code is let be."""
+    """Return names of positional arguments, and annotations by name (none for users' own classes)."""
     known = [field for field in inspect.signature(function).parameters.values() if field.kind not in VARIADIC]
     names = [field.name for field in known if field.kind is not inspect.Parameter.KEYWORD_ONLY]
     source: Any = function
@@ -103,7 +103,7 @@ def _own(part: Any) -> bool:
 
 
 def check_annotated(value: object, hint: Any, name: str) -> None:
-    """Raise unless a value is as an annotation says; those that cannot be asked allow anything.
+    """Check a value against an annotation; annotations that cannot be checked accept everything.
 
     >>> check_annotated((1, 2.5), tuple[int, ...], "sizes")
     Traceback (most recent call last):
@@ -138,7 +138,7 @@ def check_annotated(value: object, hint: Any, name: str) -> None:
 
 
 def _check_one_of(value: object, hints: Sequence[Any], name: str) -> None:
-    """Raise, as the annotation that comes nearest would, unless one of several fits."""
+    """Check that a value matches one of several annotations; otherwise raise the most relevant error."""
     if value is None and NoneType in hints:
         return
     errors: list[Exception] = []
@@ -153,7 +153,7 @@ def _check_one_of(value: object, hints: Sequence[Any], name: str) -> None:
 
 
 def _check_each(value: object, kind: Any, hints: Sequence[Any], name: str) -> None:
-    """Raise unless it is a sequence whose entries fit: any number of one kind, or a tuple of several."""
+    """Check that a value is a sequence with matching entries, of one kind, or as many as annotations."""
     if isinstance(value, np.ndarray | Tensor) and value.ndim:
         value = value.tolist()
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -1,12 +1,12 @@
-"""Exact products of float32 numbers, where torch makes that a setting of the process and not an argument.
+"""Exact products of float32 numbers, which torch controls by a setting of the process, not by an argument.
 
-On CUDA products are exact ("ieee") or rounded to ten bits ("tf32"); torch's own default rounds convolutions.
-`torch.autocast` rounds all products to seven bits. Whatever draws or evaluates functions does so within
-`exact_products`, in training and outside of it: a bound that is measured is the bound that was trained.
-Training computes gradients within it, too; a gradient that you take yourself, wherever torch is set to.
+On CUDA, products are exact ("ieee") or rounded to ten bits ("tf32"); by default torch rounds convolutions.
+`torch.autocast` rounds all products to seven bits. gilib draws and evaluates functions within
+`exact_products`, in training and outside of it, so that a measured bound equals the trained one. Training
+also computes gradients within it; gradients that you compute yourself follow torch's setting.
 
-The setting is the process's. Threads that draw at the same time set it for each other: a program that does so
-on a GPU sets "ieee" once, before they start, with `set_product_precisions("ieee", "ieee")`.
+The setting belongs to the process, so threads change it for each other. A program that draws in several
+threads on a GPU should call `set_product_precisions("ieee", "ieee")` once, before they start.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ CUDNN: Any = torch.backends.cudnn
 
 
 def product_precisions() -> tuple[str, str]:
-    """How CUDA multiplies matrices and how it convolves: "none" is torch's default."""
+    """Return the precisions of CUDA's matrix products and convolutions; "none" is torch's default."""
     return torch.backends.cuda.matmul.fp32_precision, CUDNN.conv.fp32_precision
 
 
 def set_product_precisions(matrices: str, convolutions: str) -> None:
-    """For the whole process."""
+    """Set the precisions of CUDA's matrix products and convolutions for the process."""
     torch.backends.cuda.matmul.fp32_precision = matrices
     CUDNN.conv.fp32_precision = convolutions
 
 
 @contextmanager
 def products_in(precision: str) -> Iterator[None]:
-    """Within it CUDA computes with float32 numbers as asked for, outside of `torch.autocast`; then as before.
+    """Set CUDA's float32 precision, and switch off `torch.autocast`, within this context.
 
     >>> with products_in("tf32"):
     ...     product_precisions()
@@ -52,9 +52,9 @@ def products_in(precision: str) -> Iterator[None]:
 
 
 def exact_products() -> AbstractContextManager[None]:
-    """Within it products are those of float32 numbers as IEEE has them; free where nothing would round them.
+    """Compute exact float32 products within this context, which costs nothing if products are exact already.
 
-    Compiled code keeps the setting under which it runs.
+    In compiled code it has no effect: the caller's setting applies.
     """
     if torch.compiler.is_compiling():
         return nullcontext()

@@ -1,6 +1,6 @@
-"""How a chapter hands its numbers to the sentences of its page: `from gilib.book import glue`.
+"""Paste numbers of a chapter into its page: `from gilib.book import glue`.
 
-Where MyST-NB builds the book, this is its own `glue`; elsewhere no page waits for the numbers.
+When MyST-NB builds the book, this is MyST-NB's `glue`; elsewhere it does nothing.
 """
 
 try:

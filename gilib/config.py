@@ -1,8 +1,8 @@
-"""Parts of a model as plain data, and back: what a file must hold to rebuild a network without running code.
+"""Describe the parts of a model as plain data, and rebuild them without running code from a file.
 
-A description is a dictionary: the name of a class, and the arguments of its constructor. A class of gilib is
-named as it is, `"Linear"`; any other one by its module too, `"mypackage.layers:Fourier"`. Building looks a
-name up among the classes that exist at that moment; nothing is imported by a name from a file.
+A description is a dictionary with the name of a class and the arguments of its constructor. Classes of gilib
+have short names, `"Linear"`; other names include the module, `"mypackage.layers:Fourier"`. Rebuilding looks
+the name up among the classes that are defined at that moment; it never imports a module named in a file.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ ConfigDict = dict[str, Any]
 
 
 class Part(Checked):
-    """What a file can describe: a layer, posterior, prior or likelihood, of gilib or of the reader's own."""
+    """Base of everything that a file can describe: layers, posteriors, priors and likelihoods."""
 
     def config(self) -> ConfigDict:
-        """The arguments with which the constructor makes this part again.
+        """Return the arguments of the constructor that rebuild this part.
 
-        Numbers, text, lists of them, and other parts; what is learned belongs to the state.
+        They may be numbers, text, other parts, and lists of these. Learned values belong to the state.
         """
         raise NotImplementedError(f"{type(self).__name__} has no config(): write one to save it")
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Self:
-        """Build from the plain arguments: parts among them are rebuilt, lists come back as tuples."""
+        """Build a part from its arguments; descriptions become parts, and lists become tuples."""
         return cls(**{name: _rebuilt(value) for name, value in config.items()})
 
 
 class Specification(Part):
-    """A frozen dataclass: its fields describe it."""
+    """Base of parts that are frozen dataclasses, described by their fields."""
 
     def config(self) -> ConfigDict:
-        """The fields."""
+        """Return the fields by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        """The fields that are not at their default, for classes declared with `repr=False`."""
+        """Show the fields that differ from their defaults, for classes declared with `repr=False`."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         given = {field.name: getattr(self, field.name) for field in fields}
         shown = (f"{f.name}={given[f.name]!r}" for f in fields if given[f.name] != f.default)
@@ -56,7 +56,7 @@ class Specification(Part):
 
 
 def type_name(kind: type) -> str:
-    """How files name a class.
+    """Return the name of a class in files.
 
     >>> import fractions
     >>> from gilib.priors import NealPrior
@@ -68,7 +68,7 @@ def type_name(kind: type) -> str:
 
 
 def describe(part: Part) -> ConfigDict:
-    """A part as plain data.
+    """Return the description of a part as plain data.
 
     Raises:
         ValueError: if its config() has an entry "type".
@@ -87,7 +87,7 @@ def describe(part: Part) -> ConfigDict:
 
 
 def plain(value: Any) -> Any:
-    """A value with parts as dictionaries, tuples and arrays as lists, numbers of numpy as those of Python.
+    """Convert parts to dictionaries, tuples and arrays to lists, and NumPy numbers to Python's.
 
     >>> plain({"replicas": (2, 3)})
     {'replicas': [2, 3]}
@@ -106,10 +106,10 @@ def plain(value: Any) -> Any:
 
 
 def rebuild(description: ConfigDict, family: type[Any]) -> Any:
-    """Build a part of a `family`, a base class, from its description.
+    """Build a part from its description; `family` is its base class.
 
     Raises:
-        ValueError: if no class of this name exists, saying which module to import.
+        ValueError: if there is no class of this name; the message names the module to import.
 
     >>> from gilib.priors import Prior
     >>> rebuild({"type": "NealPrior", "scale": 2.0}, Prior)
@@ -126,7 +126,7 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _find(name: Any, family: type[Any]) -> type[Part]:
-    """The class of this name; of several, as when a cell of a notebook ran twice, the newest."""
+    """Return the class of this name: the newest, if a notebook's cell that defines it ran twice."""
     known = {type_name(kind): kind for kind in subclasses(family) if not inspect.isabstract(kind)}
     if name in known:
         return known[name]
@@ -145,7 +145,7 @@ def _advice(name: Any, known: list[str]) -> str:
 
 
 def subclasses(family: type[Any]) -> list[type[Any]]:
-    """All subclasses of a class, at any depth, in the order of their definition within one base."""
+    """Return all direct and indirect subclasses; those of one base are in the order of their definition."""
     found: list[type[Any]] = []
     for kind in family.__subclasses__():
         found += [kind, *subclasses(kind)]
@@ -153,7 +153,7 @@ def subclasses(family: type[Any]) -> list[type[Any]]:
 
 
 def module_config(module: nn.Module) -> ConfigDict:
-    """A module of torch.nn as its name and the arguments that its constructor takes; values are its state."""
+    """Describe a module of torch.nn by its name and the arguments of its constructor, without parameters."""
     name = type(module).__name__
     if type(module) is nn.Sequential:
         return {

@@ -1,4 +1,4 @@
-"""Files that are replaced in one step: whoever reads one finds the old content or the new, never half."""
+"""Replace files atomically: a reader finds the old content or the new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # Windows, where nothing is swept
+except ImportError:  # Windows, where leftovers are not removed
     fcntl = None  # type: ignore[assignment]
 
-ENDING = ".new"  # of content that is not in place yet
+ENDING = ".new"  # ending of a file that is not in place yet
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
-    """A stream to write and to read, whose content takes the place of a file when the block ends.
+    """Open a stream for writing and reading, whose content replaces a file when the block ends.
 
-    The content is on the disk before it has the file's name. An error within the block leaves the file as it
-    was and nothing beside it; a process that is killed may leave a hidden file, which the next one that
-    replaces the same file removes. The folder is made. A symbolic link stays, what it points to is replaced.
-    Permissions of an older file are kept, and its owner where the system allows that.
+    The content is on the disk before it gets the file's name. After an error within the block the old file is
+    unchanged and no other file remains. A killed process may leave a hidden file, which the next replacement
+    of the same file removes. Missing folders are created. If `path` is a symbolic link, its target is
+    replaced. Permissions of the old file are kept, and its owner if the system allows it.
 
     Args:
         path: the file.
 
     Raises:
-        OSError: if it cannot be written, for example because the disk is full, or is a folder, a device or a
-            pipe.
+        OSError: if the file cannot be written, for example because the disk is full, or `path` is a folder, a
+            device or a pipe.
     """
     target, old = _resolve(path)
     with _part(target) as part:
@@ -52,10 +52,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Raise where `replacing` would, before there is anything to write.
+    """Check that `replacing` can write a file, before there is anything to write.
 
     Raises:
-        OSError: likewise.
+        OSError: if it cannot.
     """
     target, _ = _resolve(path)
     try:
@@ -68,7 +68,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Give a file this content, see `replacing`.
+    """Replace the content of a file, as `replacing` does.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -81,14 +81,14 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of the content, however little of it the system takes at a time."""
+    """Write all of the content, in as many calls as the system needs."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def _resolve(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
-    """The file that a path leads to, and what the system knows of it; None if there is none yet."""
+    """Return the file that a path leads to, and its status, or None if it does not exist."""
     target = Path(os.path.realpath(path))
     try:
         old = target.lstat()
@@ -103,7 +103,7 @@ def _resolve(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]
 
 @contextlib.contextmanager
 def _part(target: Path) -> Iterator[Path]:
-    """A new hidden file beside another, gone at the end unless it was renamed."""
+    """Create a hidden file beside another, and remove it at the end unless it was renamed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     part, held = _locked(target)
@@ -115,22 +115,22 @@ def _part(target: Path) -> Iterator[Path]:
 
 
 def _locked(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new hidden file and what holds its lock: the system frees it when this process ends in any way."""
+    """Create a hidden file and lock it; the system frees the lock whenever this process ends."""
     while True:
         part = target.with_name(f".{target.name}.{secrets.token_hex(8)}{ENDING}")
         held = part.open("xb")
         if fcntl is None:
             held.close()  # Windows renames no open file
             return part, held
-        with contextlib.suppress(OSError):  # file systems without locks, where nothing is swept either
+        with contextlib.suppress(OSError):  # file systems without locks, where leftovers are not removed
             fcntl.flock(held, fcntl.LOCK_EX)
-        if part.exists():  # else it was swept between these lines
+        if part.exists():  # another process may have removed it before it was locked
             return part, held
         held.close()
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed processes left beside a file: hidden files whose lock is free."""
+    """Remove hidden files that killed processes left beside a file: those whose lock is free."""
     if fcntl is None:
         return
     leftover = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}{re.escape(ENDING)}")
@@ -141,7 +141,7 @@ def _sweep(target: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk; Windows has no way to ask for it."""
+    """Wait until the names in a folder are on the disk, which is not possible on Windows."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Measures of predictions: one tested function for each."""
+"""Measures of predictions, such as test log-likelihood, RMSE and calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
 def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
-    """Log (1/S) Σ_s exp(v_s) along `dim`.
+    """Return log (1/S) Σ_s exp(v_s) along `dim`.
 
     >>> log_mean_exp(torch.zeros(4))
     tensor(0.)
@@ -25,13 +25,13 @@ def log_mean_exp(values: Tensor, dim: int = 0) -> Tensor:
 
 
 def test_log_likelihood(log_prob: Tensor) -> Tensor:
-    """The test log-likelihood: log-mean-exp over samples first, then the mean over points.
+    """Return the test log-likelihood: log-mean-exp over samples, then the mean over points.
 
     Args:
-        log_prob: log p(y_n | f_s), `[S, R, N]`, in the units in which the result is wanted.
+        log_prob: log p(y_n | f_s), `[S, R, N]`, in the units that the result shall have.
 
     Returns:
-        nats per point, `[R]`.
+        Nats per point, `[R]`.
 
     >>> test_log_likelihood(torch.zeros(3, 5))
     tensor(0.)
@@ -43,12 +43,12 @@ test_log_likelihood.__test__ = False  # type: ignore[attr-defined]
 
 
 def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
-    """Root mean squared error of a mean `[R, N, O]` against targets `[N, O]`, in their units; `[R]`.
+    """Return the root mean squared error, `[R]`, of a mean `[R, N, O]` in the units of the targets.
 
     Args:
-        mean: tensor or array of numpy, as are all arguments of measures.
-        targets: of the same outputs.
-        per_output: one for every output, `[R, O]`, which may have units of their own.
+        mean: predictive mean, a tensor or a NumPy array, like the arguments of all measures.
+        targets: targets, `[N, O]`.
+        per_output: return one error for each output, `[R, O]`, for outputs with different units.
 
     >>> rmse(torch.zeros(4, 1), torch.full((4, 1), 2.0))
     tensor(2.)
@@ -67,12 +67,12 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
 
 
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
-    """An array as a tensor, like another one of floating-point numbers, or in float64."""
+    """Return an array as a tensor, with dtype and device of a floating-point `like`, or else in float64."""
     return as_tensor(value, name, _FLOAT64 if like is None or not like.is_floating_point() else like)
 
 
 def entropy(probabilities: Tensor) -> Tensor:
-    """Entropy of categorical predictions `[..., N, O]`, nats per point, `[..., N]`.
+    """Return the entropy of categorical predictions `[..., N, O]`: nats at each point, `[..., N]`.
 
     >>> entropy(torch.full((1, 4), 0.25))
     tensor([1.3863])
@@ -83,7 +83,7 @@ def entropy(probabilities: Tensor) -> Tensor:
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """The share of points whose most probable class is their label.
+    """Return the fraction of points whose most probable class is their label.
 
     Args:
         probabilities: `[..., N, O]`.
@@ -101,12 +101,12 @@ def accuracy(probabilities: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class CalibrationCurve:
-    """How often a classifier is right, by how sure it is: B equal bins of the top class's probability.
+    """Accuracy of a classifier as a function of its confidence, in B equal bins of the top probability.
 
     Attributes:
         confidence: mean probability of the top class in each bin, `[B]`; NaN in an empty bin.
-        accuracy: share of labels that are the top class, `[B]`; NaN in an empty bin.
-        counts: points in each bin, `[B]`, integers.
+        accuracy: fraction of labels that equal the top class, `[B]`; NaN in an empty bin.
+        counts: number of points in each bin, `[B]`, integers.
     """
 
     confidence: Tensor
@@ -115,16 +115,18 @@ class CalibrationCurve:
 
     @property
     def error(self) -> Tensor:
-        """Σ_b (n_b / N) |accuracy_b - confidence_b|, the expected calibration error."""
+        """The expected calibration error, Σ_b (n_b / N) |accuracy_b - confidence_b|."""
         gaps = (self.accuracy - self.confidence).abs().nan_to_num()
         return (gaps * self.counts).sum() / self.counts.sum()
 
     @property
     def noise_level(self) -> Tensor:
-        """About the error that a perfectly calibrated classifier with these confidences would show.
+        """The approximate `error` of a perfectly calibrated classifier with these confidences.
 
-        √(2/π) Σ_b (n_b / N) √(p_b (1 - p_b) / n_b): the mean size of Gaussian deviations of p_b, the mean
-        confidence in a bin, at the variance of n_b labels.
+            √(2/π) Σ_b (n_b / N) √(p_b (1 - p_b) / n_b)
+
+        This is the mean absolute deviation of Gaussians with the variance of n_b labels, where p_b is the
+        mean confidence in bin b.
         """
         sure = self.confidence.nan_to_num()
         spread = (self.counts * sure * (1.0 - sure)).sqrt().sum()
@@ -132,12 +134,12 @@ class CalibrationCurve:
 
 
 def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> CalibrationCurve:
-    """Bin points by the probability of their top class (Ober & Aitchison, 2021, App. L: 20 equal bins).
+    """Group points by the probability of their top class (Ober & Aitchison, 2021, App. L: 20 equal bins).
 
     Args:
         probabilities: `[N, O]`.
         labels: `[N]`, integers.
-        bins: B; bin b holds the probabilities in (b/B, (b+1)/B].
+        bins: B; bin b covers the probabilities in (b/B, (b+1)/B].
 
     >>> calibration_curve(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]), bins=4).counts
     tensor([0, 0, 4, 0])
@@ -159,15 +161,16 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 20) -> Tensor:
-    """Mean distance of accuracy from confidence over equal bins of the top class's probability.
+    """Return the mean gap between accuracy and confidence over equal bins of the top probability.
 
-    ECE = Σ_b (n_b / N) |accuracy_b - confidence_b|      (Guo et al., 2017; Ober & Aitchison, 2021, App. L: 20
-    bins)
+        ECE = Σ_b (n_b / N) |accuracy_b - confidence_b|
+
+    (Guo et al., 2017; Ober & Aitchison, 2021, App. L: 20 bins).
 
     Args:
         probabilities: `[N, O]`.
         labels: `[N]`, integers.
-        bins: how many.
+        bins: number of bins.
 
     Returns:
         A scalar in [0, 1].
@@ -179,16 +182,16 @@ def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int 
 
 
 def auroc(positive: Tensor, negative: Tensor) -> Tensor:
-    """The area under the receiver operating characteristic of a score.
+    """Return the area under the receiver operating characteristic of a score.
 
-        P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for one score of each kind, picked at random       (Mann & Whitney, 1947)
+        P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for one random score of each kind       (Mann & Whitney, 1947)
 
-    One half for a score that cannot tell them apart, 1 for one that always can. For data out of distribution
-    the usual score is the entropy of the prediction, and they are the positive ones.
+    It is ½ for a score that cannot separate the two kinds, and 1 for one that always does. To detect data out
+    of distribution, the usual score is the entropy of the prediction, and those data are positive.
 
     Args:
-        positive: scores that should be large, `[N]`.
-        negative: scores that should be small, `[M]`.
+        positive: scores of positive points, which should be large, `[N]`.
+        negative: scores of negative points, which should be small, `[M]`.
 
     Returns:
         A scalar, float64.
@@ -204,13 +207,13 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
 
 
 def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates: Tensor) -> Tensor:
-    """The receiver operating characteristic of a score: what is found at each rate of false alarms.
+    """Return the receiver operating characteristic of a score: true positive rates at false positive rates.
 
-    The share of positive scores above the lowest threshold that so many negative ones exceed at most.
+    Each threshold is the lowest one that at most the given fraction of negative scores exceeds.
 
     Args:
-        positive: scores that should be large, `[N]`.
-        negative: scores that should be small, `[M]`.
+        positive: scores of positive points, which should be large, `[N]`.
+        negative: scores of negative points, which should be small, `[M]`.
         false_positive_rates: `[P]`, from 0 to 1.
 
     Returns:
@@ -229,13 +232,13 @@ def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates
 
 
 def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """How well probabilities rank points by class: the `auroc` of that of class 1, or the mean over classes.
+    """Return how well probabilities rank points by class: `auroc` of class 1, or its mean over all classes.
 
-    Of more than two classes, each is set against all others (one-vs-rest) and all weigh the same.
+    With more than two classes, each is compared with all others (one-vs-rest), with equal weights.
 
     Args:
         probabilities: `[N, O]`, O at least 2.
-        labels: `[N]`, integers; every class occurs.
+        labels: `[N]`, integers; every class must occur.
 
     Returns:
         A scalar, float64.
@@ -278,17 +281,16 @@ def _labelled(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
-    """The mean variance of every layer's functions, E_x[(1/N_l) Σ_λ V f_λ(x)].
+    """Return the mean variance of every layer's functions, E_x[(1/N_l) Σ_λ V f_λ(x)].
 
     Ober & Aitchison (2021), Eq. 84.
 
     Args:
-        draw: S functions of a network; more samples, less noise.
+        draw: S functions of a network; more samples reduce the noise.
         inputs: `[N, D]`; standard normal in the paper.
 
     Returns:
-        One tensor `[R]` for every layer with weights or functions of its own, in squared units of its
-        outputs.
+        One tensor `[R]` for every layer that draws weights or functions, in squared units of its outputs.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.FromPrior())

@@ -1,4 +1,4 @@
-"""Bounds on the log evidence, from draws."""
+"""Bounds on the log evidence, estimated from draws."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def elbo(
     per_point: bool = False,
     kl_weight: float = 1.0,
 ) -> Tensor:
-    """The evidence lower bound, estimated from draws and a minibatch (Ober & Aitchison, 2021, Eqs. 3, 13).
+    """Estimate the evidence lower bound from draws and a minibatch (Ober & Aitchison, 2021, Eqs. 3, 13).
 
         L = (N/B) Σ_b log P(y_b | f(x_b)) + kl_weight · (log P - log Q)
 
     Args:
-        draw: S functions, or an estimate made for B points.
-        likelihood: of the targets.
+        draw: S functions, or an estimate for B points.
+        likelihood: likelihood of the targets.
         x: inputs of the minibatch, `[B, D]` or `[R, B, D]`.
         y: targets, `[B, O]` or `[R, B, O]`.
         num_data: N, the size of the whole training set.
         reduction: "mean" over the draws, or "none".
-        per_point: divide by N.
-        kl_weight: tempering of the Kullback-Leibler term; the result is a bound only at 1.
+        per_point: whether to divide by N.
+        kl_weight: factor of the Kullback-Leibler term (tempering); the result is a bound only at 1.
 
     Returns:
-        nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
+        Nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
 
     Raises:
-        ValueError: for inputs and targets that hold NaN or infinite entries (an accelerator is not asked), or
-            that are not the same for all draws, and for settings that do not fit.
-        TypeError: for complex numbers.
+        ValueError: if inputs or targets hold NaN or infinity (not checked on accelerators), or differ between
+            draws, or a setting is invalid.
+        TypeError: if numbers are complex.
 
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
@@ -84,10 +84,10 @@ def elbo(
 def estimated_bound(
     draw: Drawn, likelihood: Likelihood, x: Tensor, y: Tensor, num_data: int, kl_weight: float | Tensor
 ) -> Tensor:
-    """The same of every draw, `[S, R]`, without a look at the numbers: for steps of training.
+    """Return the bound of every draw, `[S, R]`, without checking numbers, for steps of training.
 
     Raises:
-        ValueError: if there are more points in the batch than in all.
+        ValueError: if the batch has more points than the training set.
     """
     log_pq = draw.density
     log_likelihood = likelihood.expected_log_prob(draw, x, y)
@@ -100,7 +100,7 @@ def estimated_bound(
 
 
 def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, if they are finite, and all samples share the inputs, as the evidence has them."""
+    """Return inputs and targets if they are finite, and if all samples share the inputs."""
     inputs = _finite(as_inputs(x, "x", draw.density), "x", draw.density)
     if draw.input_axes is not None:
         check_own_targets(inputs.shape[: -1 - draw.input_axes], draw.density.shape[1:], "inputs")
@@ -108,7 +108,7 @@ def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
 
 
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
-    """A tensor of finite numbers, where they may be looked at."""
+    """Return a tensor; on a CPU check that it is finite."""
     tensor = as_tensor(value, name, like)
     check_not_empty(tensor, name)
     if readable(tensor):
@@ -118,14 +118,14 @@ def _finite(value: object, name: str, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SteppedTempering(Checked):
-    """The factor of the Kullback-Leibler term, rising from 0 by equal stairs (ibid., App. O).
+    """A factor of the Kullback-Leibler term that rises from 0 in equal stairs (ibid., App. O).
 
-    The paper: 0 for the first ten epochs, 0.1 for the next ten, and so on; 1 from epoch 100.
+    In the paper it is 0 for the first ten epochs, 0.1 for the next ten, and so on; 1 from epoch 100.
 
     Args:
-        steps: gradient steps until the last value is reached; 0: at once.
-        stairs: how many.
-        last: value after the stairs; below 1 the posterior stays cold, and the objective is no bound.
+        steps: gradient steps until the last value; 0 to start with it.
+        stairs: number of stairs.
+        last: value after the stairs; below 1 the posterior is cold, and the objective is not a bound.
 
     >>> weight = SteppedTempering(100)
     >>> weight(0), weight(9), weight(10), weight(99), weight(100)
@@ -137,31 +137,31 @@ class SteppedTempering(Checked):
     last: Positive = 1.0
 
     def __call__(self, step: int) -> float:
-        """The factor at a step, counted from 0."""
+        """Return the factor at a step, counted from 0."""
         if step >= self.steps:
             return self.last
         return self.last * (step * self.stairs // self.steps) / self.stairs
 
 
 def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
-    """The importance-weighted bound of S draws (Burda et al., 2016), on average at least the ELBO.
+    """Return the importance-weighted bound of S draws (Burda et al., 2016), on average at least the ELBO.
 
         log (1/S) Σ_s P(y | f_s) P(f_s) / Q(f_s) ≤ log P(y) in expectation
 
     Args:
-        draw: S functions; an estimate is refused: independent points are another model's evidence. So are the
-            paths of Gaussian processes, which have random features: of these take `net.joint_draw(S, N)`.
-        likelihood: of the targets.
-        x: ALL training inputs, `[N, D]`: scaling a minibatch up would not give a bound.
+        draw: S functions. Estimates are refused, because independent points belong to another model. So are
+            draws of Gaussian processes, which use random features: pass `net.joint_draw(S, N)` for these.
+        likelihood: likelihood of the targets.
+        x: ALL training inputs, `[N, D]`; a scaled minibatch would not give a bound.
         y: all targets.
 
     Returns:
-        nats, `[R]`, summed over the points. Where Q has no density, as of `PointEstimate` and `Dropout`, it
-        is no bound, as `elbo` is none.
+        Nats, `[R]`, summed over the points. If Q has no density, as for `PointEstimate` and `Dropout`, this
+        is not a bound, and neither is `elbo`.
 
     Raises:
-        ValueError: as `elbo` does.
-        TypeError: for draws that are not exact at these points jointly.
+        ValueError: for the reasons of `elbo`.
+        TypeError: if draws are not exact at these points jointly.
 
     >>> import torch, gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())

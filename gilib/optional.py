@@ -1,4 +1,4 @@
-"""Packages that gilib itself does without: imported when they are used, named when they are missing."""
+"""Import optional packages when they are used; the error for a missing one says how to install it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def require(module: str, extra: str) -> ModuleType:
     """Import a module that an optional extra of gilib installs.
 
     Args:
-        module: its name.
-        extra: the extra that brings it.
+        module: name of the module.
+        extra: the extra that installs it.
 
     Raises:
-        ImportError: naming the extra, if the module is missing.
+        ImportError: if the module is missing; the message names the extra.
 
     >>> require("math", "hmc").floor(2.5)
     2
@@ -31,15 +31,15 @@ def require(module: str, extra: str) -> ModuleType:
 
 
 def require_package(module: str, package: str, purpose: str) -> ModuleType:
-    """Import a module that gilib itself does without.
+    """Import a module that gilib does not require.
 
     Args:
-        module: its name.
-        package: what to install for it.
-        purpose: what it is needed for, said in the error.
+        module: name of the module.
+        package: package that provides it.
+        purpose: completes "is needed to ..." in the error.
 
     Raises:
-        ImportError: naming the package and the purpose, if the module is missing.
+        ImportError: if the module is missing; the message names the package and the purpose.
 
     >>> require_package("math", "python", "to round").floor(2.5)
     2

@@ -1,4 +1,4 @@
-"""Files: models and checkpoints as tensors and numbers, written atomically, read without running code."""
+"""Save and load models and checkpoints: files are written atomically and read without running their code."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from gilib.network import Network
 from gilib.validation import check_precision
 
 MODEL_FORMAT = "gilib model 1"
-SEAL = b"gilib sha256 "  # before the digest of all that precedes it, the last bytes of a file
+SEAL = b"gilib sha256 "  # precedes the digest, which ends a file and covers all bytes before it
 DIGEST_BYTES = 32
 
 
 class Model(NamedTuple):
-    """What a file of a model holds; it unpacks in this order.
+    """The content of a model file, in the order in which it unpacks.
 
     Attributes:
-        network: with its parameters.
-        likelihood: likewise.
-        normalisation: or None.
-        config: the notes that were saved beside them, or None.
+        network: network with its parameters.
+        likelihood: likelihood with its parameters.
+        normalisation: scaling of the data, or None.
+        config: your notes, or None.
     """
 
     network: Network
@@ -44,7 +44,7 @@ class Model(NamedTuple):
     config: ConfigDict | None
 
     def __repr__(self) -> str:
-        """Shapes of the network, the likelihood, and what else there is, in a line."""
+        """Show the network's shapes, the likelihood, and which optional parts are present."""
         net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
         parts = [f"network of {net}", type(self.likelihood).__name__]
         parts += [name for name in ("normalisation", "config") if getattr(self, name) is not None]
@@ -52,20 +52,20 @@ class Model(NamedTuple):
 
 
 class CheckpointError(RuntimeError):
-    """A file that is damaged, of another kind, or of another model."""
+    """A file is damaged, or of another kind, or belongs to another model."""
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write tensors and plain values in one step: a reader sees the old file or the new, never half.
+    """Write tensors and plain values atomically: a reader sees the old file or the new one, never a part.
 
-    The file is the archive that torch writes, with seal and digest as its comment.
+    The file is an archive by `torch.save`, whose comment holds a digest.
 
     Raises:
-        OSError: if they cannot be written, for example because the disk is full.
+        OSError: if the file cannot be written, for example because the disk is full.
     """
     with replacing(path) as stream:
         _save(content, stream, Path(path))
-        stream.seek(-2, os.SEEK_END)  # where an archive has the length of its comment
+        stream.seek(-2, os.SEEK_END)  # a zip archive ends with the length of its comment
         stream.write((len(SEAL) + DIGEST_BYTES).to_bytes(2, "little") + SEAL)
         stream.seek(0)
         stream.write(hashlib.file_digest(stream, "sha256").digest())
@@ -74,12 +74,12 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
     try:
         torch.save(_of_python(content), stream)
-    except RuntimeError as error:  # how torch reports a disk that is full
+    except RuntimeError as error:  # torch's error for a full disk
         raise OSError(f"cannot write {target} ({error}): is the disk full?") from error
 
 
 def _of_python(value: Any) -> Any:
-    """Plain values with the numbers of numpy among them as those of Python, which files can hold."""
+    """Convert the NumPy numbers among plain values to Python's, which files can hold."""
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is dict:
@@ -91,14 +91,14 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read a file written by `write` whose entry "format" is `kind`.
 
     Raises:
-        OSError: if there is none, or it may not be read.
-        CheckpointError: if it is damaged or of another kind.
+        OSError: if there is no such file, or it cannot be read.
+        CheckpointError: if the file is damaged or of another kind.
     """
     archive = Path(path).read_bytes()
     try:
         _check_sums(archive)
         content = torch.load(BytesIO(archive), map_location="cpu", weights_only=True)
-    except Exception as error:  # foreign bytes make torch raise whatever they spell
+    except Exception as error:  # on foreign bytes torch may raise any error
         raise CheckpointError(
             f"{path} is damaged or not a file of gilib ({type(error).__name__}): restore or delete it"
         ) from error
@@ -109,10 +109,10 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
 
 
 def _check_sums(archive: bytes) -> None:
-    """Raise if a file is not what was written: torch looks at no sums.
+    """Raise an error if a file has changed since it was written, which torch does not check.
 
-    Files of version 0.2.0 have no digest, but a sum for each entry. No sum covers the bit that makes an entry
-    a folder, of which torch returns memory that nobody wrote.
+    Files of version 0.2.0 have no digest, only a checksum for each entry. That does not cover the bit that
+    marks an entry as a folder, for which torch would return uninitialised memory.
     """
     sealed, digest = memoryview(archive)[:-DIGEST_BYTES], archive[-DIGEST_BYTES:]
     if sealed[-len(SEAL) :] == SEAL:
@@ -136,11 +136,11 @@ def save(
     """Save a model to one file: architecture, parameters, likelihood, normalisation and your own notes.
 
     Args:
-        path: where to.
+        path: path of the file.
         net: the network.
-        likelihood: its likelihood.
-        normalisation: how the data were scaled.
-        config: plain values (numbers, text, lists, dictionaries) to keep beside them.
+        likelihood: the likelihood of its outputs.
+        normalisation: scaling of the data.
+        config: your notes, as plain values (numbers, text, lists, dictionaries).
     """
     check_plain(config, "config")
     like = net.layers.reference_tensor()
@@ -163,7 +163,7 @@ def save(
 
 
 def _check_savable(what: str, module: torch.nn.Module) -> None:
-    """Raise for numbers that `load` would refuse, or that are not there."""
+    """Raise an error for parameters that `load` would refuse, or that have no values."""
     for name, value in module.state_dict().items():
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             check_precision(value.dtype, f"{name} of a {what} that is saved")
@@ -172,7 +172,7 @@ def _check_savable(what: str, module: torch.nn.Module) -> None:
 
 
 def check_plain(value: ConfigDict | None, name: str) -> None:
-    """Raise unless a file that holds `value` can be read again."""
+    """Raise an error unless `value` can be saved to a file and read again."""
     stream = BytesIO()
     try:
         torch.save(_of_python(value), stream)
@@ -187,13 +187,13 @@ def check_plain(value: ConfigDict | None, name: str) -> None:
 
 @checked
 def load(path: str | os.PathLike[str]) -> Model:
-    """Load what `save` wrote; the network predicts as the saved one did, to the last bit on a CPU.
+    """Load a model that `save` wrote; on a CPU its predictions are bitwise equal to the saved network's.
 
     Returns:
         The parts by name: `model = load(path)`, then `model.network`, `model.likelihood` and so on.
 
     Raises:
-        CheckpointError: if the file is damaged, or holds something else.
+        CheckpointError: if the file is damaged, or does not hold a model.
     """
     content = read(path, MODEL_FORMAT)
     try:
@@ -212,7 +212,7 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 
 def network_from_config(config: ConfigDict, dtype: torch.dtype) -> Network:
-    """Build a network from its architecture; its parameters are new."""
+    """Build a network from its architecture, with new parameters."""
     inducing: Tensor | None = None
     if config["inducing_points"] is not None:
         inducing = torch.zeros(config["inducing_points"], dtype=dtype)

@@ -1,7 +1,7 @@
-"""One figure style and one colour for each method, everywhere in the book.
+"""The figure style of the book, with one colour and one marker for each method.
 
-Colours are the Okabe-Ito palette, its yellow darkened, distinct under the common kinds of colour blindness;
-markers differ too.
+Colours are the Okabe-Ito palette with a darker yellow, which stays distinct under the common kinds of colour
+blindness.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class MethodStyle(NamedTuple):
-    """How a method looks.
+    """Label, colour and marker of a method.
 
     Attributes:
-        label: its name in legends and tables.
-        colour: hexadecimal.
-        marker: of matplotlib.
+        label: name in legends and tables.
+        colour: hexadecimal code.
+        marker: matplotlib's marker.
     """
 
     label: str
@@ -69,15 +69,15 @@ METHODS: dict[str, MethodStyle] = {
 
 
 def _look(method: str) -> MethodStyle:
-    """The look of a method, or an error that lists them."""
+    """Return the style of a method, or raise an error that lists all methods."""
     check_choice(method, METHODS, "method")
     return METHODS[method]
 
 
 def style() -> None:
-    """Set the book's figure style for the running process (matplotlib's rcParams).
+    """Set the book's figure style for this process (matplotlib's rcParams).
 
-    In a notebook figures get twice as many pixels as they are wide, for sharp screens.
+    In notebooks figures have twice the resolution, for sharp screens.
     """
     import matplotlib as mpl
     import matplotlib.pyplot as plt
@@ -112,7 +112,7 @@ def style() -> None:
 def panels(
     rows: int = 1, columns: int = 1, *, width: float = 7.2, height: float = 2.8, **options: Any
 ) -> Any:
-    """A figure with `rows` × `columns` axes in the book's style; `height` is that of one row, in inches.
+    """Create a figure with `rows` × `columns` axes in the book's style; `height` is per row, in inches.
 
     Returns:
         (figure, axes) as from `matplotlib.pyplot.subplots`.
@@ -133,16 +133,16 @@ def band(
     label: str | None = None,
     deviations: Sequence[float] = (1.0,),
 ) -> None:
-    """A predictive mean with standard deviations on both sides, in the method's colour.
+    """Draw a predictive mean with bands of standard deviations, in the method's colour.
 
     Args:
-        axes: where to draw.
+        axes: axes to draw on.
         x: inputs `[N]`.
-        mean: `[N]`.
-        sd: `[N]`.
+        mean: predictive means `[N]`.
+        sd: standard deviations `[N]`.
         method: key of `METHODS`.
-        label: in the legend; None: the method's name.
-        deviations: how many standard deviations the bands reach, one over another.
+        label: label in the legend; the method's name if None.
+        deviations: half-widths of the bands in standard deviations.
     """
     import numpy as np
 
@@ -167,17 +167,17 @@ def predictives(
     top: float = 0.27,
     columns: int | None = None,
 ) -> Any:
-    """A panel for each method, with bands of one to three standard deviations; then these over the input.
+    """Draw predictions of several methods: a panel with bands for each, and one with standard deviations.
 
     Args:
-        results: by key of `METHODS`: `grid`, `mean` and `function_sd`, `[N]` each.
+        results: for each key of `METHODS`, its `grid`, `mean` and `function_sd`, `[N]` each.
         x: inputs of the data `[N]`.
-        y: their targets `[N]`.
-        titles: of the panels, by key; missing ones: the methods' names.
-        xlim: of inputs.
-        ylim: of targets.
-        top: of standard deviations.
-        columns: of panels; default: all in a row.
+        y: targets of the data `[N]`.
+        titles: titles of panels, by key; the methods' names where missing.
+        xlim: range of inputs.
+        ylim: range of targets.
+        top: largest standard deviation in the last panel.
+        columns: number of columns of panels; by default all are in one row.
 
     Returns:
         (figure, axes).
@@ -202,14 +202,14 @@ def predictives(
 
 
 def data_points(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
-    """Training data as small dark dots."""
+    """Draw training data as small dark dots."""
     axes.plot(x, y, ".", color="#333333", markersize=4, zorder=3)
 
 
 def error_bars(
     axes: Axes, x: Sequence[float], mean: Sequence[float], stderr: Sequence[float], method: str
 ) -> None:
-    """Means with one standard error, joined by a line, in the method's colour and marker."""
+    """Draw means with one standard error, joined by a line, in the method's colour and marker."""
     method_style = _look(method)
     axes.errorbar(
         x,
@@ -230,14 +230,14 @@ def beside_paper(
     ours: tuple[float, float] | None,
     printed: tuple[float, float] | None,
 ) -> None:
-    """A number of ours, filled, and the printed one, hollow and a little to the right.
+    """Draw our number with a filled marker, and the paper's with a hollow one, slightly to the right.
 
     Args:
-        axes: where to draw.
-        x: position.
+        axes: axes to draw on.
+        x: horizontal position.
         method: key of `METHODS`.
-        ours: mean and standard error; None: not run.
-        printed: likewise; None: not printed.
+        ours: our mean and standard error; None if not run.
+        printed: the paper's mean and standard error; None if not printed.
     """
     method_style = _look(method)
     for value, shift, fill in ((ours, 0.0, method_style.colour), (printed, 0.28, "none")):

@@ -1,11 +1,12 @@
-"""Functions of a Gaussian process given what it is at its inducing inputs.
+"""Functions drawn from a Gaussian process given its values at the inducing inputs.
 
 With K = k(Z, Z) + jitter = R Rᵀ, u = R w and a(x) = R⁻¹ k(Z, x), the process at a point given u is Gaussian,
 
     f(x) | u ~ N(a(x)ᵀ w, k(x, x) - |a(x)|²),
 
-and given that w_o ~ N(m_o, S_o) it is N(aᵀ m_o, k(x, x) - |a|² + aᵀ S_o a). An estimate samples it at every
-point by itself (`Marginals`), a joint draw at N points together (`Jointly`), a draw along a path (`Path`).
+and if w_o ~ N(m_o, S_o) its distribution is N(aᵀ m_o, k(x, x) - |a|² + aᵀ S_o a). An estimate samples every
+point independently (`Marginals`), a joint draw samples N points together (`Jointly`), and a draw is a
+function of any points (`Path`).
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ COINCIDE = (
     "raise the layer's jitter, or take fewer points that lie farther apart"
 )
 NAMED = "the kernel matrix of the inducing inputs", COINCIDE
-DELICATE = 0.1  # roundings of a mean, in what the nugget adds to u, from which it is computed in float64
-NUGGET = 1e-10  # of the variance, added before a covariance at points close to each other is factorised
+DELICATE = 0.1  # a mean is computed in float64 if rounding may exceed this fraction of the nugget's deviation
+NUGGET = 1e-10  # fraction of the variance added to a covariance of points before it is factorised
 
 
 @dataclass(frozen=True)
 class Inducing:
-    """A process at its inducing inputs, before anything is known of u.
+    """The prior of a process at its inducing inputs.
 
     Attributes:
-        kernel: with its hyper-parameters.
+        kernel: kernel with its hyper-parameters.
         inputs: Z, `[S, R, M, D]`, or fewer axes.
         root: R, `[..., M, M]`, in float64.
-        inverse: R⁻¹, likewise.
-        nugget: what K has on its diagonal beside the kernel, `[..., 1, 1]`.
+        inverse: R⁻¹, `[..., M, M]`, in float64.
+        nugget: variance that is added to the diagonal of K, `[..., 1, 1]`.
     """
 
     kernel: KernelFunction
@@ -55,10 +56,10 @@ class Inducing:
 
     @classmethod
     def of(cls, kernel: KernelFunction, inputs: Tensor, jitter: float) -> Inducing:
-        """Factorise K, with `jitter` times the mean variance on its diagonal.
+        """Factorise K with `jitter` times the mean variance added to its diagonal.
 
         Raises:
-            FactorisationError: if K has no factor all the same.
+            FactorisationError: if K is not positive definite in spite of the jitter.
         """
         inputs64 = inputs.double()
         nugget = jitter * kernel.diagonal(inputs64).mean(-1, keepdim=True)
@@ -66,10 +67,10 @@ class Inducing:
         return cls(kernel, inputs, *factors, nugget[..., None])
 
     def points(self, x: Tensor) -> Tensor:
-        """`x`, if it holds points of as many coordinates as the inducing inputs have, in their dtype.
+        """Return `x` if its points have the dimension and dtype of the inducing inputs.
 
         Raises:
-            ValueError: if not; a single coordinate would broadcast.
+            ValueError: if they do not; a single coordinate would broadcast silently.
         """
         width = self.inputs.shape[-1]
         if x.dim() < 2 or x.shape[-1] != width:
@@ -78,15 +79,15 @@ class Inducing:
         return x
 
     def white(self, x: Tensor) -> Tensor:
-        """a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
+        """Return a(x) = R⁻¹ k(Z, x), `[..., N, M]`, in the dtype of `x`."""
         return product(self.kernel.cross(x, self.inputs).to(x.dtype), self.inverse.to(x.dtype).mT)
 
     def arithmetic(self, x: Tensor, weights: Tensor) -> torch.dtype:
-        """What aᵀw needs: float64 where rounding may be a tenth of what the nugget adds to u, or more.
+        """Return the dtype for aᵀw: float64 if rounding may exceed a tenth of the nugget's deviation.
 
-        A rounding ε of k, of at most the variance σ², goes through R⁻¹: it moves aᵀw by about
-        ε σ² |diag(r) w|, where r_i is the norm of row i of R⁻¹. On an accelerator, where nothing is read, the
-        dtype of `x`.
+        R⁻¹ amplifies the rounding error of k, at most ε σ² with the variance σ²: it moves aᵀw by about
+        ε σ² |diag(r) w|, where r_i is the norm of row i of R⁻¹. On an accelerator, where no values are read,
+        return the dtype of `x`.
         """
         if x.dtype == torch.float64 or not readable(weights):
             return x.dtype
@@ -100,11 +101,11 @@ class Inducing:
 
 @dataclass(frozen=True)
 class Marginals(GaussianFunction):
-    """An estimate: the process at every point by itself.
+    """An estimate: a function that samples the process at every point independently.
 
     Attributes:
-        inducing: the process.
-        law: of w.
+        inducing: prior of the process at its inducing inputs.
+        law: distribution of w.
         noise: z, `[S, R, N, O]`.
     """
 
@@ -113,20 +114,20 @@ class Marginals(GaussianFunction):
     noise: Tensor
 
     def moments(self, x: Tensor) -> Moments:
-        """Of f(x), with w integrated out as far as its law says."""
+        """Return mean and variance of f(x), with w integrated out."""
         mean, variance = gaussian(self.inducing, self.law, x)
         noise = noise_at(self.noise, mean, -2)
         return Moments(mean.expand(noise.shape), variance.expand(noise.shape))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Mean + √variance · z."""
+        """Return mean + √variance · z at `x`."""
         mean, variance = gaussian(self.inducing, self.law, x)
         noise = noise_at(self.noise, mean, -2)
         return mean.expand(noise.shape) + variance.sqrt() * noise
 
 
 def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of f(x), `[..., N, O]`; one column of variances where all outputs have the same."""
+    """Return mean and variance of f(x), `[..., N, O]`; variances have one column if outputs share them."""
     kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
     dtype = inducing.arithmetic(x, law.mean)
     at = project(
@@ -143,17 +144,17 @@ def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def positive(variance: Tensor, prior: Tensor) -> Tensor:
-    """A variance that rounding of the prior's may have taken below zero, where √ has no slope."""
+    """Clamp a variance that rounding may have made negative to a positive number, where √ has a gradient."""
     limits = torch.finfo(variance.dtype)
     return variance.clamp_min((limits.eps * prior.detach()).clamp_min(limits.tiny))
 
 
 @dataclass(frozen=True)
 class Jointly(GaussianFunction):
-    """A joint draw: the process at N points together, given a draw of u.
+    """A joint draw: a function that samples the process at N points jointly, given a draw of u.
 
     Attributes:
-        inducing: the process.
+        inducing: prior of the process at its inducing inputs.
         weights: w, `[S, R, M, O]`.
         noise: z, `[S, R, N, O]`.
     """
@@ -163,7 +164,7 @@ class Jointly(GaussianFunction):
     noise: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Aᵀ w + L z, L Lᵀ the covariance of the points given u, in float64."""
+        """Return aᵀ w + L z at `x`, in float64, where L Lᵀ is the covariance of the points given u."""
         x64 = self.inducing.points(x).double()
         white = self.inducing.white(x64)
         prior = self.inducing.kernel.gram(x64)
@@ -175,26 +176,26 @@ class Jointly(GaussianFunction):
         return (white @ self.weights.double() + root @ noise.double()).to(x.dtype)
 
     def moments(self, x: Tensor) -> Moments:
-        """The draw itself: its points are not independent."""
+        """Return the draw as mean, without variances: its points are not independent."""
         return Moments(self(x))
 
 
 @dataclass(frozen=True)
 class Path(GaussianFunction):
-    """A draw along a path: a draw from the prior, corrected to pass through u (Wilson et al., 2020).
+    """A draw: a function from the prior, corrected to pass through u (Wilson et al., 2020).
 
         f(x) = φ(x)ᵀω + a(x)ᵀ (w - R⁻¹ (φ(Z)ᵀω + √jitter ε))
 
-    Mean and covariance are those of f | u on average over the random features φ; given them the covariance
-    is off by about σ²/√F, σ² the kernel's variance. What is left of the variance at a point, a likelihood
-    integrates by `moments`.
+    On average over the random features φ, mean and covariance are exact. Given the features, the covariance
+    has an error of about σ²/√F, where σ² is the kernel's variance. Likelihoods use the exact `moments` at
+    single points.
 
     Attributes:
-        inducing: the process.
-        law: of w.
+        inducing: prior of the process at its inducing inputs.
+        law: distribution of w.
         features: normals of the random features, `[S, R, F, P]`.
         weights: ω/√F, `[S, R, F, O]`.
-        correction: what a(x) is multiplied with, `[S, R, M, O]`.
+        correction: the vector that multiplies a(x), `[S, R, M, O]`.
     """
 
     approximate: ClassVar[bool] = True
@@ -213,14 +214,14 @@ class Path(GaussianFunction):
         noise: Tensor,
         num_features: int,
     ) -> Path:
-        """The path of given normals.
+        """Construct a path from given normals.
 
         Args:
-            inducing: the process.
-            law: of w, for `moments`.
+            inducing: prior of the process at its inducing inputs.
+            law: distribution of w, for `moments`.
             drawn: w, `[S, R, M, O]`.
             noise: standard normals, `[S, R, size]`: for the features, `[S, R, F, P]`; for their weights ω,
-                `[S, R, F, O]`; and for what the factorised K has beside the kernel, ε, `[S, R, M, O]`.
+                `[S, R, F, O]`; and for the jitter, ε, `[S, R, M, O]`.
             num_features: F.
         """
         points, outputs = drawn.shape[-2:]
@@ -240,7 +241,7 @@ class Path(GaussianFunction):
 
     @staticmethod
     def sizes(kernel: KernelFunction, num_features: int, points: int, outputs: int) -> tuple[int, int, int]:
-        """How many normals features, their weights and the jitter take."""
+        """Return the numbers of normals for the features, for their weights and for the jitter."""
         return num_features * kernel.feature_noise, num_features * outputs, points * outputs
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -250,7 +251,7 @@ class Path(GaussianFunction):
         return prior + product(self.inducing.white(x.to(dtype)), self.correction.to(dtype)).to(x.dtype)
 
     def moments(self, x: Tensor) -> Moments:
-        """Of f(x) given what the layers before drew, with the path integrated out."""
+        """Return mean and variance of f(x), with the path integrated out but not the layers below."""
         mean, variance = gaussian(self.inducing, self.law, x)
         lead = (*self.correction.shape[:-2], *mean.shape[-2:])
         return Moments(mean.expand(lead), variance.expand(lead))

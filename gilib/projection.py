@@ -1,12 +1,12 @@
-"""What processes are at many points given their inducing outputs, large samples one after the other.
+"""Compute the terms of mean and variance of Gaussian processes at many points, given inducing outputs.
 
-With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o): a = R⁻¹ k, then aᵀ m_o, |a|² and aᵀ S_o a. Where
-inducing outputs of several layers have a joint law, covariances S' of a layer with a later one make fields
-S' a at every point, with which the later layer's own a' has products a'ᵀ S' a. Of a squared exponential
-kernel the exponents may be given in place of its values, which are then made here.
+With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o), let a = R⁻¹ k. The terms are aᵀ m_o, |a|² and
+aᵀ S_o a. If the inducing outputs of several layers are jointly Gaussian, the covariance S' of a layer with a
+later one gives fields S' a at every point, and the later layer's own a' gives products a'ᵀ S' a. For a
+squared exponential kernel the exponents may be passed instead of its values, which are then computed here.
 
-Of a large sample these are some hundred kilobytes, which stay in cache from the first product to the last;
-written for all samples at once they travel to memory and back a dozen times.
+Large samples are processed one by one: their intermediate results, some hundred kilobytes, then stay in the
+cache. For all samples together they would travel to memory and back a dozen times.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gilib.linalg.operation import Operation, first_order, within_transform
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
 from gilib.linalg.samples import leading, samples
 
-LARGE = 2**15  # products of one sample, measured: at 30 000 all samples at once are as fast
+MIN_PRODUCTS = 2**15  # of one sample, for a loop over samples; measured: 30 000 products gain nothing
 
 
 class Projected(NamedTuple):
-    """What the mean and the variance at N points are made of.
+    """The terms of mean and variance at N points.
 
     Attributes:
         mean: aᵀ m_o, `[..., N, O]`.
         square: |a|², `[..., N, 1]`.
-        forms: aᵀ S_q a, `[..., N, Q]`; None without S.
+        forms: quadratic forms aᵀ S_q a, `[..., N, Q]`; None without S.
         crosses: products of a with the fields of earlier layers, `[..., N, J]` each.
         onward: fields for later layers, `[..., N, K]` each.
     """
@@ -45,20 +45,20 @@ class Projected(NamedTuple):
     onward: Sequence[Tensor] = ()
 
     def to(self, dtype: torch.dtype) -> Projected:
-        """The same in another dtype."""
+        """Return all terms in another dtype."""
         forms = None if self.forms is None else self.forms.to(dtype)
         crosses, onward = ([part.to(dtype) for part in parts] for parts in (self.crosses, self.onward))
         return Projected(self.mean.to(dtype), self.square.to(dtype), forms, crosses, onward)
 
 
 class Columns(NamedTuple):
-    """What a is multiplied with, side by side.
+    """The matrices and vectors that multiply a, side by side.
 
     Attributes:
         values: S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`.
-        forms: Q, O or 1. The matrices S_q are symmetric.
+        forms: Q, either O or 1. The matrices S_q are symmetric.
         outputs: O.
-        onward: K of every later layer.
+        onward: K for every later layer.
     """
 
     values: Tensor
@@ -68,7 +68,7 @@ class Columns(NamedTuple):
 
     @property
     def parts(self) -> list[slice]:
-        """Where the matrices are, the covariances with each later layer, and the means."""
+        """Slices of the matrices S, of the covariances with each later layer, and of the means."""
         widths = self.forms * self.values.shape[-2], *self.onward, self.outputs
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
@@ -76,13 +76,13 @@ class Columns(NamedTuple):
 def project(
     kernel: Tensor | Exponents, inverse: Tensor, mean: Tensor, covariance: Tensor | None
 ) -> Projected:
-    """Project a law of w with independent columns onto points.
+    """Compute the terms for a distribution of w with independent columns.
 
     Args:
         kernel: k(x, Z), `[..., N, M]`, or its exponents.
         inverse: R⁻¹, `[..., M, M]`.
         mean: m, `[..., M, O]`.
-        covariance: S, `[..., O, M, M]`, symmetric, or one of all outputs, `[..., 1, M, M]`; or None. Leading
+        covariance: S, symmetric, `[..., O, M, M]`, or `[..., 1, M, M]` if outputs share it; or None. Leading
             axes broadcast.
     """
     columns, outputs = mean, mean.shape[-1]
@@ -95,19 +95,19 @@ def project(
 def project_columns(
     kernel: Tensor | Exponents, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
 ) -> Projected:
-    """Project a part of a joint law onto points.
+    """Compute the terms for one layer of a joint distribution.
 
     Args:
         kernel: k(x, Z), `[..., N, M]`, or its exponents.
         inverse: R⁻¹, `[..., M, M]`.
-        columns: of this layer.
-        fields: of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
+        columns: columns of this layer.
+        fields: fields of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
     first, right = kernel[:2] if isinstance(kernel, Exponents) else (kernel, None)
     parts = [first, inverse] if right is None else [first, right, inverse]
     shared = leading(*parts, columns.values, *fields) != leading(*parts)
     points, size = first.shape[-2 if right is None else -1], inverse.shape[-1]
-    small = points * (size + columns.values.shape[-1]) < LARGE
+    small = points * (size + columns.values.shape[-1]) < MIN_PRODUCTS
     if shared or small or not readable(first) or within_transform():
         values = kernel.values() if isinstance(kernel, Exponents) else kernel
         return projected_at_once(values, inverse, columns, fields)
@@ -118,7 +118,10 @@ def project_columns(
 def projected_at_once(
     kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor]
 ) -> Projected:
-    """The same by plain products: where samples share a, or are small. Arguments as above."""
+    """Compute all samples at once by plain products, for small samples and for samples that share a.
+
+    Arguments as for `project_columns`, but the kernel's values.
+    """
     white = product(kernel, inverse.mT)
     products = product(white, columns.values)
     own, *onward, mean = (products[..., part] for part in columns.parts)
@@ -132,24 +135,26 @@ def projected_at_once(
 
 
 def side_by_side(columns: Sequence[Tensor]) -> Tensor:
-    """Matrices `[..., M, *]` of any leading axes as one."""
+    """Concatenate matrices `[..., M, *]`, whose leading axes broadcast, along the last axis."""
     lead = leading(*columns)
     return torch.cat([part.expand(*lead, *part.shape[-2:]) for part in columns], -1)
 
 
 class _Project(Operation):
-    """The gradient, of upstream f, n, q, j, k of aᵀm, |a|², aᵀSa, products with fields v, and fields S'a.
+    """`project_columns`, sample by sample, with its gradient in closed form.
 
-    That of a is
+    With upstream gradients f of aᵀm, n of |a|², q of aᵀSa, j of products with fields v, and k of fields S'a,
+    the gradient of a is
 
         Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
 
-    The products S_q a are kept: reading them takes a tenth of the time of forming them. The k and a of a
-    sample lie with points side by side, `[M, N]`, so that no product copies them first; means and the
-    gradient of the columns likewise. Where there is more than means, a is kept in rows, too. The kernel is k
-    itself, or the left coordinates of its exponents, beside the right ones: k is then made here, and kept,
-    and its gradient goes on to them without being written down for all samples. It does in float64, as they
-    are: a lengthscale gets what slopes that cancel leave of large squares.
+    The products S_q a are stored, because reading them takes a tenth of the time of computing them again. The
+    k and a of a sample are stored as `[M, N]`, with points along the last axis, so that no product copies
+    them; so are the means and the gradient of the columns. If there are other terms than means, a is stored
+    by rows, too. The kernel argument is k itself, or the left coordinates of its exponents with `right` for
+    the right ones. In the second case k is computed and stored here, and its gradient passes to the
+    coordinates sample by sample. This happens in float64, the dtype of the coordinates, because the gradient
+    of a lengthscale is a small difference of large numbers.
     """
 
     @staticmethod
@@ -195,7 +200,7 @@ class _Project(Operation):
         own, *later, means = ctx.parts
         gradients: list[Any] = [None if value is None else torch.zeros_like(value) for value in given]
         gradients[3] = torch.zeros_like(given[3].mT, memory_format=torch.contiguous_format).mT
-        alone = given[1] is None and given[0].shape[:-2] == ctx.lead  # whether a k is one sample's own
+        alone = given[1] is None and given[0].shape[:-2] == ctx.lead  # no two samples share a k
         count, size = len(given) - 4, given[2].shape[-1]
         points = given[0].shape[-2 if given[1] is None else -1]
         d_a, weighted = given[2].new_empty(size, points), given[2].new_empty(points, ctx.forms, size)
@@ -207,6 +212,8 @@ class _Project(Operation):
             rows: Any = next(kept) if more else None
             vectors, (d_k, d_b, d_r, d_c), rest = rest[:count], rest[count : count + 4], rest[count + 4 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
+            # d_a collects half of what is symmetric in a (n, q); the factor beta = 2 below doubles it before
+            # the means are added
             torch.mul(a, n.mT, out=d_a)
             if q is not None:
                 d_a.add_(_weighted(next(kept), q).mT)
@@ -221,9 +228,9 @@ class _Project(Operation):
                 add_matmul(d_a, c[:, part], o.mT)
                 add_matmul(d_c[:, part], a, o)
             add_matmul(d_r, d_a, values.mT)
-            if slopes is None:
+            if slopes is None:  # a gradient of its own is written, a shared one is accumulated
                 (matmul_into if alone else add_matmul)(d_k.mT, r.mT, d_a)
-            else:
+            else:  # through the exponential: ∂ of exponents = k · ∂k
                 torch.mul(values, matmul(r.mT, d_a), out=slopes)
                 d_k.addmm_(b, slopes)
                 d_b.addmm_(k, slopes.mT)
@@ -239,7 +246,7 @@ def _beyond_means(
     vectors: Sequence[Tensor],
     found: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Fill what takes a in rows: forms, products with fields, fields. What the gradient needs of it."""
+    """Write the terms other than means, and return the tensors that the gradient needs."""
     kept = [rows]
     if forms is not None:
         kept.append(matmul(rows, columns[:, own]))
@@ -252,12 +259,12 @@ def _beyond_means(
 
 
 def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:
-    """Products v_j · a of J vectors side by side, `[N, J M]`, with a, `[N, M]`, into `[N, J]`."""
+    """Write inner products of J vectors side by side, `[N, J M]`, with a, `[N, M]`, to `out`, `[N, J]`."""
     torch.linalg.vecdot(vectors.unflatten(1, (-1, white.shape[1])), white[:, None], out=out)
 
 
 def _weighted(vectors: Tensor, weights: Tensor) -> Tensor:
-    """Σ_j j_j v_j, `[N, M]`, of `[N, J M]` and `[N, J]`."""
+    """Return Σ_j j_j v_j, `[N, M]`, for vectors `[N, J M]` and weights `[N, J]`."""
     if weights.shape[1] == 1:
         return vectors * weights
     return torch.bmm(weights[:, None], vectors.unflatten(1, (weights.shape[1], -1)))[:, 0]

@@ -1,4 +1,4 @@
-"""Where standard normals come from: one generator, or one for every replica."""
+"""Sources of standard normals: one generator, or one for every replica."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = 64  # requests drawn at once on an accelerator: R small kernels per step would be most of the time
-LARGEST = 1 << 21  # numbers of a block, for each replica
+BLOCK = 64  # requests drawn at once on an accelerator, where R small kernels would dominate a step
+LARGEST = 1 << 21  # most numbers of a block, for each replica
 
 
 @dataclass
 class _Prefetched:
-    """Requests of one shape that are drawn already.
+    """A block of requests of one shape, drawn in advance.
 
     Attributes:
-        start: states of the generators before, `[R, bytes]`.
-        values: all requests of the block.
-        position: how many of them have been given.
+        start: states of the generators before the block, `[R, bytes]`.
+        values: numbers for all requests of the block.
+        position: number of requests that have been served.
     """
 
     start: Tensor
@@ -30,16 +30,16 @@ class _Prefetched:
 
 
 class ReplicaGenerators:
-    """R generators in place of one: replica r draws what a network of its own would draw from seed r.
+    """R generators, so that each replica draws the same numbers as a network trained alone with its seed.
 
-    It goes wherever a generator is taken (`draw`, `estimate`, `predict`, `base_noise`) for networks with one
-    replica axis. On an accelerator noise is drawn in blocks of up to 64 requests of one shape, whose numbers
-    are not those of 64 requests: there the network of its own is one with `replicas=(1,)` and
-    `ReplicaGenerators([seed])`. The state knows what was drawn ahead.
+    Pass it instead of a generator (to `draw`, `estimate`, `predict`, `base_noise`) for networks with one
+    replica axis. On an accelerator noise is drawn in blocks of up to 64 requests of one shape, which gives
+    other numbers than single requests. There the equivalent network alone has `replicas=(1,)` and
+    `ReplicaGenerators([seed])`. The state includes the numbers that were drawn in advance.
 
     Args:
         seeds: R integers.
-        device: of the generators.
+        device: device of the generators.
 
     >>> generators = ReplicaGenerators([0, 1])
     >>> noise = generators.normal((5, 2, 3), torch.float32, torch.device("cpu"))
@@ -49,7 +49,7 @@ class ReplicaGenerators:
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
-        """Seed R generators."""
+        """Create and seed R generators."""
         self.generators = [torch.Generator(device or "cpu").manual_seed(int(seed)) for seed in seeds]
         if not self.generators:
             raise ValueError("ReplicaGenerators needs at least one seed")
@@ -57,7 +57,7 @@ class ReplicaGenerators:
         self._ahead: dict[tuple[tuple[int, ...], torch.dtype], _Prefetched] = {}
 
     def normal(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
-        """Standard normals of shape `[S, R, ...]`, slice r from generator r."""
+        """Draw standard normals `[S, R, ...]`, slice r from generator r."""
         if len(shape) < 2 or shape[1] != len(self.generators):
             raise ValueError(
                 f"{len(self.generators)} generators serve a network with replicas=({len(self.generators)},), "
@@ -77,7 +77,7 @@ class ReplicaGenerators:
     def _drawn_ahead(
         self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None
     ) -> _Prefetched:
-        """A block of requests; its length does not depend on R."""
+        """Draw a block of requests, whose length does not depend on R."""
         own, start = _replica_shape(shape), self._states()
         length = max(1, min(self.block, LARGEST // max(1, math.prod(own))))
         drawn = [self._draw(g, (length, *own), dtype, device) for g in self.generators]
@@ -97,7 +97,7 @@ class ReplicaGenerators:
             generator.set_state(own.clone())
 
     def get_state(self) -> dict[str, Any]:
-        """The states of all generators, `[R, bytes]`, and what of their blocks is still to be given."""
+        """Return the states of all generators, `[R, bytes]`, and the unfinished blocks."""
         ahead = [
             {"shape": list(shape), "dtype": dtype, "start": block.start, "position": block.position}
             for (shape, dtype), block in self._ahead.items()
@@ -106,7 +106,7 @@ class ReplicaGenerators:
         return {"generators": self._states(), "ahead": ahead}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from `get_state`: blocks are drawn again, from where they began."""
+        """Restore the result of `get_state`; unfinished blocks are drawn again from their start."""
         self._ahead.clear()
         for block in state["ahead"]:
             self._set_states(block["start"])
@@ -117,7 +117,7 @@ class ReplicaGenerators:
 
 
 def _replica_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """What of a request `[S, R, ...]` is one replica's."""
+    """Return the shape of one replica's part of a request `[S, R, ...]`."""
     return shape[0], *shape[2:]
 
 
@@ -125,7 +125,7 @@ GeneratorLike = torch.Generator | ReplicaGenerators
 
 
 def check_generator(source: object) -> None:
-    """Raise unless random numbers can come from `source`; None stands for torch's default generator."""
+    """Raise an error unless `source` is a generator, or None for torch's default generator."""
     if source is not None and not isinstance(source, GeneratorLike):
         raise TypeError(
             "generator must be a torch.Generator or a gilib.randomness.ReplicaGenerators, such as "
@@ -136,7 +136,7 @@ def check_generator(source: object) -> None:
 def standard_normal(
     shape: Sequence[int], source: GeneratorLike | None, dtype: torch.dtype, device: torch.device | None
 ) -> Tensor:
-    """Standard normals `[S, R, ...]` from either kind of source; None: torch's default generator."""
+    """Draw standard normals `[S, R, ...]` from either kind of source; None is torch's default generator."""
     if isinstance(source, ReplicaGenerators):
         return source.normal(shape, dtype, device)
     check_generator(source)
@@ -144,11 +144,11 @@ def standard_normal(
 
 
 class Noise(NamedTuple):
-    """Standard normals of samples: what is random once, and what is random at every point.
+    """The standard normals of samples: what is random once, and what is random at every point.
 
     Attributes:
-        draw: `[S, R, P]`.
-        points: `[S, R, N, Q]`.
+        draw: normals for each sample, `[S, R, P]`.
+        points: normals for every point of each sample, `[S, R, N, Q]`.
     """
 
     draw: Tensor
@@ -160,18 +160,18 @@ class Noise(NamedTuple):
         return self.draw.new_zeros(self.draw.shape[:-1])
 
     def split(self, sizes: Sequence[NoiseSize]) -> list[Noise]:
-        """Consecutive pieces of these sizes."""
+        """Split into consecutive pieces of these sizes."""
         draws = self.draw.split_with_sizes([size.draw for size in sizes], -1)
         points = self.points.split_with_sizes([size.points for size in sizes], -1)
         return [Noise(*piece) for piece in zip(draws, points, strict=True)]
 
 
 class NoiseSize(NamedTuple):
-    """How many standard normals a sample takes.
+    """The number of standard normals that a sample needs.
 
     Attributes:
-        draw: P, once for every sample.
-        points: Q, at every point of every sample.
+        draw: P, for each sample.
+        points: Q, for every point of each sample.
     """
 
     draw: int
@@ -179,7 +179,7 @@ class NoiseSize(NamedTuple):
 
 
 def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
-    """Their sum.
+    """Return the sum of noise sizes.
 
     >>> total_size([NoiseSize(3), NoiseSize(1, 2)])
     NoiseSize(draw=4, points=2)
@@ -188,10 +188,10 @@ def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
 
 
 def noise_at(noise: Tensor, outputs: Tensor, axis: int) -> Tensor:
-    """The noise of N points, if it was made for the points of `outputs`; both have them at `axis`.
+    """Return `noise` if it has as many points along `axis` as `outputs`.
 
     Raises:
-        ValueError: if there are more or fewer points than numbers.
+        ValueError: if the numbers of points differ.
     """
     if noise.shape[axis] != outputs.shape[axis]:
         raise ValueError(

@@ -1,11 +1,11 @@
-"""Sufficient statistics of Bayesian linear regression: all that a posterior over weights asks of data.
+"""Sufficient statistics of Bayesian linear regression: all that the posterior over weights needs of the data.
 
 For features Φ `[..., M, I]`, pseudo-outputs v_o and precisions Λ_o of the outputs o = 1 ... O,
 
     A_o = Φᵀ Λ_o Φ        b_o = Φᵀ Λ_o v_o.
 
-Outputs that share Λ share A. `Statistics` therefore keeps G groups of C outputs, O = G · C: one group of O
-outputs for a shared precision, O groups of one output for a precision per output.
+Outputs that share Λ share A. `Statistics` therefore stores G groups of C outputs, O = G · C: one group of O
+outputs for a shared precision, or O groups of one output for a precision per output.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gilib.linalg.blocks import at_once, pieces
 from gilib.linalg.operation import Operation, first_order, is_transformed
 from gilib.linalg.products import matmul
 
-FEW_OUTPUTS = 4  # up to here separate products are faster than the triangle
-ROWS = 17  # of a Gram matrix at a time: three calls and a third more arithmetic at I = 51; measured
-POINTS = 64  # at a time in its gradient, at least: products with fewer are slow
+FEW_OUTPUTS = 4  # up to this number, separate products per output are faster than one triangle
+ROWS = 17  # rows of a Gram matrix per product: at I = 51 three calls, a third more than a triangle; measured
+POINTS = 64  # fewest points per product in the gradient: products with fewer are slow
 
 
 class Statistics(NamedTuple):
@@ -38,7 +38,7 @@ class Statistics(NamedTuple):
 
 
 def shared_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> Statistics:
-    """Statistics for one diagonal precision shared by all outputs (Ober & Aitchison, 2021, Eq. 11).
+    """Return statistics for one diagonal precision shared by all outputs (Ober & Aitchison, 2021, Eq. 11).
 
     Args:
         features: Φ, `[..., M, I]`.
@@ -56,7 +56,7 @@ def shared_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> S
 
 
 def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> Statistics:
-    """Statistics for one diagonal precision per output (Ober & Aitchison, 2021, App. K.1).
+    """Return statistics for one diagonal precision per output (Ober & Aitchison, 2021, App. K.1).
 
     Args:
         features: Φ, `[..., M, I]`.
@@ -74,7 +74,7 @@ def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) 
 
 
 def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statistics:
-    """Statistics for a full precision matrix Λ = L Lᵀ shared by all outputs.
+    """Return statistics for a full precision matrix Λ = L Lᵀ shared by all outputs.
 
     Args:
         features: Φ, `[..., M, I]`.
@@ -95,7 +95,7 @@ def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statisti
 def convolutional_statistics(
     images: Tensor, targets: Tensor, precision: Tensor, windows: Windows
 ) -> Statistics:
-    """Statistics of a convolution, its patches for features, one precision per image (ibid., App. C).
+    """Return statistics of a convolution: patches are the features, with one precision per image (App. C).
 
     Args:
         images: `[..., M, C, H, W]`.
@@ -104,7 +104,7 @@ def convolutional_statistics(
         windows: kernel, stride, padding and boundary.
 
     Returns:
-        `gram` `[..., 1, C K, C K]` and `cross` `[..., 1, C K, O]`, the K pixels of the kernel fastest.
+        `gram` `[..., 1, C K, C K]` and `cross` `[..., 1, C K, O]`; the K pixels of the kernel run fastest.
 
     >>> ones, windows = torch.ones(2, 1, 4, 4), Windows.of(1)
     >>> convolutional_statistics(ones, ones, torch.full((2,), 0.5), windows).gram.shape
@@ -115,11 +115,11 @@ def convolutional_statistics(
 
 
 def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
-    """A = Σ_m λ_m φ_m φ_mᵀ of one diagonal precision.
+    """Return A = Σ_m λ_m φ_m φ_mᵀ for one diagonal precision.
 
     Args:
         features: Φ, `[..., M, I]`.
-        precision: λ, `[..., M]`; None: 1.
+        precision: λ, `[..., M]`; 1 if None.
 
     Returns:
         `[..., I, I]`, symmetric.
@@ -132,11 +132,11 @@ def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
 
 
 def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
-    """A_o = Σ_m λ_om φ_m φ_mᵀ for every output at once.
+    """Return A_o = Σ_m λ_om φ_m φ_mᵀ for every output; differentiable once.
 
-    A few rows i of all O matrices are one matrix product of `weights` with the products φ_mi φ_mj, j ≥ i:
-    half the arithmetic of O separate products ΦᵀΛ_oΦ, and no `[O, M, I]` temporary. On a CPU samples are
-    taken a few at a time, so that what is made of them stays in cache. Differentiable once.
+    One matrix product of `weights` with the products φ_mi φ_mj, j ≥ i, gives a few rows i of all O matrices.
+    This is half the arithmetic of O separate products ΦᵀΛ_oΦ, without an `[O, M, I]` temporary. On a CPU a
+    few samples are processed at a time, so that temporaries stay in the cache.
 
     Args:
         features: Φ, `[S, R, M, I]`, with any number of leading axes.
@@ -158,10 +158,14 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
 
 
 class _WeightedGram(Operation):
-    """With upstream B_o, that of λ_om is φ_mᵀ B_o φ_m, that of φ_m is Σ_o λ_om (B_o + B_oᵀ) φ_m.
+    """`weighted_gram` with its gradient in closed form.
 
-    The products φ_mᵀ(B_o + B_oᵀ) of a hundred points with all outputs are one matrix product, of which both
-    are read while it is in cache.
+    For upstream gradients B_o of A_o,
+
+        ∂λ_om = φ_mᵀ B_o φ_m,    ∂φ_m = Σ_o λ_om (B_o + B_oᵀ) φ_m.
+
+    Both follow from the products φ_mᵀ(B_o + B_oᵀ). One matrix product gives these for some points and all
+    outputs; both gradients are computed from it while it is in the cache.
     """
 
     @staticmethod
@@ -190,6 +194,7 @@ class _WeightedGram(Operation):
         gradient = gradient.reshape(samples, *lam.shape[:-1], size, size)  # [S, R, O, I, I]
         by_point = lam.mT.contiguous()  # [R, M, O]
         d_weights, d_features = gradient.new_zeros(by_point.shape), gradient.new_zeros(phi.shape)
+        # blocks of replicas, samples, outputs and points whose temporaries fit into the cache together
         points = min(count, max(POINTS, at_once(phi, outputs * size)))
         room = at_once(phi, points * size)
         for r in pieces(replicas, min(max(1, room // outputs), replicas)):
@@ -203,6 +208,7 @@ class _WeightedGram(Operation):
                         d_weights[r, m, o] += torch.linalg.vecdot(products, own[:, :, :, None]).sum(0)
                         d_features[s, r, m] += (by_point[r, m, None, o] @ products)[..., 0, :]
         d_features = d_features.reshape(*lead, count, size)
+        # half, because φᵀ(B + Bᵀ)φ is twice φᵀBφ
         d_weights = (0.5 * d_weights.mT).reshape(*lead[features.dim() - weights.dim() :], outputs, count)
         return d_features.sum_to_size(features.shape), d_weights.sum_to_size(weights.shape)
 
@@ -223,7 +229,7 @@ class _WeightedGram(Operation):
 
 
 def _flat(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-    """Features `[S, R, M, I]` (R is 1 if replicas share them), weights `[R, O, M]`, and the leading axes."""
+    """Return features `[S, R, M, I]` (R = 1 if shared by replicas), weights `[R, O, M]`, and leading axes."""
     extra = features.dim() - weights.dim()
     samples, own = features.shape[:extra], features.shape[extra:-2]
     replicas = torch.broadcast_shapes(own, weights.shape[:-2])
@@ -235,7 +241,7 @@ def _flat(features: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, torch.Size
 
 
 def _fill(gram: Tensor, phi: Tensor, weights: Tensor) -> None:
-    """Write the Gram matrices `[s, r, O, I, I]` of features `[s, r or 1, M, I]`, a few rows at a time."""
+    """Write the Gram matrices `[s, r, O, I, I]` of features `[s, r or 1, M, I]`, `ROWS` rows at a time."""
     phi = phi.movedim(0, -2).contiguous()  # [r, M, s, I]
     for i in pieces(phi.shape[-1], ROWS):
         products = phi[..., i, None] * phi[..., None, i.start :]  # [r, M, s, rows, I - i]

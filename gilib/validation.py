@@ -1,4 +1,8 @@
-"""Checks of what users hand in, made once, before any work starts."""
+"""Checks of users' arguments, made before any work starts.
+
+A function `check_...` raises an error unless its condition holds; a function `as_...` also converts the
+value.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ T = TypeVar("T")
 
 
 def check_positive(value: float, name: str) -> None:
-    """Raise unless `value` is a positive finite number, of Python or of numpy."""
+    """Check that `value` is a positive finite number, of Python or NumPy."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 < value < float("inf")):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
 def check_scale(value: float, name: str) -> None:
-    """Raise unless `value` is positive, and float32 can compute with it and with its inverse."""
+    """Check that `value` is positive, and neither it nor its inverse overflows in float32."""
     check_positive(value, name)
     if not 1e-30 <= value <= 1e30:
         raise ValueError(
@@ -31,13 +35,13 @@ def check_scale(value: float, name: str) -> None:
 
 
 def check_count(value: int, name: str, least: int = 1) -> None:
-    """Raise unless `value` is an integer of at least `least`, of Python or of numpy."""
+    """Check that `value` is an integer of at least `least`, of Python or NumPy."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def check_fraction(value: float, name: str) -> float:
-    """Return `value` if it is a number of at least 0 and below 1, else raise."""
+    """Return `value` if it is a number of at least 0 and below 1, else raise an error."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not (number and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must be a number of at least 0 and below 1, got {value!r}")
@@ -45,7 +49,7 @@ def check_fraction(value: float, name: str) -> float:
 
 
 def as_replicas(value: Sequence[int]) -> tuple[int, ...]:
-    """The shape of replica axes as a tuple, else raise."""
+    """Return the shape of replica axes as a tuple of integers, else raise an error."""
     if not isinstance(value, (list, tuple)):
         hint = f": write replicas=({value},)" if isinstance(value, Integral) else ""
         raise TypeError(f"replicas must be a tuple, a number for each axis, got {value!r}{hint}")
@@ -55,7 +59,7 @@ def as_replicas(value: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
-    """The shape (C, H, W) of images for a model that halves them twice, else raise."""
+    """Return the shape (C, H, W) of images if a model can halve them twice, else raise an error."""
     channels, height, width = shape
     if min(height, width) < 4:
         raise ValueError(f"{model} halves images twice: they need 4 × 4 pixels at least, got {shape}")
@@ -63,14 +67,14 @@ def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
 
 
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
-    """Raise unless `value` is one of `options`."""
+    """Check that `value` is one of `options`."""
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(map(repr, options))}")
 
 
 def check_instance(value: T, kind: type, name: str) -> T:
-    """Return `value` if it is a `kind`, else raise."""
+    """Return `value` if it is an instance of `kind`, else raise an error."""
     if isinstance(value, type) and issubclass(value, kind):
         raise TypeError(f"{name} must be an instance: write {value.__name__}() in place of {value.__name__}")
     if not isinstance(value, kind):
@@ -79,13 +83,13 @@ def check_instance(value: T, kind: type, name: str) -> T:
 
 
 def check_unused(used: bool, name: str) -> None:
-    """Raise ValueError if a part of a network has its place already."""
+    """Raise an error if a part of a network is used already."""
     if used:
         raise ValueError(f"{name} is used twice, here or in another network: construct one for each place")
 
 
 def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
-    """Return `value` if it is a finite tensor with points, of the dtype and on the device of `like`."""
+    """Return `value`, a finite tensor of points like `like` in dtype and device, else raise an error."""
     value = check_is_tensor(value, name)
     if value.dim() < 2:
         raise ValueError(f"{name} must have shape [..., points, features], got {list(value.shape)}")
@@ -97,26 +101,28 @@ def check_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor
 
 
 def check_not_empty(value: Tensor, name: str) -> None:
-    """Raise if there is nothing in it."""
+    """Check that a tensor is not empty."""
     if value.numel() == 0:
         raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
 
 
 def check_finite(value: Tensor, name: str) -> None:
-    """Raise for NaN and infinite numbers."""
+    """Check that a tensor holds no NaN and no infinity."""
     if value.is_floating_point() and not bool(torch.isfinite(value).all()):
         raise ValueError(f"{name} holds {int((~torch.isfinite(value)).sum())} NaN or infinite entries")
 
 
 def check_unmasked(value: object, name: str) -> None:
-    """Raise for an array of numpy some of whose entries are masked: below the mask anything may stand."""
+    """Check that a NumPy array has no masked entries, whose values are arbitrary."""
     if isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any()):
         count = int(np.ma.getmaskarray(value).sum())
         raise ValueError(f"{name} holds {count} masked entries: fill them in, or leave these points out")
 
 
 def from_numpy(value: object, like: Tensor | None = None) -> object:
-    """An array of numpy as a tensor, its floating-point numbers as `like`; anything else as it is.
+    """Convert a NumPy array to a tensor; return other values unchanged.
+
+    Floating-point arrays get the dtype of `like`, or torch's default.
 
     >>> from_numpy(np.zeros((2, 1))).dtype, from_numpy(np.zeros(2, int)).dtype
     (torch.float32, torch.int64)
@@ -125,7 +131,7 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
         return value
     check_unmasked(value, "an array")
     native = np.dtype(np.float64) if value.dtype.itemsize > 8 else value.dtype.newbyteorder("=")
-    converted = torch.from_numpy(np.array(value, dtype=native))  # its own memory
+    converted = torch.from_numpy(np.array(value, dtype=native))  # a copy: the user may change the array
     if like is not None:
         converted = converted.to(like.device)
     if not converted.is_floating_point():
@@ -134,12 +140,12 @@ def from_numpy(value: object, like: Tensor | None = None) -> object:
 
 
 def as_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
-    """A tensor as it is, an array of numpy as `from_numpy` has it; raise for anything else."""
+    """Return a tensor unchanged and a NumPy array converted by `from_numpy`; else raise an error."""
     return check_is_tensor(from_numpy(value, like), name)
 
 
 def as_inputs(value: object, name: str, like: Tensor | None = None) -> Tensor:
-    """The same of inputs: whole numbers of numpy are numbers like all others.
+    """Return inputs as a tensor, like `as_tensor`; integers of NumPy arrays become floating-point numbers.
 
     >>> as_inputs(np.zeros((2, 1), int), "x").dtype
     torch.float32
@@ -150,7 +156,7 @@ def as_inputs(value: object, name: str, like: Tensor | None = None) -> Tensor:
 
 
 def check_is_tensor(value: object, name: str) -> Tensor:
-    """Return `value` if it is a tensor, else raise."""
+    """Return `value` if it is a dense real tensor, else raise an error."""
     if not isinstance(value, Tensor):
         hint = ": hand over its .to_numpy()" if hasattr(value, "to_numpy") else ""
         if isinstance(value, np.ndarray):
@@ -167,9 +173,9 @@ def check_is_tensor(value: object, name: str) -> Tensor:
 
 
 def check_distributions(probabilities: Tensor) -> None:
-    """Raise unless every row is a distribution, up to what rounding and float16 leave."""
+    """Check that every row is a probability distribution, up to the rounding of float16."""
     away = (probabilities.sum(-1) - 1.0).abs()
-    if not bool(((away < 1e-2) & (probabilities >= 0.0).all(-1)).all()):  # NaN is not below it
+    if not bool(((away < 1e-2) & (probabilities >= 0.0).all(-1)).all()):  # false for NaN, too
         raise ValueError(
             "every row of probabilities must be a distribution, not negative, of sum 1, without NaN: apply "
             "softmax(-1) to logits"
@@ -177,14 +183,14 @@ def check_distributions(probabilities: Tensor) -> None:
 
 
 def as_integers(value: Tensor) -> Tensor:
-    """Class labels of any integer dtype as int64, else raise."""
+    """Return class labels of any integer dtype as int64, else raise an error."""
     if value.is_floating_point() or value.is_complex():
         raise TypeError(f"class labels must be integers, got {value.dtype}: convert with y.long()")
     return value.long()
 
 
 def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
-    """Class labels of any integer dtype as int64, if they are below the number of classes, else raise."""
+    """Return class labels as int64 if they are integers from 0 to `classes` - 1, else raise an error."""
     labels = as_integers(value)
     if bool(((labels < 0) | (labels >= classes)).any()):
         raise ValueError(
@@ -195,13 +201,13 @@ def as_labels(value: Tensor, classes: int, hint: str = "") -> Tensor:
 
 
 def check_same_device(value: Tensor, name: str, like: Tensor) -> None:
-    """Raise unless `value` is on the device of `like`."""
+    """Check that `value` is on the device of `like`."""
     if value.device != like.device:
         raise ValueError(f"{name} is on {value.device} but the network is on {like.device}: move one of them")
 
 
 def check_same_kind(value: Tensor, name: str, like: Tensor) -> None:
-    """Raise unless `value` has the dtype of `like` and is on its device."""
+    """Check that `value` has the dtype and the device of `like`."""
     if value.dtype != like.dtype:
         raise ValueError(
             f"{name} has dtype {value.dtype} but the network has {like.dtype}: convert one of them, "
@@ -211,16 +217,16 @@ def check_same_kind(value: Tensor, name: str, like: Tensor) -> None:
 
 
 def check_points_kind(x: Tensor, like: Tensor) -> None:
-    """Raise unless points `x` have the dtype of what they meet in a drawn function; autocast converts."""
+    """Check that points `x` have dtype and device of a drawn function's `like`, unless autocast converts."""
     if x.dtype != like.dtype and not torch.is_autocast_enabled(x.device.type):
         check_same_kind(x, "x", like)
 
 
 def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "targets") -> None:
-    """Raise unless `own`, the axes of targets before their points, are replicas' axes, or broadcast to them.
+    """Check that `own`, the axes of targets before their points, broadcast to the replica axes.
 
-    Samples share their targets, and the inputs of a bound: an axis of as many sets as there are samples would
-    train or score each sample by a set of its own.
+    All samples share targets, and the inputs of a bound. With a sample axis each sample would be trained, or
+    scored, with another data set.
 
     >>> check_own_targets((3,), (3,)), check_own_targets((), (3,))
     (None, None)
@@ -237,7 +243,7 @@ def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "
 
 
 def check_precision(dtype: torch.dtype, name: str) -> None:
-    """Raise unless factorisations can be computed in `dtype`."""
+    """Check that `dtype` is float32 or float64, in which factorisations can be computed."""
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"{name} must be in torch.float32 or torch.float64, got {dtype}: convert with .float() "

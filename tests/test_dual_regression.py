@@ -133,7 +133,7 @@ def test_no_precision_gives_the_prior(make_prior, problem, generator):
     prior = make_prior(generator)
     noise = normal(generator, 7, FAN_IN, OUTPUTS)
     weights, log_pq = regress_dual(features, targets, torch.zeros(len(features), 1), prior).draw(noise)
-    torch.testing.assert_close(weights, prior.colour(noise))
+    torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise))
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
 
 

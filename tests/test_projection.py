@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 def arrangement(request):
     """Whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projection, "LARGE", 0 if request.param == "one by one" else 2**62)
+        patch.setattr(projection, "MIN_PRODUCTS", 0 if request.param == "one by one" else 2**62)
         yield request.param
 
 

@@ -162,7 +162,7 @@ def test_no_precision_gives_the_prior(make_prior, kind, problem, generator):
     nothing = type(statistics)(0.0 * statistics.gram, 0.0 * statistics.cross)
     noise = normal(generator, 7, FAN_IN, OUTPUTS)
     weights, log_pq = regress(nothing, prior).draw(noise)
-    torch.testing.assert_close(weights, prior.colour(noise), **EXACT)
+    torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise), **EXACT)
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
 
 
@@ -195,7 +195,7 @@ def test_mean_of_q_over_p_under_p_is_one(make_prior, kind, generator):
     features, targets = 0.5 * normal(generator, 3, FAN_IN), 0.5 * normal(generator, 3, 2)
     prior = make_prior(generator)
     posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], prior)
-    weights = prior.colour(normal(generator, 20_000, FAN_IN, 2))
+    weights = prior.sqrt_inv_matmul(normal(generator, 20_000, FAN_IN, 2))
     assert_mean_within((posterior.log_prob(weights) - prior_log_prob(weights, prior, 2)).exp(), 1.0)
 
 

@@ -1,1 +1,1 @@
-"""What the experiments of several papers share: methods and priors, data as replicas, measures of both."""
+"""Code that the experiments of several papers share: methods, priors, data sets as replicas, measures."""

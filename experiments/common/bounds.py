@@ -1,4 +1,4 @@
-"""The ELBO of a trained network, measured in batches of points."""
+"""Measure the ELBO of a trained network in batches of points."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def sampled_bounds(
     batch: int,
     source: GeneratorLike,
 ) -> Tensor:
-    """Draws of the ELBO per training point, `[S, R]` in float64.
+    """Return S estimates of the ELBO per training point, `[S, R]` in float64.
 
-    Points are taken in batches, with new draws for each: the mean of the batches' estimates, weighted by
-    their sizes, is unbiased.
+    Every batch of points has new draws. The mean of the batches' estimates, weighted by batch size, is
+    unbiased.
 
     Args:
-        net: estimates.
-        likelihood: of the targets.
+        net: the network.
+        likelihood: likelihood of the targets.
         x: all training inputs, `[N, D]` or `[R, N, D]`.
-        y: their targets.
+        y: all targets.
         samples: S.
-        batch: points that are evaluated at once.
-        source: of the draws.
+        batch: number of points that are evaluated at once.
+        source: source of the draws.
     """
     points, axis = x.shape[-2], -2 if y.is_floating_point() else -1
     bounds = torch.zeros(samples, *net.replicas, dtype=torch.float64, device=x.device)

@@ -1,4 +1,4 @@
-"""One setting that serves all data sets: chosen on validation data, with what it loses on each of them."""
+"""Choose one setting for all data sets on validation data, and measure what it loses on each of them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Setting = TypeVar("Setting", bound=Hashable)
-Scores = Mapping[Setting, Mapping[str, Sequence[float | None]]]  # by setting and set, one for every trial
+Scores = Mapping[Setting, Mapping[str, Sequence[float | None]]]  # by setting and data set, one per trial
 
 
 @dataclass(frozen=True)
 class Choice(Generic[Setting]):
-    """A setting, and its price.
+    """A setting for all data sets, with its losses.
 
     Attributes:
-        setting: the one that serves all sets.
-        losses: by set, the score of that set's best setting minus that of this one, at least 0; infinite
-            where this one diverged.
+        setting: the setting.
+        losses: for each set, the score of its best setting minus the score of this one, at least 0; infinite
+            if this one diverged.
     """
 
     setting: Setting
@@ -26,19 +26,19 @@ class Choice(Generic[Setting]):
 
     @property
     def loss(self) -> float:
-        """The mean over the sets."""
+        """Mean loss over the sets."""
         return sum(self.losses.values()) / len(self.losses)
 
 
 def choose(scores: Scores[Setting]) -> Choice[Setting]:
-    """The setting that loses least against each set's best, in the mean over sets; of equals the first.
+    """Return the setting with the least mean loss against each set's best; the first of equals.
 
     Args:
-        scores: by setting and set, a score of every trial, the larger the better; None: it diverged, which no
-            score makes good.
+        scores: for every setting and set, the score of every trial, larger is better. None means that it
+            diverged: the loss is then infinite.
 
     Raises:
-        ValueError: if there is nothing to choose from, or settings differ in their sets.
+        ValueError: if there are no scores, or settings have different sets.
 
     >>> choose({"a": {"yacht": [1.0], "wine": [3.0]}, "b": {"yacht": [3.0], "wine": [2.0]}})
     Choice(setting='b', losses={'yacht': 0.0, 'wine': 1.0})
@@ -48,10 +48,10 @@ def choose(scores: Scores[Setting]) -> Choice[Setting]:
 
 
 def priced(setting: Setting, scores: Scores[Setting]) -> Choice[Setting]:
-    """A given setting with what it loses; see `choose`.
+    """Return a given setting with its losses; see `choose`.
 
     Raises:
-        ValueError: if it has no scores, or settings differ in their sets.
+        ValueError: if it has no scores, or settings have different sets.
 
     >>> priced("a", {"a": {"wine": [3.0]}, "b": {"wine": [4.0]}}).losses
     {'wine': 1.0}

@@ -1,4 +1,4 @@
-"""What the experiments on images share: networks, training in stretches, and measures of classifiers."""
+"""Code for experiments on images: networks, training with intermediate tests, and measures of classifiers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from gilib.objectives import SteppedTempering
 from gilib.persistence import CheckpointError
 from gilib.training.engine.minibatches import Augmentation
 
-CURVE = 60  # points that are kept of a training curve
-EVALUATED_AT_ONCE = 2000  # draws × images: bounds the memory of a hidden layer
+CURVE = 60  # recorded points of a training curve
+EVALUATED_AT_ONCE = 2000  # draws × images, which limits the memory of a hidden layer
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,25 @@ class ImageConfig:
     """One training of one network on images.
 
     Attributes:
-        method: one of `posterior_of`.
-        prior: key of `PRIORS`, of all layers; "(reference)" has the reference code's scaling.
-        seed: of start, minibatches and noise.
-        images: training images, the first of the set.
-        test_images: test images, the first of the set.
-        channels: of every convolution.
-        num_inducing: M, inducing images, the first of the training images; of local inducing points, those
-            of the last layer, whose convolutions take as many patches as they have inputs.
-        batch_size: images a step.
+        method: a method of `posterior_of`.
+        prior: prior of all layers, a key of `PRIORS`; "(reference)" means the reference code's scaling.
+        seed: seed of initial values, minibatches and noise.
+        images: number of training images, the first of the set.
+        test_images: number of test images, the first of the set.
+        channels: channels of every convolution.
+        num_inducing: M, the number of inducing images, the first training images. For local inducing points,
+            M of the last layer; convolutions then have as many patches as inputs.
+        batch_size: images per step.
         steps: gradient steps.
-        tempered_steps: the first of them, in which the Kullback-Leibler term is blended in (App. O).
+        tempered_steps: number of first steps, in which the Kullback-Leibler term is blended in (App. O).
         lr: learning rate.
-        num_samples: draws a step.
+        num_samples: draws per step.
         test_samples: draws for predictions.
         elbo_samples: draws for the bounds.
-        looks: how often the test images are looked at in training, for the curves alone.
-        look_images: how many of them.
-        estimator: of a step's bound, see `estimator_of`. Once "fac" had "", too: noise for every pixel of a
-            hidden image, and so another bound than that of the posterior; nothing trains like that any more.
+        looks: number of tests during training, for the curves alone.
+        look_images: number of images in each of these tests.
+        estimator: estimator of a step's bound, see `estimator_of`. Old records of "fac" have "": noise for
+            every pixel of a hidden image, which is the bound of another posterior and no longer used.
         scale: "smoke", "reduced", "long" or "paper".
     """
 
@@ -78,22 +78,22 @@ class ImageConfig:
 
 
 def estimator_of(method: str) -> str:
-    """Of a step: for "fac" a kernel for every image, "flipout" (`FactorisedKernels`); else "", one draw."""
+    """Return a method's estimator: "flipout", a kernel for every image, for "fac"; else "", one draw."""
     return "flipout" if method == "fac" else ""
 
 
 def images_posterior(config: ImageConfig) -> Posteriors:
-    """The posterior of a method; of global inducing points, one precision for each image."""
+    """Return the posterior of a method; global inducing points have one precision for each image."""
     last_local = functools.partial(gilib.LocalInducing, num_inducing=config.num_inducing)
     return posterior_of(config.method, local=lambda: (gilib.LocalInducing(), last_local()))
 
 
 def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageTensors) -> gilib.Network:
-    """The network; inducing images and last pseudo-outputs start at the first training data (App. O).
+    """Build a network; inducing images and last pseudo-outputs start at the first training data (App. O).
 
     Args:
-        model: such as `gilib.models.lenet`, with its channels given.
-        config: says which posteriors, priors and start.
+        model: a function such as `gilib.models.lenet`, with its channels set.
+        config: posterior, prior and seed.
         data: the images.
     """
     points: dict[str, Any] = {}
@@ -114,12 +114,12 @@ def build(model: Callable[..., gilib.Network], config: ImageConfig, data: ImageT
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves beside its network.
+    """The results of a training, besides its network.
 
     Attributes:
-        elbo: estimate before every step, `[steps]`, nats per training image; tempered where `config` says.
-        looks: what was seen of the test images: lists "step", "test_log_likelihood", "accuracy".
-        step_seconds: mean time of the steps that this process took; None if it took none.
+        elbo: estimate before every step, `[steps]`, nats per training image; tempered in the first steps.
+        looks: results of the tests during training: lists "step", "test_log_likelihood", "accuracy".
+        step_seconds: mean time of the steps of this process; None if there were none.
     """
 
     elbo: Tensor
@@ -135,18 +135,18 @@ def train(
     kl_weight: float = 1.0,
     augment: Augmentation | None = None,
 ) -> Trained:
-    """Train in stretches, with a look at some test images after each.
+    """Train in stretches, and test on some images after each.
 
-    Stretches share one checkpoint, and looks are kept beside it: a training that is stopped anywhere goes on
-    where it was and ends with the same result.
+    Stretches share one checkpoint, and test results are saved beside it. An interrupted training resumes
+    there and ends with the same result.
 
     Args:
-        net: trained in place.
+        net: the network, trained in place.
         config: the settings.
         data: the images.
-        job: where, and until when.
-        kl_weight: of the Kullback-Leibler term when it is blended in; below 1 the posterior is cold.
-        augment: what is done to the images of every step.
+        job: device, checkpoint and deadline.
+        kl_weight: final factor of the Kullback-Leibler term; below 1 the posterior is cold.
+        augment: augmentation of the images of every step.
     """
     assert job.checkpoint is not None, "looks are kept beside a checkpoint"
     notes = job.checkpoint.with_suffix(".looks")
@@ -173,7 +173,7 @@ def _fit(
     kl_weight: float,
     augment: Augmentation | None,
 ) -> gilib.training.History:
-    """Train, or go on, up to so many steps."""
+    """Train, or resume training, up to a number of steps."""
     if config.estimator != estimator_of(config.method):
         raise ValueError(
             f"{config.method} has estimator={estimator_of(config.method)!r}, got {config.estimator!r}"
@@ -198,7 +198,7 @@ def _fit(
 def _evaluate_test_images(
     net: gilib.Network, config: ImageConfig, data: ImageTensors, looks: dict[str, list[float]], step: int
 ) -> dict[str, list[float]]:
-    """Looks with one more, at the first test images."""
+    """Append the results of a test on the first test images."""
     draw = drawn(net, config.test_samples, 3000 + config.seed)
     labels = data.test_y[: config.look_images]
     log_probs = log_probabilities(draw, data.test_x[: config.look_images])
@@ -223,20 +223,20 @@ def _read(notes: Path) -> dict[str, list[float]]:
 
 @torch.no_grad()
 def drawn(net: gilib.Network, samples: int, seed: int) -> gilib.Draw:
-    """Functions to measure with."""
+    """Draw functions for measurements."""
     device = next(net.parameters()).device
     return net.draw(samples, generator=torch.Generator(device).manual_seed(seed))
 
 
 @torch.no_grad()
 def log_probabilities(draw: gilib.Draw, x: Tensor) -> Tensor:
-    """Of the classes of images `[N, C, H, W]`, `[S, N, O]`, a batch of images at a time."""
+    """Return log-probabilities of classes, `[S, N, O]`, of images `[N, C, H, W]`, computed in batches."""
     size = max(1, EVALUATED_AT_ONCE // draw.density.numel())
     return torch.cat([draw(batch).log_softmax(-1) for batch in x.split(size)], -2)
 
 
 def measure_bounds(net: gilib.Network, config: ImageConfig, data: ImageTensors) -> dict[str, float]:
-    """ELBO with its standard error over draws, and importance-weighted bound, nats per training image."""
+    """Measure the ELBO, its standard error over draws, and the importance-weighted bound, per image."""
     draw = drawn(net, config.elbo_samples, 2000 + config.seed)
     log_probs = log_probabilities(draw, data.train_x)
     chosen = log_probs.gather(-1, data.train_y.expand(log_probs.shape[:-1])[..., None])
@@ -251,7 +251,7 @@ def measure_bounds(net: gilib.Network, config: ImageConfig, data: ImageTensors) 
 
 
 def measure_test(prediction: gilib.prediction.CategoricalPrediction, labels: Tensor) -> dict[str, Any]:
-    """Log-likelihood, accuracy, calibration (20 bins) and mean entropy of predictions of labelled images."""
+    """Measure log-likelihood, accuracy, calibration (20 bins) and mean entropy of predictions."""
     mean = prediction.mean
     curve = gilib.metrics.calibration_curve(mean, labels)
     filled = curve.counts > 0
@@ -269,7 +269,7 @@ def measure_test(prediction: gilib.prediction.CategoricalPrediction, labels: Ten
 
 
 def record(data_name: str, sha256: str, trained: Trained, metrics: dict[str, Any]) -> Record:
-    """The body of a record: measures with six significant digits, the thinned curve, the looks."""
+    """Return the body of a record: metrics with six digits, the thinned curve, and the tests."""
     every = max(1, len(trained.elbo) // CURVE)
     means = trained.elbo[: len(trained.elbo) // every * every].reshape(-1, every).mean(1)
     return {

@@ -1,4 +1,4 @@
-"""Numbers as records keep them."""
+"""Round numbers for records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def significant(value: float) -> float:
-    """A number with six significant digits.
+    """Round a number to six significant digits.
 
     >>> significant(1 / 3)
     0.333333
@@ -15,7 +15,7 @@ def significant(value: float) -> float:
 
 
 def rounded(values: Tensor, places: int) -> list[float]:
-    """All entries of a tensor, with so many digits after the point.
+    """Return all entries of a tensor, rounded to `places` decimals.
 
     >>> import torch
     >>> rounded(torch.tensor([[1 / 3], [2.0]]), 2)

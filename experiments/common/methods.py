@@ -1,4 +1,4 @@
-"""The methods and priors that tables compare, by the names that records have for them."""
+"""The methods and priors that tables compare, by their names in records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gilib
 from gilib.posteriors import FromPrior
 from gilib.priors import Prior
 
-METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")  # of the tables
+METHODS: tuple[str, ...] = ("fac", "li", "gi", "fac_gi")  # in the order of the tables
 Posteriors = gilib.posteriors.Posterior | tuple[gilib.posteriors.Posterior, gilib.posteriors.Posterior]
 
 PRIORS: dict[str, Prior] = {
@@ -25,12 +25,12 @@ def posterior_of(
     last: Callable[[], gilib.posteriors.Posterior] = gilib.GlobalInducing,
     local: Callable[[], Posteriors] = gilib.LocalInducing,
 ) -> Posteriors:
-    """The posterior of a method; a pair is that of the hidden layers and that of the last one.
+    """Return the posterior of a method, or a pair for the hidden layers and the last layer.
 
     Args:
         method: "fac", "li", "gi", "fac_gi", "li_gi" or "rand_gi".
-        last: makes global inducing points.
-        local: makes local inducing points.
+        last: constructs a posterior with global inducing points.
+        local: constructs a posterior with local inducing points.
 
     >>> posterior_of("rand_gi")[0]
     FromPrior()
@@ -47,7 +47,7 @@ def posterior_of(
 
 
 def ends_global(method: str) -> bool:
-    """Whether the last layer of a method has global inducing points, which start at targets.
+    """Return whether the last layer of a method has global inducing points, which start at targets.
 
     >>> [ends_global(method) for method in METHODS]
     [False, False, True, True]

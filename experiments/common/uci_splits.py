@@ -1,4 +1,4 @@
-"""The UCI sets as replicas: splits along an axis, and what is measured and recorded of every one."""
+"""The UCI sets with splits as replicas, and the measurements and records of every replica."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gilib.linalg import failures_as_nan
 from gilib.metrics import log_mean_exp
 from gilib.randomness import ReplicaGenerators
 
-EVALUATED_AT_ONCE = 2**21  # draws × replicas × points: bounds the memory of a hidden layer
-CURVE = 40  # points that are kept of a training curve
-VALIDATION = 5  # one in so many training points is held out for validation
+EVALUATED_AT_ONCE = 2**21  # draws × replicas × points, which limits the memory of a hidden layer
+CURVE = 40  # recorded points of a training curve
+VALIDATION = 5  # a fifth of the training points is held out for validation
 
-Functions = Callable[[int], Drawn]  # of the number of points at which they are to be evaluated
+Functions = Callable[[int], Drawn]  # maps a number of points to functions for so many points
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Data:
     """Several splits of one set along the replica axis, normalised.
 
     Attributes:
-        name: of the set.
-        sha256: of its arrays.
+        name: name of the set.
+        sha256: checksum of its arrays.
         x: `[R, N, D]`; `y` `[R, N, 1]`; `test_x` `[R, N*, D]`; `test_y` `[R, N*, 1]`.
         y_std: standard deviation of the targets, `[R]`, original units.
     """
@@ -52,7 +52,7 @@ def _dataset(name: str) -> Dataset:
 
 
 def load(name: str, splits: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
-    """The given splits of a set; a split may occur several times."""
+    """Load the given splits of a set; a split may occur several times."""
     dataset = _dataset(name)
     distinct: dict[int, Split] = {k: dataset.split(k, dtype, device) for k in dict.fromkeys(splits)}
     chosen = [distinct[k] for k in splits]
@@ -68,10 +68,10 @@ def load(name: str, splits: Sequence[int], device: torch.device, dtype: torch.dt
 
 
 def load_validation(name: str, splits: Sequence[int], device: torch.device) -> Data:
-    """Of every given split the published training part alone, a fifth of it held out.
+    """Load the published training part of every given split, with a fifth of it as test data.
 
-    What is held out is in the places of the test data, which are not read: the last fifth of the training
-    rows, which are in random order. Normalised with the statistics of the other four fifths.
+    The published test data are not used. The last fifth of the training rows, which are in random order,
+    takes their place; all data are normalised with the statistics of the other four fifths.
     """
     dataset = _dataset(name)
     parts = [_validation(dataset, k) for k in splits]
@@ -80,7 +80,7 @@ def load_validation(name: str, splits: Sequence[int], device: torch.device) -> D
 
 
 def _validation(dataset: Dataset, split: int) -> tuple[Tensor, ...]:
-    """The tensors of `Data`, of one split, float32."""
+    """Return the tensors of `Data` for one split, float32."""
     rows = dataset.split(split).train_index
     held = len(rows) // VALIDATION
     inner, outer = rows[:-held], rows[-held:]
@@ -91,20 +91,20 @@ def _validation(dataset: Dataset, split: int) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def drawn(net: gilib.Network, samples: int, seeds: Sequence[int]) -> gilib.Draw:
-    """Functions to measure with; NaN where a replica's factorisation fails."""
+    """Draw functions for measurements; they are NaN for replicas whose factorisation fails."""
     like = next(net.parameters())
     with failures_as_nan():
         return net.draw(samples, generator=ReplicaGenerators([2000 + seed for seed in seeds], like.device))
 
 
 def measure(draw: gilib.Draw, likelihood: gilib.Gaussian, data: Data) -> dict[str, Tensor]:
-    """What is recorded of trained networks, each `[R]`."""
+    """Return the recorded metrics of trained networks, each `[R]`."""
     return measure_at(lambda points: draw, likelihood, data)
 
 
 @torch.no_grad()
 def measure_at(at: Functions, likelihood: gilib.Gaussian, data: Data) -> dict[str, Tensor]:
-    """The same of functions for so many points; `iwbo` is a bound if they are the same at every call."""
+    """Measure functions made for a number of points; `iwbo` is a bound if every call returns the same."""
     points = data.x.shape[1]
     train_log_prob, _ = _evaluate(at, likelihood, data.x, data.y)
     bounds = train_log_prob.sum(-1).double() + at(points).density.double()  # [S, R]
@@ -120,7 +120,7 @@ def measure_at(at: Functions, likelihood: gilib.Gaussian, data: Data) -> dict[st
 
 
 def _evaluate(at: Functions, likelihood: gilib.Gaussian, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-likelihoods `[S, R, N]` and mean prediction `[R, N, 1]`, a batch of points at a time."""
+    """Return log-likelihoods `[S, R, N]` and mean prediction `[R, N, 1]`, computed in batches."""
     size = max(1, EVALUATED_AT_ONCE // at(1).density.numel())
     log_probs, means = [], []
     for inputs, targets in zip(x.split(size, 1), y.split(size, 1), strict=True):
@@ -131,7 +131,7 @@ def _evaluate(at: Functions, likelihood: gilib.Gaussian, x: Tensor, y: Tensor) -
 
 
 def records(data: Data, history: gilib.training.History, results: dict[str, Tensor]) -> list[Record]:
-    """One record for each replica: results `[R]` by name, and the thinned training curve."""
+    """Return one record for each replica, from results `[R]` by name and the training curve."""
     assert history.diverged_at is not None
     return [_record(data, history, results, r, int(at)) for r, at in enumerate(history.diverged_at)]
 

@@ -1,1 +1,1 @@
-"""Comparisons across papers: every posterior of the book on the same tasks."""
+"""Comparisons across papers: all posteriors of the book on the same tasks."""

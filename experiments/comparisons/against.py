@@ -1,7 +1,7 @@
-"""Recipes beside what users would take instead, on the same splits, each with defaults of its own.
+"""Compare gilib's recipes with what users would use instead, on the same splits, all with their defaults.
 
-NGBoost is no dependency of this package: where it is not installed its runs fail, and say so. "auto" is not
-trained: it is the one of our models with the best ELBO, and its seconds are theirs together.
+NGBoost is not a dependency: its runs fail with a message if it is not installed. "auto" is not trained: it is
+the one of our models with the best ELBO, and its time is the sum of their times.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class AgainstConfig:
     Attributes:
         dataset: name of the set.
         method: key of `rivals.METHODS`.
-        split: of the set, and seed of all that is random.
-        steps: of trainings by gradients; 0: the method's.
+        split: number of the split, and seed of everything random.
+        steps: steps of trainings by gradients; 0 for the method's default.
         scale: key of `SCALES`.
-        edition: of the recommendation, for ours; where there are several the last one counts.
-        fresh: new points to test on, in place of those of the split; 0: none. Where both are recorded the
-            fresh ones count: a hundred test points say little of calibration.
+        edition: edition of our recommendation; if there are several, the last one counts.
+        fresh: number of new test points instead of the split's; 0 for none. If both are recorded, the new
+            ones count, because a hundred test points say little about calibration.
     """
 
     dataset: str
@@ -64,8 +64,8 @@ class AgainstConfig:
     fresh: int = 0
 
 
-EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 3}  # of what is recommended today
-FRESH, FEW = 10_000, 100  # points of two moons; at smoke scale
+EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 3}  # current editions of the recommendations
+FRESH, FEW = 10_000, 100  # new points of two moons; the second number is for smoke scale
 
 SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
     "smoke": (("yacht", MOONS), 1, 5),
@@ -76,7 +76,7 @@ SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
 
 
 def grid(scale: str) -> Iterator[AgainstConfig]:
-    """Split by split and set by set, every method that is for its kind of targets."""
+    """Yield, split by split and set by set, every method that suits the targets."""
     sets, splits, steps = SCALES[scale]
     for split, dataset, method in itertools.product(range(splits), sets, METHODS):
         left_out = (*unsuited(dataset), *(APART if scale == "smoke" else ()))
@@ -86,17 +86,17 @@ def grid(scale: str) -> Iterator[AgainstConfig]:
 
 
 def unsuited(dataset: str) -> tuple[str, ...]:
-    """Methods that are not for the targets of a set."""
+    """Return the methods that do not suit the targets of a set."""
     classes = dataset == MOONS or dataset in classification_names()
     return REGRESSION_ONLY if classes else CLASSES_ONLY
 
 
 def run(config: AgainstConfig, job: Job) -> Record:
-    """Fit, predict and measure.
+    """Fit, predict and measure one configuration.
 
     Returns:
-        A record: what `tasks.measured` gives of the test data; of ours `elbo`, nats per training point on
-        normalised targets; seconds of this process for fit and prediction.
+        A record: the metrics of `tasks.measured` on the test data; for our models `elbo`, nats per training
+        point on normalised targets; processor seconds for fit and prediction.
     """
     own = task(config.dataset, config.split, fresh=config.fresh)
     prepare(config.method)
@@ -118,10 +118,10 @@ def _diverged(own: tasks.Task, why: str) -> Record:
 
 
 def with_auto(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
-    """Metrics by set and split, then method; "auto" among them where all of our models are recorded.
+    """Return metrics by (set, split) and method, with "auto" if all of our models are recorded.
 
     Args:
-        records: of one scale; of a set of which some were tested on fresh points, the others do not count.
+        records: records of one scale. If some of a set were tested on new points, its others do not count.
     """
     found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
     usable = [record for record in records if not diverged(record)]

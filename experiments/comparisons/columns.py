@@ -1,7 +1,7 @@
-"""Whether the recommended Gaussian process knows what it does not know when columns are many and rows few.
+"""Test the uncertainty of the recommended Gaussian process with many columns and few rows.
 
-Of D normal columns five matter; y = f(x) + ½ε, with f linear or not. Each process is fitted twice: under the
-priors of its lengthscales and its noise, and without them, by the evidence alone.
+Five of D normal columns matter: y = f(x) + ½ε, where f is linear or nonlinear. Each process is fitted twice:
+with priors over its lengthscales and its noise, and without, by the evidence alone.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ColumnsConfig:
     Attributes:
         function: "linear" or "nonlinear".
         columns: D.
-        points: N, of training.
-        prior: whether lengthscales and noise have theirs.
-        seed: of the data.
-        steps: of L-BFGS; 0: the recipe's.
-        scale: smoke or paper.
+        points: N, the number of training points.
+        prior: whether lengthscales and noise have priors.
+        seed: seed of the data.
+        steps: steps of L-BFGS; 0 for the recipe's default.
+        scale: "smoke" or "paper".
     """
 
     function: str
@@ -54,7 +54,7 @@ class ColumnsConfig:
 
 
 def grid(scale: str) -> Iterator[ColumnsConfig]:
-    """All sizes of both functions, seed by seed, with the prior and without."""
+    """Yield all sizes of both functions, seed by seed, with and without priors."""
     if scale == "smoke":
         yield from (ColumnsConfig("linear", 5, 50, prior, 0, 3, scale) for prior in (True, False))
         return
@@ -64,7 +64,7 @@ def grid(scale: str) -> Iterator[ColumnsConfig]:
 
 
 def data(config: ColumnsConfig) -> tuple[Tensor, Tensor]:
-    """Inputs `[N + 1000, D]` and targets `[N + 1000, 1]`, the last 1000 to test on."""
+    """Draw inputs `[N + 1000, D]` and targets `[N + 1000, 1]`; the last 1000 are for the test."""
     source = torch.Generator().manual_seed(config.seed)
     total = config.points + TEST_POINTS
     x = torch.randn(total, config.columns, generator=source, dtype=torch.float64)
@@ -77,7 +77,7 @@ def data(config: ColumnsConfig) -> tuple[Tensor, Tensor]:
 
 
 def recipe(config: ColumnsConfig) -> ProcessRecipe:
-    """The recommended one, or the same without priors."""
+    """Return the recommended recipe, with or without priors."""
     own = ProcessRecipe(steps=config.steps) if config.steps else ProcessRecipe()
     if config.prior:
         return own
@@ -87,11 +87,11 @@ def recipe(config: ColumnsConfig) -> ProcessRecipe:
 
 
 def run(config: ColumnsConfig, job: Job) -> Record:
-    """Fit and measure.
+    """Fit and measure one configuration.
 
     Returns:
-        A record: what `measures.measure` gives of 1000 new points, `noise_sd` in units of the targets, `elbo`
-        per training point on normalised targets, seconds of this process.
+        A record: the metrics of `measures.measure` at 1000 new points, `noise_sd` in units of the targets,
+        `elbo` per training point on normalised targets, and processor seconds.
     """
     x, y = data(config)
     scales = Normalisation.fit(x[: config.points], y[: config.points])

@@ -1,4 +1,4 @@
-"""A posterior of one's own beside those of the book: trained now, as they were, on splits that they have."""
+"""Compare your own posterior with those of the book: train it like them, on splits that are recorded."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Cell = tuple[str, int]  # set and split
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every method reached; printed, and shown in a notebook, as a table with the best rank first.
+    """The results of all methods, shown as a table with the best rank first.
 
     Attributes:
-        scores: by cell, test log-likelihood of each method in nats per point, in the units of the data; None:
-            its training broke down, which ranks last.
+        scores: for each cell the test log-likelihood of each method, in nats per point and units of the data.
+            None means that the training broke down, which ranks last.
         own: names of the methods that were trained now.
     """
 
@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def ranking(self) -> Ranking:
-        """Over the cells."""
+        """Ranking over the cells."""
         return rank(list(self.scores.values()))
 
     def _repr_markdown_(self) -> str:
@@ -58,7 +58,7 @@ class Comparison:
         return table(["method", *sets, "mean rank"], rows)
 
     def __str__(self) -> str:
-        """The same table."""
+        """Return the table that notebooks show."""
         return self._repr_markdown_()
 
     def _mean(self, name: str, dataset: str) -> float | None:
@@ -74,21 +74,21 @@ def compare(
 ) -> Comparison:
     """Train methods on published splits and rank them among the recorded ones, at reduced scale.
 
-    Nothing is recorded of the new ones. HMC, which has three sets only, is left out.
+    The new results are not recorded. HMC is left out, because it has only three sets.
 
     Args:
-        methods: by name. A posterior becomes that of both layers of the comparison's network, trained by Adam
-            for as many steps as the other networks; with global inducing points these are training points. A
-            `Method` says for itself what is built and which rule trains it.
-        sets: of the nine regressions.
-        splits: how many of each, from the first.
-        setting: of a posterior, Adam's rate; of a `Method`, what its rule and network read from
-            `PosteriorConfig.setting`. Of several the best on validation data is taken, a fifth of the
-            training part of the first set's first split, as the recorded methods chose theirs on four sets.
+        methods: methods by name. A posterior is used for both layers of the comparison's network and trained
+            by Adam for as many steps as the other networks; global inducing points start at training points.
+            A `Method` defines its own network and rule.
+        sets: some of the nine regressions.
+        splits: number of splits of each set, from the first.
+        setting: Adam's rate for a posterior; for a `Method`, the value of `PosteriorConfig.setting` that its
+            rule and network read. If there are several, the best one on validation data is used: a fifth of
+            the training part of the first set's first split. (Recorded methods chose theirs on four sets.)
 
     Raises:
-        ValueError: if there is no method, a name is taken, a set is not among the nine, or there are fewer
-            recorded splits of it.
+        ValueError: if there is no method, a name is in use, a set is not among the nine, or it has fewer
+            recorded splits.
         TypeError: if a method is neither a posterior nor a `Method`.
 
     >>> print(compare({"mine": gilib.Factorised()}, sets=["yacht"], splits=1))  # doctest: +SKIP
@@ -117,7 +117,7 @@ def compare(
 
 
 def _best(method: Method, name: str, dataset: str, tried: Sequence[float]) -> float:
-    """The setting that predicts validation data best."""
+    """Return the setting that predicts validation data best."""
     if len(tried) == 1:
         return tried[0]
     held_out, cell = validation_task(dataset, 0), (dataset, 0)
@@ -127,14 +127,14 @@ def _best(method: Method, name: str, dataset: str, tried: Sequence[float]) -> fl
 
 
 def _score(method: Method, name: str, on: Task, cell: Cell, setting: float) -> float | None:
-    """Log-likelihood after a training; None: it broke down."""
+    """Train and return the log-likelihood, or None if the training broke down."""
     config = of_size(SCALES[SCALE], cell[0], name, cell[1], SCALE, setting)
     record = trained(method, config, on, Job(torch.device("cpu"), None))
     return record["metrics"].get("log_likelihood")
 
 
 def _checked(methods: Mapping[str, Posterior | Method]) -> dict[str, Method]:
-    """As methods."""
+    """Check names and convert posteriors to methods."""
     if not methods:
         raise ValueError('compare needs a method, such as {"mine": gilib.Factorised()}, got none')
     if taken := sorted({*methods} & {*METHODS, *ORDER}):
@@ -152,7 +152,7 @@ def _as_method(posterior: Posterior) -> Method:
 
 
 def _recorded() -> dict[Cell, dict[str, float | None]]:
-    """Of all splits that have every method."""
+    """Return the recorded log-likelihoods of all splits for which every method is recorded."""
     found: dict[Cell, dict[str, float | None]] = {}
     for run in load_records("posteriors"):
         config = run["config"]

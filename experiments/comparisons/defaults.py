@@ -1,7 +1,7 @@
-"""The study behind `gilib.recommended`: a recipe against itself with one setting changed.
+"""The study behind `gilib.recommended`: compare a recipe with variants that change one setting.
 
-Choices rest on the ELBO per training point alone, after training, on normalised targets; numbers on test data
-are recorded beside it and choose nothing.
+The ELBO per training point after training, on normalised targets, is the only criterion. Test results are
+recorded, too, but do not affect the choice.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from gilib.randomness import GeneratorLike
 from gilib.recipes import NetworkRecipe
 
 BASE = "recipe"
-CHOSEN = "tried_draws_10"  # what is recommended now
-STUDIED = NetworkRecipe(  # written out: what is recorded does not change with what is recommended
+CHOSEN = "tried_draws_10"  # the current recommendation
+STUDIED = NetworkRecipe(  # written out, so that records do not change with the recommendation
     steps=1000,
     lr=0.05,
     flat=0.5,
@@ -49,12 +49,12 @@ STUDIED = NetworkRecipe(  # written out: what is recorded does not change with w
 
 @dataclass(frozen=True)
 class Centres(NetworkRecipe):
-    """The same with inducing points at centres of k-means, and the targets of the rows nearest to them."""
+    """A recipe whose inducing points start at k-means centres, with the targets of the nearest rows."""
 
     def build(
         self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
     ) -> tuple[Network, Likelihood]:
-        """A network without replicas."""
+        """Build a network without replicas."""
         assert isinstance(seed, int)
         targets = y if classes is None else signed_one_hot(y, classes, self.label_scale).to(x)
         centres = inducing_start(x, min(self.num_inducing, len(x)), seed=seed)
@@ -65,12 +65,12 @@ class Centres(NetworkRecipe):
 
 @dataclass(frozen=True)
 class NormalOutputs(NetworkRecipe):
-    """The same with standard normals for pseudo-outputs, in place of the targets of inducing points."""
+    """A recipe whose pseudo-outputs start at standard normals instead of targets."""
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """A network without replicas, but for the start."""
+        """Build a network without replicas, with random pseudo-outputs."""
         assert isinstance(generator, torch.Generator)
         normals = torch.randn(targets.shape, generator=generator, dtype=targets.dtype)
         return super().network(points, normals, replicas, generator)
@@ -78,12 +78,12 @@ class NormalOutputs(NetworkRecipe):
 
 @dataclass(frozen=True)
 class Independent(NetworkRecipe):
-    """The same with the lower layers' posterior in the last one, too: no inducing points."""
+    """A recipe whose last layer has the lower layers' posterior, so that there are no inducing points."""
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """A multilayer perceptron with the first nonlinearity."""
+        """Build a multilayer perceptron with the first nonlinearity."""
         return mlp(
             points.shape[-1],
             self.hidden,
@@ -97,13 +97,13 @@ class Independent(NetworkRecipe):
 
 @dataclass(frozen=True)
 class Variant:
-    """A recipe with one setting that is another.
+    """A recipe with one changed setting.
 
     Attributes:
-        setting: which one.
-        value: of it, for people.
-        changes: fields of the recipe.
-        kind: of the recipe.
+        setting: name of the setting.
+        value: its value in words.
+        changes: changed fields of the recipe.
+        kind: class of the recipe.
         base: key of the variant that is changed.
     """
 
@@ -114,13 +114,13 @@ class Variant:
     base: str = BASE
 
     def recipe(self, steps: int = 0) -> NetworkRecipe:
-        """What is trained; so many steps, or, of 0, its own."""
+        """Return the recipe, with a number of steps, or with its own if that is 0."""
         fields = {entry.name: getattr(STUDIED, entry.name) for entry in dataclasses.fields(STUDIED)}
         found = self.kind(**(fields | VARIANTS[self.base].changes | self.changes))
         return dataclasses.replace(found, steps=steps) if steps else found
 
 
-VARIANTS: dict[str, Variant] = {  # the most telling first
+VARIANTS: dict[str, Variant] = {  # the most informative first
     BASE: Variant("the recipe", "as it is"),
     "gelu": Variant("nonlinearity", "GELU", {"activations": (nn.GELU,)}),
     "silu": Variant("nonlinearity", "SiLU", {"activations": (nn.SiLU,)}),
@@ -182,9 +182,9 @@ class DefaultsConfig:
     Attributes:
         dataset: name of the set.
         variant: key of `VARIANTS`.
-        split: of the set, and seed of all that is random.
-        steps: 0: the variant's.
-        test_samples: draws that predict, and that measure the ELBO.
+        split: number of the split, and seed of everything random.
+        steps: gradient steps; 0 for the variant's own.
+        test_samples: draws for predictions and for the ELBO.
         scale: key of `SCALES`.
     """
 
@@ -198,7 +198,7 @@ class DefaultsConfig:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the study is: sets, splits, variants, and other steps than the variants'."""
+    """The size of the study: sets, splits, variants, and steps, if they are not the variants' own."""
 
     sets: tuple[str, ...]
     splits: int = 1
@@ -217,20 +217,19 @@ SCALES = {
 
 
 def grid(scale: str) -> Iterator[DefaultsConfig]:
-    """Split by split, all variants on all sets, the most telling first."""
+    """Yield all variants on all sets, split by split, the most informative first."""
     size = SCALES[scale]
     for split, variant, dataset in itertools.product(range(size.splits), size.variants, size.sets):
         yield DefaultsConfig(dataset, variant, split, size.steps, size.test_samples, scale)
 
 
 def scores(records: Sequence[Record]) -> dict[str, dict[str, list[float | None]]]:
-    """ELBO per training point by variant and set, a trial for each split; None where it diverged.
+    """Return the ELBO per training point by variant and set, a list over splits; None if it diverged.
 
-    Variants that lack a set or a split that the recipe has are left out: a mean over other sets would be
-    another quantity.
+    Variants that lack a set or a split of the recipe are left out, because their means are not comparable.
 
     Args:
-        records: of one scale.
+        records: records of one scale.
     """
     found: dict[str, dict[tuple[str, int], float | None]] = {}
     for record in records:
@@ -247,10 +246,10 @@ def scores(records: Sequence[Record]) -> dict[str, dict[str, list[float | None]]
 
 
 def chosen(scale: str) -> Choice[str]:
-    """The variant that loses least ELBO against each set's best, in the mean over sets.
+    """Return the variant with the least mean loss of ELBO against each set's best.
 
     Args:
-        scale: of the records.
+        scale: scale of the records.
 
     Raises:
         ValueError: if the recipe itself is not recorded.

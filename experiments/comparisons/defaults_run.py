@@ -1,4 +1,4 @@
-"""Training and measuring one variant of the recipe."""
+"""Train and measure one variant of the recipe."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ AT_ONCE = 1000  # points
 
 
 def run(config: DefaultsConfig, job: Job) -> Record:
-    """Train a variant on a split and measure.
+    """Train a variant on a split and measure it.
 
     Returns:
-        A record: `elbo`, nats per training point on normalised targets; `converged`; what `tasks.measured`
-        gives of the test data; seconds of this process that the training took; thinned training curve.
+        A record: `elbo`, nats per training point on normalised targets; `converged`; the metrics of
+        `tasks.measured` on the test data; processor seconds of the training; thinned training curve.
     """
     own = task(config.dataset, config.split)
     recipe = VARIANTS[config.variant].recipe(config.steps)
@@ -50,7 +50,7 @@ def run(config: DefaultsConfig, job: Job) -> Record:
 
 
 def _measured(config: DefaultsConfig, own: Task, trained: Trained) -> dict[str, float]:
-    """The bound, and how well test data are predicted."""
+    """Measure the bound and predictions of the test data."""
     net, likelihood, history = trained
     source = torch.Generator().manual_seed(2000 + config.split)
     elbo = gilib.recipes.bound(

@@ -1,4 +1,4 @@
-"""The posteriors of papers beside the recipes of `gilib.recommended`, on the same splits."""
+"""Compare the posteriors of papers with the recipes of `gilib.recommended`, on the same splits."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from experiments.comparisons.rivals import OURS
 from experiments.runner.records import Record, diverged
 
 RECIPES = ("auto", *OURS)
-POSTERIORS = tuple(method for method in ORDER if method != "hmc")  # which is on the smallest sets alone
+POSTERIORS = tuple(method for method in ORDER if method != "hmc")  # HMC ran only on the smallest sets
 
 
 def together(
     posteriors: Sequence[Record], against: Sequence[Record]
 ) -> dict[tuple[str, int], dict[str, dict[str, float]]]:
-    """Metrics by set and split, then method, where all posteriors and all recipes are recorded.
+    """Return metrics by (set, split) and method, if all posteriors and all recipes are recorded.
 
-    Processor seconds of training are `process_seconds` of either; those of recipes include prediction.
+    `process_seconds` are processor seconds of the training; for recipes they include prediction.
 
     Args:
-        posteriors: records of the experiment of this name, of one scale; one that broke down has no metrics.
-        against: records of the experiment of this name, of one scale; what is not ours is left out.
+        posteriors: records of the experiment "posteriors" at one scale; diverged ones have no metrics.
+        against: records of the experiment "against" at one scale; only our models are used.
     """
     found: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
     for record in posteriors:

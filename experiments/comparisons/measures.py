@@ -1,4 +1,4 @@
-"""What is measured of every posterior: accuracy, density, calibration, and the distance to HMC."""
+"""Measures of every posterior: accuracy, density, calibration, and the distance to HMC."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import gilib
 from experiments.runner.records import Record, diverged
 from gilib.likelihoods.mixtures import GaussianPrediction
 
-LEVELS = tuple(k / 20 for k in range(1, 20))  # probabilities at which quantiles are looked at
-DIGITS = 4  # of what is recorded of each test point
+LEVELS = tuple(k / 20 for k in range(1, 20))  # probabilities of the quantiles
+DIGITS = 4  # significant digits of the records of single test points
 
 
 def measure(found: GaussianPrediction, targets: Tensor, y_std: Tensor) -> dict[str, float]:
-    """How well normalised targets are predicted.
+    """Measure a prediction of normalised targets.
 
     Args:
-        found: of `[N, 1]` points, normalised.
+        found: prediction of `[N, 1]` targets, normalised.
         targets: `[N, 1]`, normalised.
-        y_std: what a unit is in the data's.
+        y_std: standard deviation of the targets in the units of the data.
 
     Returns:
-        `rmse` and `log_likelihood` (nats per point) in the data's units; `coverage_50` and `coverage_90`, the
-        shares of targets in the central intervals of these probabilities; `calibration_error`, see there.
+        `rmse` and `log_likelihood` (nats per point) in the units of the data; `coverage_50` and
+        `coverage_90`, the fractions of targets in the central intervals with these probabilities;
+        `calibration_error`.
     """
     shares = below(found, targets)
     return {
@@ -38,12 +39,12 @@ def measure(found: GaussianPrediction, targets: Tensor, y_std: Tensor) -> dict[s
 
 
 def below(found: GaussianPrediction, targets: Tensor) -> dict[float, float]:
-    """The share of targets that are at most the predictive quantile of every level."""
+    """Return, for every level, the fraction of targets up to the predictive quantile."""
     return {level: float((targets <= found.quantile(level)).double().mean()) for level in LEVELS}
 
 
 def calibration_error(shares: Mapping[float, float]) -> float:
-    """Mean distance of the shares of targets below quantiles from the quantiles' probabilities.
+    """Return the mean gap between quantiles' probabilities and the fractions of targets below them.
 
         (1/L) Σ_p |#{n: y_n ≤ q_n(p)} / N - p|     (Kuleshov, Fenner & Ermon, 2018, with an absolute value)
 
@@ -54,11 +55,11 @@ def calibration_error(shares: Mapping[float, float]) -> float:
 
 
 def moments(found: GaussianPrediction, noise_variance: Tensor) -> dict[str, list[float]]:
-    """Of every test point, normalised, to four digits: mean, deviation with noise, and of the function.
+    """Return mean, deviation with noise, and deviation of the function for every test point, to four digits.
 
     Args:
-        found: of `[N, 1]` points.
-        noise_variance: that is in the prediction; of members of an ensemble, one each.
+        found: prediction of `[N, 1]` targets, normalised.
+        noise_variance: noise variance of the prediction; one for each member of an ensemble.
     """
     variance = found.sd.square()
     function = (variance - noise_variance.mean()).clamp_min(0.0)
@@ -67,20 +68,21 @@ def moments(found: GaussianPrediction, noise_variance: Tensor) -> dict[str, list
 
 
 def distance(own: Mapping[str, Sequence[float]], reference: Mapping[str, Sequence[float]], of: str) -> float:
-    """How far predictions are from the reference's: the mean over test points of W₂, in its σ.
+    """Return the mean distance W₂ of predictions to a reference, in units of the reference's σ.
 
         (1/N) Σ_n √((m_n - μ_n)² + (s_n - σ_n)²) / σ_n
 
-    The root is the 2-Wasserstein distance of two Gaussians with these moments, and at most that of any two
-    distributions with them (Gelbrich, 1990). 1 is as far as a point at the reference's mean is, whose s is 0.
+    The root is the 2-Wasserstein distance of two Gaussians with these moments, and a lower bound for any two
+    distributions with these moments (Gelbrich, 1990). The distance is 1 for a point mass at the reference's
+    mean.
 
     Args:
-        own: as `moments` gives them.
-        reference: likewise, at the same points.
-        of: "function_sd", functions alone; or "sd", predictions with their noise.
+        own: moments of the predictions, from `moments`.
+        reference: moments of the reference at the same points.
+        of: "function_sd" to compare functions, or "sd" to compare predictions with noise.
 
     Raises:
-        ValueError: if they are of other points.
+        ValueError: if the numbers of points differ.
     """
     if len(own["mean"]) != len(reference["mean"]):
         raise ValueError(
@@ -93,10 +95,10 @@ def distance(own: Mapping[str, Sequence[float]], reference: Mapping[str, Sequenc
 
 
 def distances(records: Sequence[Record], of: str = "function_sd") -> dict[tuple[str, int, str], float]:
-    """By set, split and method the distance to HMC, of all records of `posteriors` that have it beside them.
+    """Return the distance to HMC by (set, split, method), for all records with HMC on the same split.
 
     Args:
-        records: of one scale.
+        records: records of the experiment "posteriors" at one scale.
         of: see `distance`.
     """
     known = {_cell(record): record for record in records if "test_points" in record and not diverged(record)}

@@ -1,4 +1,4 @@
-"""How each method of the comparison is built and trained."""
+"""The methods of the comparison: their networks and their training rules."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gilib.randomness import ReplicaGenerators
 from gilib.training import Rule, StoredStates
 from gilib.training.rules.sampled_weight_rule import SampledWeightRule
 
-NOISE_VARIANCE = math.exp(-3.0)  # at the start, as in Ober & Aitchison (2021), App. K.1
-PROCESS_NOISE = 1e-2  # likewise of Gaussian processes, as in Salimbeni & Deisenroth (2017)
-RATE = 1e-2  # of Adam, where the setting is something else
+NOISE_VARIANCE = math.exp(-3.0)  # initial value, as in Ober & Aitchison (2021), App. K.1
+PROCESS_NOISE = 1e-2  # initial value for Gaussian processes, as in Salimbeni & Deisenroth (2017)
+RATE = 1e-2  # Adam's rate, if the setting is not a rate
 MEMBERS = 5  # of an ensemble
-STATES = 100  # of a chain that predict
-AT_ONCE = 1000  # points whose curvature is computed
-WIDTHS = {"protein": 100, "fashion-mnist": 100}  # of the hidden layer; else 50
-DECAY = training.CosineDecay(start=0.5, last=0.01)  # of the rules that set precisions by their gradients
+STATES = 100  # states of a chain that predict
+AT_ONCE = 1000  # points whose curvature is computed together
+WIDTHS = {"protein": 100, "fashion-mnist": 100}  # of the hidden layer; 50 for other sets
+DECAY = training.CosineDecay(start=0.5, last=0.01)  # for rules that set precisions from gradients
 
 
 Networks = Callable[..., gilib.Network]  # of configuration and task; keywords change what makes it
@@ -42,17 +42,17 @@ Layers = gilib.posteriors.Posterior | Sequence[gilib.posteriors.Posterior]
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the comparison.
+    """A method, which is a row of the comparison.
 
     Attributes:
-        network: builds it.
-        rule: that trains it.
-        estimator: of the bound, see `gilib.fit`.
-        kl_weight: of the Kullback-Leibler term.
-        bound: whether the ELBO is one on this model's evidence.
-        noise: where the learned noise variance starts, normalised.
-        members: trained side by side, and read as an ensemble; 0: no ensemble.
-        laplace: whether the last layer gets its Laplace approximation after training.
+        network: builds the network.
+        rule: returns the training rule.
+        estimator: estimator of the bound, see `gilib.fit`.
+        kl_weight: factor of the Kullback-Leibler term.
+        bound: whether the ELBO is a bound on this model's evidence.
+        noise: initial value of the learned noise variance, normalised.
+        members: number of members that are trained together and form an ensemble; 0 for no ensemble.
+        laplace: whether to apply the Laplace approximation to the last layer after training.
         chain: whether the states of the training predict.
     """
 
@@ -68,22 +68,22 @@ class Method:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Of network and noise."""
+        """Shape of the replica axes of network and noise."""
         return (self.members,) if self.members else ()
 
     def seeds(self, config: PosteriorConfig) -> int | list[int]:
-        """Of draws and minibatches: the split, of members numbers of their own."""
+        """Return the seed of draws and minibatches: the split, or one for each member."""
         return member_seeds(config, self.members) if self.members else config.split
 
     def stored(self, config: PosteriorConfig) -> list[StoredStates]:
-        """What collects states, if they predict."""
+        """Return the callback that collects states, if they predict."""
         start = burn_in(config)
         return [StoredStates(start, max(1, (config.steps - start) // STATES))] if self.chain else []
 
     def drawable(
         self, net: gilib.Network, likelihood: Likelihood, task: Task, stored: Sequence[StoredStates]
     ) -> Drawable:
-        """What predicts after training."""
+        """Return the object that predicts after training."""
         if self.members:
             return gilib.Ensemble(net)
         if self.laplace:
@@ -92,24 +92,24 @@ class Method:
 
 
 def member_seeds(config: PosteriorConfig, members: int) -> list[int]:
-    """A seed for every member of an ensemble."""
+    """Return a seed for every member of an ensemble."""
     return [100 * config.split + member for member in range(members)]
 
 
 def burn_in(config: PosteriorConfig) -> int:
-    """Steps of a chain that give no state: half of them."""
+    """Return the number of burn-in steps of a chain, half of all."""
     return config.steps // 2
 
 
 def perceptron(
     posterior: Callable[[PosteriorConfig], Layers], own_prior: bool = False, members: int = 0
 ) -> Networks:
-    """The network of the comparison, with inducing points where there are some.
+    """Return a builder for the network of the comparison, with inducing points if a layer needs them.
 
     Args:
-        posterior: of its two layers.
+        posterior: posterior of its two layers.
         own_prior: whether the setting is the prior variance.
-        members: trained side by side.
+        members: number of members that are trained together.
     """
 
     def build(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
@@ -132,14 +132,14 @@ def perceptron(
 
 
 def prior_variance(config: PosteriorConfig, own_prior: bool) -> float:
-    """Of the weights times √I: BALI's v_0, the setting, or what the configuration has for it."""
+    """Return the prior variance of the weights times √I: BALI's v_0, the setting, or the configuration's."""
     if config.bali is not None:
         return config.bali.v0
     return config.setting if own_prior else config.prior
 
 
 def _inducing(layers: Layers, config: PosteriorConfig, task: Task) -> dict[str, Any]:
-    """Where inducing points start, if a layer has global ones: at training points, with their targets."""
+    """Return initial inducing points, if a layer has global ones: training points with their targets."""
     parts = [layers] if isinstance(layers, Posterior) else layers
     if not any(isinstance(part, gilib.GlobalInducing) for part in parts):
         return {}
@@ -157,14 +157,14 @@ def _generator(config: PosteriorConfig) -> torch.Generator:
 
 
 def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = True) -> Networks:
-    """A Gaussian process of so many layers, kernels as Salimbeni & Deisenroth (2017) start them.
+    """Return a builder for a deep Gaussian process with the initial kernels of Salimbeni & Deisenroth (2017).
 
-    On images their lengthscale of 2 would leave all inputs uncorrelated: it starts at √D there.
+    On images their lengthscale of 2 would make all inputs uncorrelated, so it starts at √D.
 
     Args:
-        depth: layers.
-        posterior: of a layer, given whether it is the last.
-        centres: whether inducing inputs start at centres of k-means; else at training points.
+        depth: number of layers.
+        posterior: returns the posterior of a layer, given whether it is the last.
+        centres: whether inducing inputs start at k-means centres rather than at training points.
     """
 
     def build(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
@@ -187,7 +187,7 @@ def deep_gp(depth: int, posterior: Callable[[bool], Posterior], centres: bool = 
 
 
 def structured(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Network:
-    """Stripes and arrow, two layers, hidden width 5; its factor starts at a tenth of the prior's."""
+    """Build a stripes-and-arrow deep GP: two layers, hidden width 5, factor at a tenth of the prior's."""
     x = task.x.cpu()
     net = partial(
         gilib.models.structured_gp,
@@ -203,36 +203,39 @@ def structured(config: PosteriorConfig, task: Task, **changed: Any) -> gilib.Net
 
 
 def adam(config: PosteriorConfig) -> Rule:
-    """At the rate of the setting."""
+    """Return Adam with the setting as its rate."""
     return gilib.Adam(config.setting)
 
 
 def adam_as_ever(config: PosteriorConfig) -> Rule:
-    """Where the setting is something else."""
+    """Return Adam with the fixed rate, if the setting is not a rate."""
     return gilib.Adam(RATE)
 
 
 def bali(config: PosteriorConfig) -> Rule:
-    """With the settings of its own search."""
+    """Return BALI with the settings of its own search."""
     assert config.bali is not None
     return training.Bali(config.bali.lr, config.bali.update_rate, config.bali.prior)
 
 
 def sghmc(config: PosteriorConfig) -> Rule:
-    """Half burn-in, of which half adapts the scales: the noise is then learned at states of the posterior."""
+    """Return SGHMC with half of the steps as burn-in, whose first half adapts the scales.
+
+    The noise is then learned at states of the posterior.
+    """
     return training.SGHMC(burn_in(config), config.setting, adaptation=burn_in(config) // 2)
 
 
 def decaying(kind: type[SampledWeightRule]) -> Callable[[PosteriorConfig], Rule]:
-    """A rule that moves means and precisions of drawn weights; its rate falls, Adam's for the noise stays."""
+    """Return a rule for means and precisions of weights with a falling rate; the noise's rate is constant."""
     return lambda config: kind(lr=config.setting, schedule=DECAY)
 
 
 def factorised(config: PosteriorConfig) -> Layers:
-    """From variances of 1e-3/√I.
+    """Return the factorised posterior, with initial variances of 1e-3/√I.
 
-    The precision per point starts near the curvature of the loss: IVON wants h_0 there or above, for from a
-    wide start, far below it, its first steps diverge.
+    The precision per point then starts near the curvature of the loss. IVON needs h_0 there or above: from a
+    wider start its first steps diverge.
     """
     return gilib.Factorised()
 
@@ -244,13 +247,13 @@ LAST = gilib.GlobalInducing(precision="per_output")
 
 
 def local(config: PosteriorConfig) -> Layers:
-    """Inducing points of each layer's own."""
+    """Return posteriors with local inducing points."""
     last = gilib.LocalInducing(num_inducing=config.num_inducing, precision="per_output")
     return (dataclasses.replace(last, precision="shared"), last) if config.images else last
 
 
 def global_(config: PosteriorConfig) -> Layers:
-    """Inducing points of the network; one precision each where one for each unit takes a wide factor each."""
+    """Return posteriors with global inducing points; on images, hidden units share their precisions."""
     return (gilib.GlobalInducing(), LAST) if config.images else LAST
 
 

@@ -1,8 +1,8 @@
-"""Every posterior of the book on the same published splits of UCI sets: grids, and how settings are chosen.
+"""All posteriors of the book on the same published splits of UCI sets: grids, and the choice of settings.
 
-What is compared is a network with one hidden layer of 50 ReLU (protein: 100), as in Kurle et al. (2024) and
-most tables of these splits, under many posteriors, beside sparse and deep Gaussian processes. The
-hyper-parameters of the tables in that paper are lost; these are ours.
+The network has one hidden layer of 50 ReLU units (protein: 100), as in Kurle et al. (2024) and most tables of
+these splits. It is compared under many posteriors, and with sparse and deep Gaussian processes. We do not
+know the hyper-parameters of that paper's tables; these are ours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gilib.data.tables.regression_sets import find_set
 
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
 LARGE = ("kin8nm", "power", "naval", "protein")
-PRIOR_VARIANCE = 3.0  # of all weights times √I, but for those methods that have one of their own
+PRIOR_VARIANCE = 3.0  # of all weights times √I, except for methods that choose their own
 
 ADAM = (1e-2, 3e-2, 1e-1)  # learning rates
 FASTER = (*ADAM, 3e-1)
@@ -65,20 +65,20 @@ class PosteriorConfig:
     Attributes:
         dataset: name of the set.
         method: one of `ORDER`.
-        split: published split.
-        setting: of "map", "ensemble" and "laplace" the prior variance of the weights times √I; of "dropout"
-            the rate; of "hmc" the noise variance, normalised; of others the learning rate. BALI has none.
-        bali: its settings; None for other methods.
-        steps: of the rule; of "hmc" the states of each chain, as many in burn-in.
-        batch_size: points a step; all, if there are fewer.
-        num_samples: draws a step.
-        num_inducing: M, where there are inducing points.
-        test_samples: draws that predict, and that measure the ELBO.
-        leapfrog_steps: of every proposal of "hmc".
+        split: number of the published split.
+        setting: for "map", "ensemble" and "laplace" the prior variance of the weights times √I; for "dropout"
+            the rate; for "hmc" the noise variance, normalised; for others the learning rate. BALI has none.
+        bali: settings of BALI; None for other methods.
+        steps: steps of the rule; for "hmc" the states of each chain, with as many in burn-in.
+        batch_size: points per step; all, if there are fewer.
+        num_samples: draws per step.
+        num_inducing: M, if there are inducing points.
+        test_samples: draws for predictions and for the ELBO.
+        leapfrog_steps: steps of every proposal of "hmc".
         scale: key of `SCALES`.
-        images: of a set of images: how many a split trains on, which no other split has.
-        prior: variance of the weights times √I, of networks that have none of their own above.
-        jitter: of the step size of "hmc".
+        images: number of training images of a split, which no other split has; 0 for other sets.
+        prior: variance of the weights times √I, unless `setting` is that variance.
+        jitter: jitter of the step size of "hmc".
     """
 
     dataset: str
@@ -100,21 +100,22 @@ class PosteriorConfig:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the experiment is.
+    """The size of the experiment.
 
     Attributes:
-        small: sets of which there are `splits`.
-        splits: so many published ones.
-        large: sets of which there are `large_splits`.
-        large_splits: likewise.
-        bali_splits: of the large sets for BALI without samples of outputs, if so many are published.
-        steps: of networks' weights; of their inducing points; of Gaussian processes; of BALI; states of HMC.
+        small: sets with `splits` splits.
+        splits: number of published splits of these.
+        large: sets with `large_splits` splits.
+        large_splits: number of published splits of these.
+        bali_splits: number of splits of the large sets for BALI (not BALI-L), if so many are published.
+        steps: steps for posteriors over weights, for inducing points, for Gaussian processes and for BALI;
+            number of states for HMC.
         num_inducing: M.
         test_samples: see `PosteriorConfig`.
-        leapfrog_steps: likewise.
-        searched: the scale of the searches that chose settings.
-        choosing: sets whose validation data choose.
-        hmc: sets that have Hamiltonian Monte Carlo.
+        leapfrog_steps: see `PosteriorConfig`.
+        searched: scale of the searches that determined the settings.
+        choosing: sets whose validation data determine the settings.
+        hmc: sets with Hamiltonian Monte Carlo.
     """
 
     small: tuple[str, ...] = SMALL
@@ -143,7 +144,7 @@ DRAWS = {"map": 1, "ensemble": 1, "laplace": 1, "sghmc": 1, **dict.fromkeys(BALI
 
 
 def search(scale: str) -> Iterator[PosteriorConfig]:
-    """Every searched method with all its settings on the validation data of the first split, set by set."""
+    """Yield the searched methods with all settings on validation data of the first split, set by set."""
     size = SCALES[scale]
     for dataset, (method, values) in itertools.product(size.choosing, SEARCHED.items()):
         for value in values:
@@ -151,7 +152,7 @@ def search(scale: str) -> Iterator[PosteriorConfig]:
 
 
 def tables(scale: str) -> Iterator[PosteriorConfig]:
-    """All methods on all sets, split by split; HMC where global inducing has learned the noise.
+    """Yield all methods on all sets, split by split; HMC needs the noise that global inducing learned.
 
     Raises:
         RecordError: if a search is not complete.
@@ -170,7 +171,7 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
 
 
 def _cells(size: Scale) -> Iterator[tuple[str, int, str]]:
-    """Set, split and method; the first split of all sets before the second."""
+    """Yield set, split and method; the first split of all sets comes before the second."""
     for split in range(max(size.splits, size.large_splits, size.bali_splits)):
         for dataset, method in itertools.product(size.small + size.large, ORDER):
             if split < _splits(size, dataset, method):
@@ -178,7 +179,7 @@ def _cells(size: Scale) -> Iterator[tuple[str, int, str]]:
 
 
 def _splits(size: Scale, dataset: str, method: str) -> int:
-    """How many of a set."""
+    """Return the number of splits that a method runs on a data set."""
     if dataset in size.small:
         return size.splits
     wanted = size.bali_splits if method in ("bali", "bali_paper") else size.large_splits
@@ -194,7 +195,7 @@ def of_size(
     setting: float = 0.0,
     bali: BaliSettings | None = None,
 ) -> PosteriorConfig:
-    """One training of a scale; a method that is not of ours trains like a network's weights."""
+    """Return one training of a scale; unknown methods train like posteriors over weights."""
     return PosteriorConfig(
         dataset,
         method,
@@ -213,22 +214,22 @@ def of_size(
 
 
 def _kind(method: str) -> int:
-    """The place of a method's steps in `Scale.steps`."""
+    """Return the index of a method's steps in `Scale.steps`."""
     kinds = (INDUCING, PROCESSES, tuple(BALI), ("hmc",))
     return next((place for place, names in enumerate(kinds, 1) if method in names), 0)
 
 
 def chosen_settings(scale: str) -> dict[str, float]:
-    """Of every method but BALI and HMC the setting with which it is trained on all sets."""
+    """Return the setting of every method on all sets, except BALI and HMC."""
     found = {method: choice.setting for method, choice in choices(scale).items()}
     return found | {own: found[other] for own, other in FOLLOWS.items()}
 
 
 def choices(scale: str) -> dict[str, Choice[float]]:
-    """Of every searched method the setting that serves all sets of the search, by validation log-likelihood.
+    """Return, for every searched method, the best setting over all sets by validation log-likelihood.
 
     Args:
-        scale: of the search.
+        scale: scale of the search.
 
     Raises:
         RecordError: if a part of the search is missing.
@@ -239,15 +240,15 @@ def choices(scale: str) -> dict[str, Choice[float]]:
 def best(
     name: str, trials: Iterable[PosteriorConfig], setting: Callable[[PosteriorConfig], Setting]
 ) -> dict[str, Choice[Setting]]:
-    """The same of the trials of any search.
+    """Return, for every method, the best setting over all sets among the trials of a search.
 
     Args:
-        name: of the experiment.
-        trials: all of them, of one scale.
-        setting: of a trial: what is to be chosen.
+        name: name of the experiment.
+        trials: all trials of one scale.
+        setting: returns the setting of a trial.
 
     Raises:
-        RecordError: if one of them is not recorded.
+        RecordError: if a trial is not recorded.
     """
     found = {record_identity(r, PosteriorConfig): r for r in recorded(name, PosteriorConfig)}
     scores: dict[str, dict[Setting, dict[str, list[float | None]]]] = {}
@@ -264,12 +265,12 @@ def best(
 
 
 def chosen_bali(scale: str, method: str) -> BaliSettings:
-    """What `bali_search` chose among the settings with the prior of a method."""
+    """Return the choice of `bali_search` among the settings with the prior of a method."""
     return bali_search.chosen(scale, BALI[method]).setting
 
 
 def _noises(scale: str) -> dict[tuple[str, int], float]:
-    """The noise that global inducing learned on each set and split, which HMC takes."""
+    """Return the noise that global inducing learned on each set and split, for HMC."""
     return {
         (record["config"]["dataset"], record["config"]["split"]): noise(record)
         for record in recorded("posteriors", PosteriorConfig)
@@ -278,11 +279,11 @@ def _noises(scale: str) -> dict[tuple[str, int], float]:
 
 
 def noise(record: Record) -> float:
-    """The noise variance of a record, to three digits, normalised."""
+    """Return the noise variance of a record, normalised, to three digits."""
     return float(f"{record['metrics']['noise_variance']:.3g}")
 
 
 def check(configs: Sequence[PosteriorConfig]) -> None:
-    """Raise unless every data set is here, or can be fetched."""
+    """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         load_uci(name)

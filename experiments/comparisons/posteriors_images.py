@@ -1,8 +1,7 @@
-"""The same posteriors on images: one hidden layer of 100 ReLU on Fashion-MNIST, MNIST being what is strange.
+"""The posteriors on images: 100 ReLU units on Fashion-MNIST, with MNIST out of distribution.
 
-A split trains on 5000 images of its own, in the order of the set, and is tested on all test images. Left out
-is what has no place here: stripes and arrow, which has one output, and HMC, whose chains over 80 000 weights
-would take weeks.
+Each split trains on 5000 different images, in the order of the set, and is tested on all test images. Stripes
+and arrow is left out because it has one output, and HMC because chains over 80 000 weights would take weeks.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ SEARCHED: dict[str, tuple[float, ...]] = {
     "sghmc": posteriors.ADAM,
     **dict.fromkeys(("bbb", "bbb_tenth", *INDUCING, "sgp", "dgp_gi", "dsvi"), RATES),
 }
-PRIORS = (1.0, 10.0, 30.0)  # beside the common one, of networks whose setting it is not
+PRIORS = (1.0, 10.0, 30.0)  # further prior variances, for networks whose setting is not a prior variance
 
 
 class Tuned(NamedTuple):
-    """What validation images choose.
+    """The settings that validation images determine.
 
     Attributes:
         setting: see `PosteriorConfig`.
-        prior: likewise.
+        prior: see `PosteriorConfig`.
     """
 
     setting: float = 0.0
@@ -60,15 +59,15 @@ class Tuned(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the experiment is.
+    """The size of the experiment.
 
     Attributes:
-        images: that a split trains on.
-        splits: how many.
-        steps: of networks' weights; of their inducing points; of Gaussian processes; of BALI.
+        images: number of training images of a split.
+        splits: number of splits.
+        steps: steps for posteriors over weights, for inducing points, for Gaussian processes and for BALI.
         num_inducing: M.
         test_samples: see `PosteriorConfig`.
-        searched: the scale of the search that chose settings.
+        searched: scale of the search that determined the settings.
     """
 
     images: int = 5000
@@ -87,10 +86,9 @@ SCALES = {
 
 
 def search(scale: str) -> Iterator[PosteriorConfig]:
-    """What is tried on the validation images of the first split: settings, then priors beside the best one.
+    """Yield the trials on validation images of the first split: settings, then priors for the best setting.
 
-    Which setting that is, records say: there are no priors to try until those of all settings are there, so
-    that the experiment has to be run twice.
+    The priors can only be tried after all settings are recorded, so the experiment must be run twice.
     """
     settings = [
         _config(method, 0, scale, Tuned(value)) for method in ORDER for value in SEARCHED.get(method, ())
@@ -99,7 +97,7 @@ def search(scale: str) -> Iterator[PosteriorConfig]:
 
 
 def _priors(settings: Sequence[PosteriorConfig], scale: str) -> Iterator[PosteriorConfig]:
-    """Other priors of every network with a posterior over its weights."""
+    """Yield trials of other priors for every network with a posterior over its weights."""
     try:
         chosen = posteriors.best(SEARCH, settings, lambda trial: trial.setting)
     except RecordError:
@@ -110,7 +108,7 @@ def _priors(settings: Sequence[PosteriorConfig], scale: str) -> Iterator[Posteri
 
 
 def tables(scale: str) -> Iterator[PosteriorConfig]:
-    """All methods, split by split.
+    """Yield all methods, split by split.
 
     Raises:
         RecordError: if the search is not complete.
@@ -121,14 +119,14 @@ def tables(scale: str) -> Iterator[PosteriorConfig]:
 
 
 def chosen_settings(scale: str) -> dict[str, Tuned]:
-    """Of every method but BALI that with which it is trained."""
+    """Return the settings of every method except BALI."""
     trials = posteriors.best(SEARCH, search(scale), lambda trial: Tuned(trial.setting, trial.prior))
     found = {method: choice.setting for method, choice in trials.items()}
     return found | {own: found[other] for own, other in posteriors.FOLLOWS.items()}
 
 
 def bali_settings(method: str) -> BaliSettings:
-    """What validation images of MNIST chose in `bali_settings`."""
+    """Return BALI's settings, which the experiment `bali_settings` chose on validation images of MNIST."""
     own = frozen(DATASET, method)
     return BaliSettings(str(BALI[method]), own["prior_variance"], own["lr"], TrainingConfig.update_rate)
 
@@ -154,6 +152,6 @@ def _config(method: str, split: int, scale: str, tuned: Tuned) -> PosteriorConfi
 
 
 def check(configs: Sequence[PosteriorConfig]) -> None:
-    """Raise unless the images are here, or can be fetched."""
+    """Check that the images are on this machine, or can be downloaded."""
     for name, images in {(config.dataset, config.images) for config in configs}:
         image_task(name, 0, images)

@@ -1,4 +1,4 @@
-"""Training and measuring every posterior of the book on one split of a set."""
+"""Train and measure the posteriors of the book on one split of a set."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from gilib.objectives import SteppedTempering
 from gilib.prediction.drawables import Drawable
 from gilib.training import DivergenceError
 
-BURN_IN_STEPS = 4  # of HMC go into one of later steps: from the prior, the way is steep
-AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
+BURN_IN_STEPS = 4  # HMC's steps in burn-in are shorter by this factor: the density is steep near the prior
+AT_ONCE = 2**16  # draws × points, which limits the memory of an evaluation
 
 
 def run(config: PosteriorConfig, job: Job) -> Record:
     """Train on a split and measure on its test part.
 
     Returns:
-        A record: `tasks.measured` of the test data; of images `auroc`, how well those of the other set are
-        told by their entropy; of posteriors with a bound on the evidence the ELBO per training point (nats on
-        normalised targets), of Laplace the evidence of the last layer instead; of regression the noise
-        variance (normalised, of an ensemble the mean); seconds of training, by the clock and of this process
-        alone, for as many steps as were done in all, and of predicting the test data; where there is HMC,
-        moments of every test point; thinned training curve.
+        A record: the metrics of `tasks.measured` on the test data; for images `auroc`, which measures how
+        well entropy detects the other set; the ELBO per training point (nats on normalised targets) if it is
+        a bound, or for Laplace the evidence of the last layer; for regression the noise variance (normalised;
+        the mean for an ensemble); seconds of training, wall-clock and processor time, scaled to all steps,
+        and of predicting the test data; moments of every test point if the set has HMC; thinned training
+        curve.
     """
     if config.method == "hmc":
         return _sampled(config, task(config.dataset, config.split, torch.float64), job)
@@ -52,9 +52,9 @@ def run(config: PosteriorConfig, job: Job) -> Record:
 
 
 def search(config: PosteriorConfig, job: Job) -> Record:
-    """The same on held-out points of the split's training data: no test data of the set are read.
+    """Train and measure on held-out points of the split's training data, without its test data.
 
-    Of images `auroc` is against test images of the other set; nothing is chosen by it.
+    For images `auroc` uses test images of the other set, but it determines no choice.
     """
     if config.images:
         held_out = image_task(config.dataset, config.split, config.images, validation=True)
@@ -65,7 +65,7 @@ def search(config: PosteriorConfig, job: Job) -> Record:
 
 
 def trained(method: Method, config: PosteriorConfig, on: Task, job: Job) -> Record:
-    """Train, predict, measure; a training that breaks down is recorded as diverged."""
+    """Train, predict and measure; a training that breaks down is recorded as diverged."""
     on = on.to(job.device)
     own = _training(method, config, on)
     net, likelihood = own.start()
@@ -81,7 +81,7 @@ def trained(method: Method, config: PosteriorConfig, on: Task, job: Job) -> Reco
 
 
 def _training(method: Method, config: PosteriorConfig, on: Task) -> Training:
-    """What is trained on a task."""
+    """Return the training of a method on a task."""
     stored = method.stored(config)
     settings = {
         "steps": config.steps,
@@ -106,10 +106,10 @@ def _training(method: Method, config: PosteriorConfig, on: Task) -> Training:
 
 
 def training(config: PosteriorConfig, device: torch.device) -> Training:
-    """What `run` trains.
+    """Return the training that `run` performs.
 
     Raises:
-        ValueError: for Hamiltonian Monte Carlo, which trains nothing.
+        ValueError: for Hamiltonian Monte Carlo, which has no training.
     """
     if config.method == "hmc":
         raise ValueError("hmc runs chains (gilib.baselines.hmc), and trains no network: name another method")
@@ -132,14 +132,14 @@ def _all_measured(
 
 
 def _likelihood(method: Method, on: Task) -> Likelihood:
-    """Noise that is learned, or probabilities of classes."""
+    """Return a Gaussian likelihood with learned noise, or a categorical one."""
     if on.classes:
         return gilib.Categorical()
     return gilib.Gaussian(method.noise, learn=True, replicas=method.replicas)
 
 
 def _seconds(begin: tuple[float, float], history: gilib.training.History) -> dict[str, float]:
-    """Of the whole training; of this process alone, whatever else the machine does."""
+    """Return wall-clock and processor seconds of the complete training."""
     whole = len(history.elbo) / max(1, len(history.elbo) - history.resumed_at)
     return {
         "train_seconds": (time.perf_counter() - begin[0]) * whole,
@@ -150,7 +150,7 @@ def _seconds(begin: tuple[float, float], history: gilib.training.History) -> dic
 def _measured(
     config: PosteriorConfig, drawable: Drawable, likelihood: Likelihood, on: Task
 ) -> dict[str, Any]:
-    """Predict the test data: how well, in how many seconds; of regression, noise and moments."""
+    """Predict the test data, and return metrics and seconds, with noise and moments for regression."""
     source = torch.Generator(on.x.device).manual_seed(4000 + config.split)
 
     def predicted(x: Tensor) -> Prediction:
@@ -174,7 +174,7 @@ def _measured(
 def _bound(
     config: PosteriorConfig, method: Method, net: gilib.Network, likelihood: Likelihood, on: Task
 ) -> dict[str, float]:
-    """The ELBO per training point and its standard error over the draws, where it is one."""
+    """Return the ELBO per training point and its standard error over draws, if it is a bound."""
     if not method.bound:
         return {}
     source = torch.Generator(on.x.device).manual_seed(2000 + config.split)
@@ -184,14 +184,14 @@ def _bound(
 
 
 def _evidence(drawable: Drawable, on: Task) -> dict[str, float]:
-    """Of the last layer per training point, where Laplace's approximation has it."""
+    """Return the Laplace evidence of the last layer per training point, if there is one."""
     if not isinstance(drawable, Laplace):
         return {}
     return {"log_evidence": float(drawable.log_evidence) / len(on.y)}
 
 
 def _body(config: PosteriorConfig, on: Task, metrics: dict[str, Any], curve: Tensor) -> Record:
-    """A record: numbers with six digits; moments where there is HMC; thinned curve, of members the mean."""
+    """Return the body of a record; the thinned curve of an ensemble is the mean over members."""
     shown = metrics.pop("test_points", None)
     if not all(math.isfinite(value) for value in metrics.values()):
         return _diverged(config, on, ValueError("predictions are not finite"))
@@ -216,7 +216,7 @@ def _diverged(config: PosteriorConfig, on: Task, error: Exception) -> Record:
 
 
 def _sampled(config: PosteriorConfig, on: Task, job: Job) -> Record:
-    """Chains of the same network under the same prior, with the noise that global inducing learned."""
+    """Run HMC for the same network and prior, with the noise that global inducing learned."""
     settings = HMCSettings(
         burn_in=config.steps,
         samples=config.steps,
@@ -243,7 +243,7 @@ def _diagnostics(chains: Chains, x: Tensor) -> dict[str, float]:
 
 
 def step_size(config: PosteriorConfig) -> float:
-    """Of the leapfrog integrator, in prior standard deviations."""
+    """Return the step size of the leapfrog integrator, in prior standard deviations."""
     return float(f"{posteriors.STEP_SIZES[config.dataset] * math.sqrt(config.setting):.3g}")
 
 

@@ -1,4 +1,4 @@
-"""Ranks of methods over data sets, and how far apart they must be (Demšar, 2006)."""
+"""Rank methods over data sets, and test which differences are significant (Demšar, 2006)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ class Ranking:
     """Ranks of k methods in each of N blocks (data sets, or splits of them), 1 for the best.
 
     Attributes:
-        ranks: of every method one a block; equals share their mean rank.
+        ranks: for every method its rank in each block; equal scores share their mean rank.
     """
 
     ranks: Mapping[str, tuple[float, ...]]
 
     @property
     def blocks(self) -> int:
-        """N."""
+        """The number of blocks, N."""
         return len(next(iter(self.ranks.values())))
 
     @property
     def means(self) -> dict[str, float]:
-        """R_j, the mean rank of every method, the best first."""
+        """The mean rank R_j of every method, the best first."""
         found = {name: sum(own) / len(own) for name, own in self.ranks.items()}
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     @property
     def statistic(self) -> float:
-        """Friedman's: how far mean ranks are from (k + 1)/2, where all methods are alike.
+        """Friedman's statistic, which measures how far mean ranks are from (k + 1)/2.
 
             χ² = (k - 1) N² Σ_j (R_j - (k+1)/2)² / Σ_ij (r_ij - (k+1)/2)²
 
-        which without ties is 12 N / (k(k + 1)) · (Σ_j R_j² - k(k+1)²/4). 0, if all are equal in all blocks.
+        Without ties this is 12 N / (k(k + 1)) · (Σ_j R_j² - k(k+1)²/4). It is 0 if all scores are equal in
+        every block.
         """
         k, n = len(self.ranks), self.blocks
         centre = (k + 1) / 2
@@ -46,9 +47,10 @@ class Ranking:
 
     @property
     def p_value(self) -> float:
-        """Of equal methods, by F = (N - 1) χ² / (N(k - 1) - χ²) with k - 1 and (k - 1)(N - 1) degrees.
+        """The p-value of equal methods.
 
-        Iman & Davenport's (1980) form of Friedman's test, which holds for smaller N than χ² does.
+        It follows from F = (N - 1) χ² / (N(k - 1) - χ²) with k - 1 and (k - 1)(N - 1) degrees of freedom,
+        Iman & Davenport's (1980) form of Friedman's test, which is accurate for smaller N than χ² is.
 
         Raises:
             ValueError: if there is only one block.
@@ -64,14 +66,14 @@ class Ranking:
 
 
 def rank(blocks: Sequence[Mapping[str, float | None]]) -> Ranking:
-    """Rank methods in every block by their scores, the larger the better.
+    """Rank methods in every block by their scores; larger scores are better.
 
     Args:
-        blocks: of every block the score of each method; None: it broke down, which ranks last.
+        blocks: for every block, the score of each method. None means that it broke down, which ranks last.
 
     Raises:
-        ValueError: if there is no block, or fewer than two methods, or blocks differ in their methods, or a
-            score is not a number.
+        ValueError: if there is no block, or there are fewer than two methods, or blocks have different
+            methods, or a score is not a number.
 
     >>> rank([{"a": 3.0, "b": 1.0, "c": 1.0}, {"a": 2.0, "b": 5.0, "c": None}]).means
     {'a': 1.5, 'b': 1.75, 'c': 2.75}
@@ -91,14 +93,14 @@ def rank(blocks: Sequence[Mapping[str, float | None]]) -> Ranking:
 
 
 def _rank(block: Mapping[str, float], name: str) -> float:
-    """1 + how many are better + half of the others that are equal."""
+    """Return 1 + the number of better methods + half the number of equal ones."""
     better = sum(score > block[name] for score in block.values())
     equal = sum(score == block[name] for score in block.values()) - 1
     return 1 + better + equal / 2
 
 
 def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float:
-    """Mean ranks that differ by less are not told apart (Nemenyi).
+    """Return the smallest significant difference of mean ranks (Nemenyi).
 
         CD = q √(k(k + 1) / (6N)),   q = Q / √2,
 
@@ -107,7 +109,7 @@ def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float
     Args:
         methods: k, two or more.
         blocks: N, one or more.
-        level: probability that, of equal methods, any two are told apart.
+        level: probability that any two of k equal methods differ significantly.
 
     Raises:
         ValueError: if an argument is outside its range.
@@ -124,7 +126,7 @@ def critical_difference(methods: int, blocks: int, level: float = 0.05) -> float
 
 
 def normal_range(methods: int, level: float = 0.05) -> float:
-    """q of `critical_difference`: the 1 - level quantile of the range of standard normals, over √2.
+    """Return q of `critical_difference`: the 1 - level quantile of the range of standard normals, over √2.
 
     >>> round(normal_range(2), 3)
     1.96
@@ -134,14 +136,14 @@ def normal_range(methods: int, level: float = 0.05) -> float:
 
 
 def not_told_apart(means: Mapping[str, float], difference: float) -> list[tuple[str, ...]]:
-    """The largest groups of methods, neighbours by rank, whose mean ranks differ by less than a difference.
+    """Return the maximal groups of consecutive methods whose mean ranks differ by less than `difference`.
 
     Args:
         means: mean ranks.
-        difference: the critical one.
+        difference: the critical difference.
 
     Returns:
-        Groups of two or more, best first, none inside another: a bar each in the usual figure.
+        Groups of two or more methods, best first, none inside another; the usual figure has a bar for each.
 
     >>> not_told_apart({"a": 1.0, "b": 2.0, "c": 2.5, "d": 4.0}, 1.6)
     [('a', 'b', 'c'), ('c', 'd')]

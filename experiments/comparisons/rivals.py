@@ -1,4 +1,4 @@
-"""What users would take in place of a recipe: each with defaults of its own, on normalised data."""
+"""Methods that users could choose instead of a recipe, with their own defaults, on normalised data."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ from gilib.randomness import ReplicaGenerators
 
 MEMBERS = 5  # of the ensemble
 HIDDEN = (50,)
-RATE, STEPS, BATCH = 1e-2, 2000, 400  # of the ensemble and of dropout: Adam
-NOISE_VARIANCE = 0.05  # at the start, learned
+RATE, STEPS, BATCH = 1e-2, 2000, 400  # of Adam, for the ensemble and for dropout
+NOISE_VARIANCE = 0.05  # initial value; it is learned
 DROPOUT = 0.05
-PROCESS_POINTS = 2000  # that the exact Gaussian process sees at most
+PROCESS_POINTS = 2000  # largest number of points for the exact Gaussian process
 FOLDS = 5
-APART = ("ngboost",)  # no extra of this package brings them
+APART = ("ngboost",)  # packages that no extra of gilib installs
 DRAWS = 100
 
 
 class Found(NamedTuple):
-    """What a method says about the test data.
+    """The results of a method on the test data.
 
     Attributes:
-        prediction: of the normalised test inputs.
-        more: numbers beside it: `elbo`, of those that have one; `coverage_90`, if its intervals are not those
-            of the prediction.
+        prediction: prediction at the normalised test inputs.
+        more: further metrics: `elbo`, if there is one; `coverage_90`, if the method has its own intervals.
     """
 
     prediction: Prediction
     more: dict[str, float]
 
 
-Method = Callable[[Task, int, int], Found]  # of a task, a seed and steps (0: the method's)
+Method = Callable[[Task, int, int], Found]  # maps a task, a seed and steps (0 for the default) to results
 
 
 def prepare(method: str) -> None:
-    """Import what a method needs, so that its seconds do not hold it.
+    """Import what a method needs, so that imports do not count as its time.
 
     Raises:
         ImportError: if it is not installed.
@@ -63,19 +62,19 @@ def _arrays(of: Task) -> tuple[Any, Any, Any]:
 
 
 def _gaussian(mean: Any, sd: Any) -> GaussianPrediction:
-    """One Gaussian at every point, from arrays `[N]`; one deviation may serve all."""
+    """Return a Gaussian prediction at every point, from means `[N]` and deviations `[N]` or a single one."""
     centre = torch.as_tensor(np.asarray(mean), dtype=torch.float64)[None, :, None]
     spread = torch.as_tensor(np.broadcast_to(np.asarray(sd), np.asarray(mean).shape).copy())
     return GaussianPrediction(centre, spread.double()[None, :, None])
 
 
 def _categorical(probabilities: Any) -> CategoricalPrediction:
-    """From probabilities `[N, C]`; those of 0 become 1e-6, so that one miss does not cost infinitely much."""
+    """Return a prediction from probabilities `[N, C]`; 0 becomes 1e-6, to keep log-likelihoods finite."""
     return CategoricalPrediction(torch.from_numpy(probabilities).double().clamp_min(1e-6).log()[None])
 
 
 def gaussian_process(of: Task, seed: int, steps: int) -> Found:
-    """RBF kernel times a constant plus white noise, by scikit-learn; at most 2000 random points."""
+    """Fit scikit-learn's Gaussian process (constant · RBF + white noise) to at most 2000 random points."""
     processes = require("sklearn.gaussian_process", "sklearn")
     kernels = require("sklearn.gaussian_process.kernels", "sklearn")
     x, y, test_x = _arrays(of)
@@ -86,7 +85,7 @@ def gaussian_process(of: Task, seed: int, steps: int) -> Found:
 
 
 def random_forest(of: Task, seed: int, steps: int) -> Found:
-    """Scikit-learn's; of regression a Gaussian as wide as the residuals of points outside their bags."""
+    """Fit scikit-learn's random forest; a regression's Gaussian is as wide as the out-of-bag residuals."""
     ensembles = require("sklearn.ensemble", "sklearn")
     x, y, test_x = _arrays(of)
     if of.classes is not None:
@@ -97,7 +96,7 @@ def random_forest(of: Task, seed: int, steps: int) -> Found:
 
 
 def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
-    """Scikit-learn's; of regression a Gaussian as wide as residuals of five folds, intervals by quantiles."""
+    """Fit scikit-learn's gradient boosting; regressions have one deviation, and intervals by quantiles."""
     ensembles = require("sklearn.ensemble", "sklearn")
     selection = require("sklearn.model_selection", "sklearn")
     x, y, test_x = _arrays(of)
@@ -118,7 +117,7 @@ def gradient_boosting(of: Task, seed: int, steps: int) -> Found:
 
 
 def natural_gradient_boosting(of: Task, seed: int, steps: int) -> Found:
-    """NGBoost (Duan et al., 2020): trees for mean and log deviation, or for the logits of classes."""
+    """Fit NGBoost (Duan et al., 2020): trees for mean and log deviation, or for the logits of classes."""
     ngboost = _apart("ngboost")
     x, y, test_x = _arrays(of)
     if of.classes is not None:
@@ -130,7 +129,7 @@ def natural_gradient_boosting(of: Task, seed: int, steps: int) -> Found:
 
 
 def _apart(module: str) -> ModuleType:
-    """A package that no extra of gilib installs."""
+    """Import a package that no extra of gilib installs."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -141,14 +140,14 @@ def _apart(module: str) -> ModuleType:
 
 
 def logistic_regression(of: Task, seed: int, steps: int) -> Found:
-    """Scikit-learn's."""
+    """Fit scikit-learn's logistic regression."""
     models = require("sklearn.linear_model", "sklearn")
     x, y, test_x = _arrays(of)
     return Found(_categorical(models.LogisticRegression().fit(x, y).predict_proba(test_x)), {})
 
 
 def ensemble(of: Task, seed: int, steps: int) -> Found:
-    """Five networks with one hidden layer, each a MAP estimate with a noise of its own."""
+    """Train five networks with one hidden layer, each a MAP estimate with its own noise."""
     seeds = [100 * seed + member for member in range(MEMBERS)]
     posterior, source = gilib.PointEstimate(), ReplicaGenerators([1000 + s for s in seeds])
     net = _network(of, posterior, (MEMBERS,), source)
@@ -158,7 +157,7 @@ def ensemble(of: Task, seed: int, steps: int) -> Found:
 
 
 def dropout(of: Task, seed: int, steps: int) -> Found:
-    """Monte Carlo dropout of the same network."""
+    """Train the same network with Monte Carlo dropout."""
     net = _network(of, gilib.posteriors.Dropout(DROPOUT), (), torch.Generator().manual_seed(1000 + seed))
     likelihood = _likelihood(of, ())
     _train(net, likelihood, of, seed, steps, "pointwise")
@@ -206,7 +205,7 @@ def _train(
 
 
 def recommended(model: str) -> Method:
-    """Our estimator with one of its models."""
+    """Return our scikit-learn estimator with one of its models, as a method."""
 
     def fitted(of: Task, seed: int, steps: int) -> Found:
         from gilib.sklearn import BayesianClassifier, BayesianRegressor

@@ -1,4 +1,4 @@
-"""The sets on which methods are compared: regression, tables of labelled points, two moons, images."""
+"""The tasks of the comparisons: regressions, tables of labelled points, two moons, and images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gilib.data import Dataset, classification_names, load_classification, load_
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"
-MOON_POINTS, MOON_NOISE = 1000, 0.2  # in all; standard deviation
+MOON_POINTS, MOON_NOISE = 1000, 0.2  # number of points, and standard deviation of their noise
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Task:
     """One split of a set, normalised.
 
     Attributes:
-        data: name and checksum, as records have them.
+        data: name and checksum, for records.
         x: `[N, D]`.
         y: targets `[N, 1]`, or labels `[N]`.
         test_x: `[N*, D]`.
-        test_y: likewise.
-        classes: how many; None: regression.
-        y_std: standard deviation of the targets in original units; 1 of classes.
-        other: inputs out of distribution, `[N*, D]`; None: there are none.
+        test_y: targets `[N*, 1]`, or labels `[N*]`.
+        classes: number of classes; None for regression.
+        y_std: standard deviation of the targets in original units; 1 for classes.
+        other: inputs out of distribution, `[N*, D]`, or None.
     """
 
     data: dict[str, str]
@@ -47,26 +47,26 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """Of a network: one of regression, else one for each class."""
+        """Number of outputs of a network: one for regression, else one for each class."""
         return self.classes or 1
 
     def to(self, device: torch.device) -> Task:
-        """The same on another device."""
+        """Return the task on another device."""
         moved: dict[str, Any] = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
 
 def task(name: str, split: int, dtype: torch.dtype = torch.float32, fresh: int = 0) -> Task:
-    """A set's split: published ones of regression, ours of labelled points.
+    """Load a split of a set: published splits of regressions, our splits of labelled points.
 
     Args:
-        name: of the set.
-        split: which one.
-        dtype: of the data.
-        fresh: test on so many new points, not on those of the split; two moons alone, whose law is known.
+        name: name of the set.
+        split: number of the split.
+        dtype: dtype of the data.
+        fresh: number of new test points instead of the split's, only for two moons, which can be simulated.
 
     Raises:
-        ValueError: if `fresh` points of another set are asked for.
+        ValueError: if `fresh` is given for another set.
     """
     if fresh and name != MOONS:
         raise ValueError(f"there are no fresh points of {name}: only the law of {MOONS} is known")
@@ -84,7 +84,7 @@ def task(name: str, split: int, dtype: torch.dtype = torch.float32, fresh: int =
 
 
 def validation_task(name: str, split: int) -> Task:
-    """The training part alone of a published split of regression, a fifth of it in place of the test data."""
+    """Load the training part of a published split of a regression, with a fifth of it as test data."""
     return _regression(load_validation(name, [split], torch.device("cpu")))
 
 
@@ -94,13 +94,13 @@ def _regression(data: Data) -> Task:
 
 
 def image_task(name: str, split: int, images: int, validation: bool = False) -> Task:
-    """A split of a set of images as rows of pixels: training images of its own, and all test images.
+    """Load a split of a set of images as rows of pixels: its own training images, and all test images.
 
     Args:
-        name: mnist or fashion-mnist; the other one is out of distribution.
-        split: which part of the training images, in their order.
-        images: how many a split has.
-        validation: whether a fifth of these takes the place of the test images, which are then not read.
+        name: "mnist" or "fashion-mnist"; the other set is out of distribution.
+        split: number of the part of the training images, in their order.
+        images: number of training images of a split.
+        validation: whether a fifth of these replaces the test images, which are then not used.
 
     Raises:
         ValueError: if the set has no such part.
@@ -130,11 +130,11 @@ def _table(name: str) -> Dataset:
 
 
 def moons(points: int, noise: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Two half circles that reach into each other: inputs `[N, 2]`, float64, and labels `[N]`.
+    """Draw two interleaving half circles: inputs `[N, 2]`, float64, and labels `[N]`.
 
     Args:
-        points: of both together.
-        noise: standard deviation of that on the inputs.
+        points: N, the number of points of both.
+        noise: standard deviation of the noise on inputs.
         generator: source of positions and noise.
 
     >>> x, y = moons(6, 0.0, torch.Generator().manual_seed(0))
@@ -149,15 +149,15 @@ def moons(points: int, noise: float, generator: torch.Generator) -> tuple[Tensor
 
 
 def measured(found: Prediction, of: Task) -> dict[str, float]:
-    """How well test data are predicted.
+    """Measure a prediction of test data.
 
     Args:
-        found: of the test inputs, normalised.
+        found: prediction at the test inputs, normalised.
         of: the task.
 
     Returns:
-        Of regression what `measures.measure` gives; of classes `log_likelihood` (nats per point), `error`
-        (share that is wrong) and `ece`, the expected calibration error.
+        For regression the metrics of `measures.measure`; for classes `log_likelihood` (nats per point),
+        `error` (fraction of wrong labels) and `ece`, the expected calibration error.
     """
     if isinstance(found, GaussianPrediction):
         found = GaussianPrediction(found.means.double(), found.component_sd.double())
@@ -172,7 +172,7 @@ def measured(found: Prediction, of: Task) -> dict[str, float]:
 
 
 def check(configs: Any) -> None:
-    """Raise unless every data set is here, or can be fetched."""
+    """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         task(name, 0)
 

@@ -1,8 +1,8 @@
-"""Classification by tables and images, out of distribution, and convergence (Kurle et al., 2024, Sec. 5).
+"""Classification, out-of-distribution data and convergence (Kurle et al., 2024, Sec. 5).
 
-Table 2, Figs. 2, 3 and 7. Our networks have 2 × 200 ReLU units for images, 2 × 100 for tables, and 1 × 50
-for yacht and energy: the paper's widths and "leaky tanh" are not known to us. Settings are those of
-`experiments.kurle2024.settings`.
+Table 2, Figs. 2, 3 and 7. Our networks have 2 × 200 ReLU units for images, 2 × 100 for tables, and 1 × 50 for
+yacht and energy, because we do not know the paper's widths and "leaky tanh". `experiments.kurle2024.settings`
+has the other settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COMPARED = ("bali", "map", "dropout", "bali_paper")
 def _configs(
     datasets: Sequence[str], splits: int, methods: Sequence[str], scale: str, **given: Any
 ) -> Iterator[TrainingConfig]:
-    """All methods on all sets, split by split; Bayes by Backprop at every weight of its divergence."""
+    """Yield all methods on all sets, split by split; Bayes by Backprop with every factor of its KL term."""
     for split in range(splits):
         for dataset in datasets:
             for method in methods:
@@ -32,7 +32,7 @@ def _configs(
 
 
 def tabular(scale: str) -> Iterator[TrainingConfig]:
-    """Table 2, its tables of points; Diabetes at paper scale alone, for whoever has the file."""
+    """Yield the trainings on tables (Table 2); Diabetes, whose file is not included, only at paper scale."""
     if scale == "smoke":
         return _configs(TABLES[:1], 1, ("bali", "bbb"), scale)
     sets, splits = {"reduced": (TABLES[:2], 3), "paper": (TABLES, 20)}[scale]
@@ -40,9 +40,9 @@ def tabular(scale: str) -> Iterator[TrainingConfig]:
 
 
 def images(scale: str) -> Iterator[TrainingConfig]:
-    """Table 2, its images, and Fig. 3: each set is out of distribution for the other.
+    """Yield the trainings on the images of Table 2 and Fig. 3; each set is out of distribution for the other.
 
-    At the end BALI with steps of one length, as in the paper.
+    The last ones are of BALI with a constant step size, as in the paper.
     """
     if scale == "smoke":
         yield from _configs(("mnist-500",), 1, ("bali", "bbb"), scale, stage="curve")
@@ -56,7 +56,7 @@ def images(scale: str) -> Iterator[TrainingConfig]:
 
 
 def convergence(scale: str) -> Iterator[TrainingConfig]:
-    """Figs. 2 and 7: by iterations and by seconds."""
+    """Yield the trainings of Figs. 2 and 7, which show convergence over iterations and seconds."""
     sets = ("yacht", "energy", "spambase", "telescope", "mnist", "fashion-mnist")
     if scale == "smoke":
         return _configs(("yacht",), 1, ("bali_l", "map"), scale, stage="curve")

@@ -1,4 +1,4 @@
-"""What is measured of a trained network at the end, and the records that are made of it."""
+"""Measure a trained network, and compose its record."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FALSE_POSITIVES = (0.0, 0.01, 0.02, 0.05, *(k / 10 for k in range(1, 11)))  # wh
 
 
 def run(config: TrainingConfig, job: Job) -> Record:
-    """Train and measure.
+    """Train and measure one configuration.
 
     Returns:
-        A record: "metrics" of the test points (at the stage "search" of the validation points), nats per
-        point in original units; "looks": lists "step", "seconds" (of the steps, on the processor), and
-        `train_nll`, `look_nll`, `train_accuracy`, `look_accuracy` (or `..._rmse`) of at most 1000 points.
+        A record. "metrics" are for the test points (validation points at the stage "search"), in nats per
+        point and original units. "looks" has the lists "step", "seconds" (processor time of the steps), and
+        `train_nll`, `look_nll`, `train_accuracy`, `look_accuracy` (or `..._rmse`) for at most 1000 points.
     """
     task = tasks.load(config.dataset, config.split, config.stage, config.images, job.device)
     net, likelihood = build(config, task)
@@ -37,7 +37,7 @@ def run(config: TrainingConfig, job: Job) -> Record:
 def measure(
     config: TrainingConfig, task: Task, net: gilib.Network, likelihood: gilib.likelihoods.Likelihood
 ) -> dict[str, Any]:
-    """Measures at the test points; those of images out of distribution too, where there are such."""
+    """Measure predictions at the test points, and at out-of-distribution images, if there are any."""
     samples = 1 if config.method == "map" else config.samples
     prediction = predicted(net, likelihood, task.test.x, samples, 4000 + config.split)
     log_likelihood = float(prediction.log_prob(task.test.y).mean()) - task.log_scale
@@ -53,7 +53,7 @@ def measure(
 
 
 def classified(probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Accuracy, calibration and ranking of predictions `[N, O]`."""
+    """Measure accuracy, calibration and ranking of predictions `[N, O]`."""
     curve = metrics.calibration_curve(probabilities, labels)
     filled = curve.counts > 0
     return {
@@ -71,7 +71,7 @@ def classified(probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
 
 
 def told_apart(inside: Tensor, outside: Tensor) -> dict[str, Any]:
-    """How well points out of distribution are told from others by entropy, and by the top probability."""
+    """Measure how well entropy, and the top probability, detect points out of distribution."""
     scores = {
         "entropy": (metrics.entropy(outside), metrics.entropy(inside)),
         "top": (-outside.max(-1).values, -inside.max(-1).values),
@@ -85,7 +85,7 @@ def told_apart(inside: Tensor, outside: Tensor) -> dict[str, Any]:
 
 
 def record(task: Task, recorder: CurveRecorder, found: dict[str, Any]) -> Record:
-    """The body of a record, numbers with six significant digits."""
+    """Return the body of a record, with numbers of six significant digits."""
     return {
         "data": {"name": task.name, "sha256": task.sha256},
         "metrics": {

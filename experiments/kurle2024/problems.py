@@ -1,7 +1,7 @@
 """The synthetic problems of Kurle et al. (2024), Sec. 5.1 and App. H.1.
 
-The paper states the numbers of points (32, 128, 128), two disconnected regions for the first problem, and
-the network. Its constants are not known to us: these are ours.
+The paper states the numbers of points (32, 128, 128), two disconnected regions for the first problem, and the
+network. The other constants are our choices.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class SyntheticProblem:
     """One draw of a problem.
 
     Attributes:
-        name: of the problem.
+        name: name of the problem.
         x: inputs, `[N, D]`, normalised.
         y: targets `[N, 1]`, normalised; or labels `[N]`.
         grid: inputs at which predictions are recorded, `[P, D]`, normalised.
-        true_function: the function at the grid, `[P, 1]`, normalised; None for labels.
-        supported: which points of the grid are as near to data as data are to each other, `[P]`.
-        normalisation: of inputs and targets.
-        sha256: of inputs and targets in original units.
+        true_function: the true function at the grid, `[P, 1]`, normalised; None for labels.
+        supported: whether each point of the grid is as close to data as data are to each other, `[P]`.
+        normalisation: normalisation of inputs and targets.
+        sha256: checksum of inputs and targets in original units.
     """
 
     name: str
@@ -41,12 +41,12 @@ class SyntheticProblem:
 
 
 def sines(x: Tensor) -> Tensor:
-    """The function of "sines": x + 0.3 sin 2πx + 0.3 sin 4πx."""
+    """Return the function of "sines", x + 0.3 sin 2πx + 0.3 sin 4πx."""
     return x + 0.3 * (2.0 * math.pi * x).sin() + 0.3 * (4.0 * math.pi * x).sin()
 
 
 def sinc(x: Tensor) -> Tensor:
-    """The function of "sinc": sin 3x / 3x, continuous at 0.
+    """Return the function of "sinc", sin 3x / 3x, continuous at 0.
 
     >>> sinc(torch.zeros(1))
     tensor([1.])

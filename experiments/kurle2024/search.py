@@ -1,8 +1,8 @@
-"""The hyper-parameters of BALI, found on validation data: of Kurle et al. (2024) none is left.
+"""Search for the hyper-parameters of BALI on validation data.
 
-The text of the paper that we have lacks v_0, α, β, and the results of its UCI benchmark (Tables 1 and 7).
-This is a search of our own, on validation points out of the training parts of the splits that it takes. Those
-parts hold test points of other published splits.
+Our copy of Kurle et al. (2024) lacks v_0, α, β, and the results of its UCI benchmark (Tables 1 and 7). So we
+search ourselves, on validation points from the training parts of published splits. These parts include test
+points of other published splits.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from gilib.training import Bali
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
 LARGE = ("kin8nm", "power", "naval", "protein")
 PRIORS = ("absolute", "relative")
-WIDTHS = {"protein": 100}  # of the hidden layer; else 50, as in the paper
+WIDTHS = {"protein": 100}  # of the hidden layer; for other sets 50, as in the paper
 
 
 @dataclass(frozen=True)
 class BaliSettings:
-    """What is searched.
+    """The settings that are searched.
 
     Attributes:
-        prior: "absolute", ours, or "relative", the paper's; see `gilib.training.Bali`.
-        v0: the prior variance of the weights over scaled features, V_0 = v_0 Id, of both kinds of prior.
-        lr: α, the length of the gradient steps of the targets.
-        update_rate: β, of the moving averages.
+        prior: "absolute", our prior, or "relative", the paper's; see `gilib.training.Bali`.
+        v0: prior variance of the weights of scaled features, V_0 = v_0 Id, for both kinds of prior.
+        lr: α, the step size of the targets' gradient steps.
+        update_rate: β, the rate of the moving averages.
     """
 
     prior: str
@@ -56,11 +56,11 @@ class BaliSearchConfig:
 
     Attributes:
         dataset: name of the set.
-        split: published split.
-        settings: what is searched.
-        steps: of BALI.
-        batch_size: points a step; all, if there are fewer.
-        test_samples: draws that predict the validation data.
+        split: number of the published split.
+        settings: settings of BALI.
+        steps: steps of BALI.
+        batch_size: points per step; all, if there are fewer.
+        test_samples: draws for predictions of the validation data.
         scale: key of `SCALES`.
     """
 
@@ -75,17 +75,17 @@ class BaliSearchConfig:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the search is.
+    """The size of the search.
 
     Attributes:
         sets: names of the data sets.
-        splits: so many of the published ones.
-        steps: of every training; 20000 in the paper.
+        splits: number of published splits.
+        steps: steps of every training; 20000 in the paper.
         v0: values of v_0.
-        rates: of α.
-        update_rates: of β.
-        wide: sets on which more values of α and β are tried.
-        choosing: sets whose validation data choose; the others show whether the choice serves them, too.
+        rates: values of α.
+        update_rates: values of β.
+        wide: sets with more values of α and β.
+        choosing: sets whose validation data determine the choice; the others test it.
     """
 
     sets: tuple[str, ...] = SMALL + LARGE
@@ -107,7 +107,7 @@ WIDE_RATES, WIDE_UPDATE_RATES = (0.1, 0.3, 1.0), (0.05, 0.2, 0.5)
 
 
 def search(scale: str) -> Iterator[BaliSearchConfig]:
-    """All settings on all sets, set by set."""
+    """Yield all settings on all sets, set by set."""
     size = SCALES[scale]
     for dataset in size.sets:
         for settings, split in itertools.product(candidates(scale, dataset), range(size.splits)):
@@ -115,7 +115,7 @@ def search(scale: str) -> Iterator[BaliSearchConfig]:
 
 
 def candidates(scale: str, dataset: str = "") -> list[BaliSettings]:
-    """What is tried at a scale: on one set, or on every set."""
+    """Return the settings that are tried at a scale, on one set or on every set."""
     size = SCALES[scale]
     wide = dataset in size.wide
     rates = WIDE_RATES if wide else size.rates
@@ -125,10 +125,10 @@ def candidates(scale: str, dataset: str = "") -> list[BaliSettings]:
 
 
 def scores(scale: str, sets: Sequence[str]) -> Scores[BaliSettings]:
-    """The recorded validation log-likelihoods of what was tried on every set.
+    """Return the recorded validation log-likelihoods of the settings that were tried on every set.
 
     Raises:
-        RecordError: if a part of them is missing.
+        RecordError: if some of them are missing.
     """
     found = {
         record_identity(record, BaliSearchConfig): record
@@ -148,11 +148,11 @@ def scores(scale: str, sets: Sequence[str]) -> Scores[BaliSettings]:
 
 
 def chosen(scale: str, prior: str | None = None) -> Choice[BaliSettings]:
-    """The one setting of the records of a scale that serves its choosing sets, by validation log-likelihood.
+    """Return the setting with the best validation log-likelihood over a scale's choosing sets; see `choose`.
 
     Args:
-        scale: of the search.
-        prior: "absolute" or "relative"; None: either.
+        scale: scale of the search.
+        prior: "absolute" or "relative"; either if None.
 
     Raises:
         RecordError: if a part of the search is missing.
@@ -162,19 +162,19 @@ def chosen(scale: str, prior: str | None = None) -> Choice[BaliSettings]:
 
 
 def serves(scale: str, choice: Choice[BaliSettings]) -> Choice[BaliSettings]:
-    """A choice with its losses on all sets of a scale, against each set's best setting of the same prior."""
+    """Return a choice with its losses on all sets of a scale, against each set's best with the same prior."""
     known = scores(scale, SCALES[scale].sets)
     return priced(choice.setting, {k: own for k, own in known.items() if k.prior == choice.setting.prior})
 
 
 def group_key(config: BaliSearchConfig) -> Hashable:
-    """Replicas are splits and v_0; α and β are those of a program."""
+    """Return the group of a configuration: replicas differ in split and v_0, and share α and β."""
     settings = config.settings
     return config.dataset, settings.prior, settings.lr, settings.update_rate, config.steps
 
 
 def check(configs: Sequence[BaliSearchConfig]) -> None:
-    """Raise unless every data set is here, or can be fetched."""
+    """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         load_uci(name)
 
@@ -183,8 +183,8 @@ def run(configs: Sequence[BaliSearchConfig], job: Job) -> list[Record]:
     """Train configurations of one set, prior, α and β together.
 
     Returns:
-        One record for each: on the validation data log-likelihood and RMSE in the original units, and the
-        RMSE of predicting the mean; the noise variance (normalised); a tenth of the ELBO's thinned curve.
+        One record for each: log-likelihood and RMSE on the validation data, in original units; the RMSE of
+        predicting the mean; the noise variance (normalised); a thinned curve of the ELBO.
     """
     config, splits = configs[0], [config.split for config in configs]
     data = load_validation(config.dataset, splits, job.device)
@@ -207,7 +207,7 @@ def run(configs: Sequence[BaliSearchConfig], job: Job) -> list[Record]:
 
 
 def build(configs: Sequence[BaliSearchConfig], data: Data) -> tuple[gilib.Network, gilib.Gaussian]:
-    """One network with a replica for each configuration, initialised on the CPU."""
+    """Build one network with a replica for each configuration, initialised on the CPU."""
     scales = [math.sqrt(config.settings.v0) for config in configs]
     net = gilib.models.mlp(
         data.x.shape[-1],
@@ -227,7 +227,7 @@ def build(configs: Sequence[BaliSearchConfig], data: Data) -> tuple[gilib.Networ
 def measure(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
 ) -> dict[str, Tensor]:
-    """What is recorded of the held-out data, each `[R]`; NaN of replicas that diverged."""
+    """Measure predictions of the held-out data, each `[R]`; NaN for replicas that diverged."""
     source = ReplicaGenerators([4000 + seed for seed in seeds], data.x.device)
     with failures_as_nan():
         found = gilib.predict(net, likelihood, data.test_x, samples, generator=source)

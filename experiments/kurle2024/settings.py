@@ -1,9 +1,10 @@
-"""The settings of every method, found on validation points; the paper's are not known to us.
+"""The settings of every method, found on validation points because we do not know the paper's.
 
-The search varies a setting at a time around a centre, for the baselines also two. What it chose is `FROZEN`:
-the settings of a method with the best mean log-likelihood of the validation points of a kind of data (tables:
-spambase and telescope; images: MNIST; regressions: yacht and energy, of BALI by `bali_search`), fixed before
-any test point was read. Those of BALI and MAP on regressions were put right after that, by the search alone.
+The search varies one setting at a time around a centre, and sometimes two for the baselines. `FROZEN` has its
+choice: for each method and kind of data, the settings with the best mean validation log-likelihood (tables:
+spambase and telescope; images: MNIST; regressions: yacht and energy, for BALI from `bali_search`). They were
+fixed before any test point was read. Those of BALI and MAP on regressions were corrected later, by the search
+alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from experiments.kurle2024.tasks import IMAGES, TABLES, check
 from experiments.kurle2024.training import TrainingConfig
 from experiments.runner.experiment import Experiment, one_by_one
 
-KL_WEIGHTS = (1.0, 0.1, 0.01)  # of Bayes by Backprop; the paper's three are not known to us
+KL_WEIGHTS = (1.0, 0.1, 0.01)  # for Bayes by Backprop; we do not know the paper's three
 CENTRE: dict[str, dict[str, Any]] = {
     "bali": {"lr": 0.3, "prior_variance": 10.0},
     "bali_paper": {"lr": 0.3, "prior_variance": 10.0},
@@ -58,7 +59,7 @@ TOGETHER: dict[str, tuple[dict[str, float], ...]] = {  # changes of two settings
     method: ({"lr": 0.1, "prior_variance": 10.0}, {"lr": 0.1, "prior_variance": 100.0})
     for method in ("map", "dropout", "bbb")
 }
-ADAM: dict[str, tuple[dict[str, float], ...]] = {  # of the regressions
+ADAM: dict[str, tuple[dict[str, float], ...]] = {  # changes for the regressions
     "map": ({"lr": 0.01}, {}, {"lr": 0.1}, {"prior_variance": 10.0}),
     "dropout": ({"lr": 0.01}, {}, {"lr": 0.1}, {"dropout": 0.01}, {"dropout": 0.01, "prior_variance": 10.0}),
 }
@@ -66,12 +67,12 @@ AT_THE_END: dict[str, Any] = {"stage": "search", "looks": 2}
 
 
 def frozen(dataset: str, method: str) -> dict[str, Any]:
-    """The settings of a method on a set."""
+    """Return the settings of a method on a set."""
     return FROZEN[kind_of(dataset)]["bali" if method == "bali_l" else method]
 
 
 def kind_of(dataset: str) -> str:
-    """What settings are chosen for: "images", "tables" or "regressions".
+    """Return the kind of a data set, which determines its settings: "images", "tables" or "regressions".
 
     >>> kind_of("yacht")
     'regressions'
@@ -80,7 +81,7 @@ def kind_of(dataset: str) -> str:
 
 
 def problem(dataset: str, scale: str) -> dict[str, Any]:
-    """Network and length of a training, for a set of any kind."""
+    """Return width, depth and length of the training on a set."""
     if scale == "smoke":
         return {"steps": 3, "width": 5, "looks": 2, "samples": 2}
     if dataset in IMAGES:
@@ -93,7 +94,7 @@ def problem(dataset: str, scale: str) -> dict[str, Any]:
 
 
 def search(scale: str) -> Iterator[TrainingConfig]:
-    """The centre of every method, then one setting at a time."""
+    """Yield the centre of every method, then changes of one setting at a time."""
     sets = ("spambase",) if scale == "smoke" else ("spambase", "telescope", "mnist")
     methods = ("bali", "map") if scale == "smoke" else tuple(CENTRE)
     for dataset in sets:
@@ -109,7 +110,7 @@ def search(scale: str) -> Iterator[TrainingConfig]:
 
 
 def _rates(scale: str) -> Iterator[TrainingConfig]:
-    """Of the regressions, where BALI's settings are those of `bali_search` on the same two sets."""
+    """Yield the trainings on regressions, for methods other than BALI, which `bali_search` covers."""
     for dataset in ("yacht", "energy"):
         for method, changes in ADAM.items():
             for change in changes:

@@ -1,4 +1,4 @@
-"""Data of the experiments with BALI: for training, for looks on the way, and to measure with at the end."""
+"""Data of the experiments with BALI: for training, for measurements on the way, and for the final test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gilib.validation import check_choice
 
 TABLES = ("spambase", "telescope", "diabetes")
 IMAGES = ("mnist-500", "mnist", "fashion-mnist")
-OTHER = {"mnist": "fashion-mnist", "fashion-mnist": "mnist"}  # what is out of distribution
+OTHER = {"mnist": "fashion-mnist", "fashion-mnist": "mnist"}  # the set out of distribution
 STAGES = ("search", "curve", "final")
 
 
@@ -27,15 +27,15 @@ class Points:
     y: Tensor
 
     def __len__(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.x)
 
     def first(self, count: int) -> Points:
-        """The first of them."""
+        """Return the first points."""
         return Points(self.x[:count], self.y[:count])
 
     def without_last(self, count: int) -> tuple[Points, Points]:
-        """All but the last, and the last."""
+        """Return all but the last points, and the last points."""
         return Points(self.x[:-count], self.y[:-count]), Points(self.x[-count:], self.y[-count:])
 
 
@@ -44,13 +44,13 @@ class Task:
     """One split of a set, normalised by its training data.
 
     Attributes:
-        name: what results on it are called.
-        sha256: of the whole set.
-        classes: how many; 0: regression.
-        train: what is trained on.
-        monitored: what is measured on the way.
-        test: what is measured at the end.
-        log_scale: to subtract from log-likelihoods for original units; of regression.
+        name: name of the set in results.
+        sha256: checksum of the complete set.
+        classes: number of classes; 0 for regression.
+        train: training points.
+        monitored: points that are measured during training.
+        test: points that are measured at the end.
+        log_scale: subtract it from log-likelihoods of a regression to obtain original units.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Task:
 
 
 def load(dataset: str, split: int, stage: str, images: int, device: torch.device) -> Task:
-    """The data of a training.
+    """Load the data of a training.
 
-    The last tenth of the training points is held out at the stages "search", which measures on it, and
-    "curve", which looks at it and measures on test points. At the stage "final" nothing is held out, and
-    looks are at test points: settings are frozen by then.
+    At the stages "search" and "curve" the last tenth of the training points is held out. "search" measures it
+    at the end; "curve" measures it during training and the test points at the end. At the stage "final" no
+    points are held out, and test points are measured during training, when settings are frozen.
 
     Args:
-        dataset: of `TABLES`, of `IMAGES`, or a set of `gilib.data.load_uci`.
-        split: its number; there is one of images.
+        dataset: a set of `TABLES`, of `IMAGES`, or of `gilib.data.load_uci`.
+        split: number of the split; images have only one.
         stage: one of `STAGES`.
-        images: how many of the training images, from the first; 0: all that there are.
-        device: of the data.
+        images: number of first training images; 0 for all.
+        device: device of the data.
     """
     check_choice(stage, STAGES, "stage")
     task = _images(dataset, device) if dataset in IMAGES else _table(dataset, split, device)
@@ -87,7 +87,7 @@ def load(dataset: str, split: int, stage: str, images: int, device: torch.device
 
 
 def check(configs: Sequence[Any]) -> None:
-    """Raise unless the data of all configurations are here, or can be fetched."""
+    """Check that the data of all configurations are on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         load(name, 0, "final", 0, torch.device("cpu"))
 
@@ -116,6 +116,6 @@ def _table(dataset: str, split: int, device: torch.device) -> Task:
 
 @functools.lru_cache(2)
 def other_images(dataset: str, images: int, device: torch.device) -> Tensor:
-    """Test images of the other set, in the units of this one, `[N, 784]`."""
+    """Return test images of the other set in the units of this one, `[N, 784]`."""
     other, own = load_images(OTHER[dataset]), load_images(dataset)
     return other.tensors(device, normalisation=own.normalisation).test_x[:images].flatten(1)

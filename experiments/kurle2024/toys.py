@@ -1,7 +1,8 @@
 """BALI and Bayes by Backprop on synthetic problems: Kurle et al. (2024), Figs. 1 and 4 to 6.
 
-The network is the paper's, 3 × 256 tanh units. The paper draws mean and one standard deviation of 256
-weights; it does not say to us which weights the Kullback-Leibler term has in Figs. 4 to 6, nor its settings.
+The network is the paper's, 3 × 256 tanh units. The paper draws mean and one standard deviation from 256
+samples of weights. In our copy it states neither its settings nor the factors of the Kullback-Leibler term in
+Figs. 4 to 6.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ class ToyConfig:
     Attributes:
         problem: "sines", "sinc" or "moons".
         method: "bali", "bali_paper" or "bbb".
-        steps: on all points.
+        steps: steps, each on all points.
         lr: α, or Adam's learning rate.
         prior_variance: v_0.
         update_rate: β.
-        kl_weight: of Bayes by Backprop.
-        seed: of data, start and noise.
-        width: of each of three hidden layers.
+        kl_weight: factor of the Kullback-Leibler term of Bayes by Backprop.
+        seed: seed of data, initial values and noise.
+        width: width of the three hidden layers.
         decay: whether rates fall to a tenth in the second half.
-        scale: of the experiment.
+        scale: scale of the experiment.
     """
 
     problem: str
@@ -63,9 +64,9 @@ class ToyConfig:
 
 
 def grid(scale: str) -> Iterator[ToyConfig]:
-    """Both priors of BALI, the paper's kind at V_0 = 1 too; then Bayes by Backprop at four weights, twice.
+    """Yield BALI with both priors and several variances, then Bayes by Backprop with four KL factors.
 
-    Its prior has variance 1, and the 100 at which BALI fits.
+    Bayes by Backprop has prior variances 1 and 100; with the latter BALI fits.
     """
     layerwise, gradient = STEPS[scale]
     width = 5 if scale == "smoke" else 256
@@ -81,13 +82,13 @@ def grid(scale: str) -> Iterator[ToyConfig]:
 
 
 def run(config: ToyConfig, job: Job) -> Record:
-    """Train and measure.
+    """Train and measure one configuration.
 
     Returns:
-        A record, in normalised units. Of a regression: at the grid the mean prediction, the standard
-        deviation of the function (`function_sd`) and with noise (`sd`), the true function, the data;
-        `train_rmse`; `error` of the mean and mean `function_sd` near data and away from them. Of moons:
-        probability of class 1 and its standard deviation over draws.
+        A record in normalised units. For a regression it has the mean prediction at the grid, the standard
+        deviation of the function (`function_sd`) and with noise (`sd`), the true function and the data;
+        `train_rmse`; `error` of the mean and mean `function_sd`, near data and away from them. For moons it
+        has the probability of class 1 and its standard deviation over draws.
     """
     problem = problems.load(config.problem, config.seed)
     net, likelihood = build(config, problem)
@@ -111,7 +112,7 @@ def run(config: ToyConfig, job: Job) -> Record:
 
 
 def build(config: ToyConfig, problem: SyntheticProblem) -> tuple[gilib.Network, gilib.likelihoods.Likelihood]:
-    """Network and likelihood; noise is learned."""
+    """Build network and likelihood, with learned noise."""
     labels = problem.true_function is None
     net = gilib.models.mlp(
         problem.x.shape[1],
@@ -126,7 +127,7 @@ def build(config: ToyConfig, problem: SyntheticProblem) -> tuple[gilib.Network, 
 
 
 def settings_of(config: ToyConfig) -> dict[str, Any]:
-    """What `gilib.fit` is given of the method."""
+    """Return the arguments of `gilib.fit` that the method determines."""
     schedule = CosineDecay() if config.decay else None
     if config.method in PRIORS:
         rule = Bali(config.lr, config.update_rate, PRIORS[config.method], schedule)

@@ -1,4 +1,4 @@
-"""BALI and what it is compared with: one training of one of them, with looks at held-out points."""
+"""Train BALI or a method that it is compared with, and measure held-out points during training."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gilib.objectives import SteppedTempering
 from gilib.training import Bali, CosineDecay
 from gilib.training.callbacks import Callback
 
-CURVE_POINTS = 1000  # points at which curves are measured, of each set
+CURVE_POINTS = 1000  # points of each set at which curves are measured
 LOOK_SAMPLES = 20
 EVALUATED_AT_ONCE = 50_000  # draws × points
-BALI = {"bali": "absolute", "bali_l": "absolute", "bali_paper": "relative"}  # priors
+BALI = {"bali": "absolute", "bali_l": "absolute", "bali_paper": "relative"}  # the prior of each variant
 METHODS = (*BALI, "map", "dropout", "bbb")
 
 
@@ -32,25 +32,25 @@ class TrainingConfig:
 
     Attributes:
         dataset: see `experiments.kurle2024.tasks.load`.
-        method: "bali", with our prior; "bali_paper", with the paper's; "bali_l", which samples outputs; by
-            Adam "map", "dropout", and "bbb", Bayes by Backprop.
-        split: number of the split; also the seed of start, minibatches and noise.
+        method: "bali" with our prior, "bali_paper" with the paper's, or "bali_l", which samples outputs; and,
+            trained by Adam, "map", "dropout" and "bbb" (Bayes by Backprop).
+        split: number of the split, which is also the seed of initial values, minibatches and noise.
         steps: iterations.
-        lr: α of BALI; Adam's learning rate.
-        prior_variance: v_0, of weights whose inputs are divided by the root of their number.
-        batch_size: points a step; at most all.
+        lr: α of BALI, or Adam's learning rate.
+        prior_variance: v_0, for weights whose inputs are divided by the root of their number.
+        batch_size: points per step; at most all.
         update_rate: β of BALI.
         kl_weight: factor of the Kullback-Leibler term of Bayes by Backprop.
         dropout: probability of a zero.
-        width: of the hidden layers.
-        depth: how many there are.
+        width: width of the hidden layers.
+        depth: number of hidden layers.
         stage: "search", "curve" or "final", see `load`.
-        images: how many training images; 0: all.
-        looks: how many looks are taken on the way, at a geometric sequence of steps.
-        samples: draws for the measures at the end.
-        decay: whether rates fall to a tenth in the second half. α is also the size of the noise of a layer's
-            pseudo-targets, so that the posterior narrows with it.
-        scale: of the experiment.
+        images: number of training images; 0 for all.
+        looks: number of measurements during training, at a geometric sequence of steps.
+        samples: draws for the final measurements.
+        decay: whether rates fall to a tenth in the second half. α also determines the noise of a layer's
+            pseudo-targets, so the posterior narrows as α falls.
+        scale: scale of the experiment.
     """
 
     dataset: str
@@ -74,7 +74,7 @@ class TrainingConfig:
 
 
 def posterior_of(config: TrainingConfig) -> gilib.posteriors.Posterior:
-    """What is learned of the weights."""
+    """Return the posterior over the weights."""
     if config.method in BALI:
         return gilib.posteriors.Conjugate()
     makers: dict[str, Callable[[], gilib.posteriors.Posterior]] = {
@@ -86,7 +86,7 @@ def posterior_of(config: TrainingConfig) -> gilib.posteriors.Posterior:
 
 
 def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.likelihoods.Likelihood]:
-    """Network and likelihood; the noise of a regression is learned."""
+    """Build network and likelihood; the noise of a regression is learned."""
     net = gilib.models.mlp(
         task.train.x.shape[1],
         (config.width,) * config.depth,
@@ -102,7 +102,7 @@ def build(config: TrainingConfig, task: Task) -> tuple[gilib.Network, gilib.like
 
 
 def settings_of(config: TrainingConfig) -> dict[str, Any]:
-    """What `gilib.fit` is given of the method; all have the same schedule of their rates."""
+    """Return the arguments of `gilib.fit` that the method determines; all share a schedule of rates."""
     schedule = CosineDecay() if config.decay else None
     if config.method in BALI:
         rule = Bali(config.lr, config.update_rate, BALI[config.method], schedule)
@@ -115,7 +115,7 @@ def settings_of(config: TrainingConfig) -> dict[str, Any]:
 
 
 def look_steps(steps: int, looks: int) -> list[int]:
-    """After which steps there is a look: geometric from the first to the last, each once.
+    """Return the steps after which to measure, a geometric sequence without repetitions.
 
     >>> look_steps(100, 4)
     [1, 5, 22, 100]
@@ -126,29 +126,29 @@ def look_steps(steps: int, looks: int) -> list[int]:
 
 
 class CurveRecorder(Callback):
-    """Looks after some steps, and the seconds that the steps themselves took on the processor.
+    """Measure after some steps, and record the processor seconds of the steps alone.
 
     Attributes:
-        curves: lists by name: "step", "seconds", and what is measured.
+        curves: lists by name: "step", "seconds", and the measured names.
     """
 
     def __init__(self, at: Sequence[int], measure: Callable[[], dict[str, float]]):
-        """Wait for a training to begin.
+        """Store the arguments.
 
         Args:
-            at: steps.
-            measure: the same names at every call.
+            at: steps after which to measure.
+            measure: returns measurements by name, with the same names at every call.
         """
         self.at, self.measure = frozenset(at), measure
         self.begin()
 
     def begin(self) -> None:
-        """Nothing seen."""
+        """Forget all measurements, at the start of a training."""
         self.curves: dict[str, list[float]] = {}
         self.seconds, self.started = 0.0, time.process_time()
 
     def __call__(self, step: int, bound: torch.Tensor, net: gilib.Network) -> None:
-        """Look, with the clock stopped."""
+        """Measure after the chosen steps, while the clock is stopped."""
         now = time.process_time()
         self.seconds, self.started = self.seconds + now - self.started, now
         if step not in self.at:
@@ -160,21 +160,21 @@ class CurveRecorder(Callback):
         self.started = time.process_time()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen, and when."""
+        """Return the measurements and the seconds so far."""
         return {
             "curves": {name: list(values) for name, values in self.curves.items()},
             "seconds": self.seconds,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on."""
+        """Restore the result of `state_dict`."""
         self.curves, self.seconds, self.started = state["curves"], state["seconds"], time.process_time()
 
 
 def predicted(
     net: gilib.Network, likelihood: gilib.likelihoods.Likelihood, x: torch.Tensor, samples: int, seed: int
 ) -> gilib.prediction.Prediction:
-    """Predictions of points; one function is enough where all are the same."""
+    """Predict points with `samples` draws; one draw is enough for a point estimate."""
     generator = torch.Generator(x.device).manual_seed(seed)
     size = max(1, EVALUATED_AT_ONCE // samples)
     return gilib.predict(net, likelihood, x, samples, batch_size=size, generator=generator)

@@ -1,9 +1,9 @@
-"""Is a chain over the inducing outputs of one layer the Gaussian that it should be?
+"""Test whether chains over the inducing outputs of one layer converge to the exact Gaussian.
 
-Lindinger et al. (2020), App. G, Fig. S6: with one layer, and with kernel, inducing inputs and noise fixed,
-the best distribution of the inducing outputs is a known Gaussian. A sparse Gaussian process is trained first;
-its hyper-parameters are those of the chains. They are measured in the coordinates in which that Gaussian is
-standard normal.
+Lindinger et al. (2020), App. G, Fig. S6. With one layer and fixed kernel, inducing inputs and noise, the best
+distribution of the inducing outputs is a known Gaussian. A sparse Gaussian process is trained first, and the
+chains use its hyper-parameters. They are measured in the coordinates in which that Gaussian is standard
+normal.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from gilib.layers import GP
 from gilib.linalg import cholesky
 from gilib.training import SGHMC, LinearDecay, StoredStates
 
-EDGE, BINS = 5.0, 50  # of the histogram of standardised states; what is beyond counts to the last bin
+EDGE, BINS = 5.0, 50  # of the histogram of standardised states; the outer bins include all beyond the edges
 
 
 @dataclass(frozen=True)
 class ChainsConfig:
-    """Some chains on the training points of interpolation; the defaults are the paper's scale.
+    """Some chains on the training points of interpolation; the defaults are for paper scale.
 
     Attributes:
         dataset: name of the set.
         lr: step size ε of the chains.
-        chains: of them, from the mean of the prior.
+        chains: number of chains, which start at the mean of the prior.
         num_inducing: M.
         training: steps that train the sparse Gaussian process.
-        steps: of a chain; its first half is burn-in, as in `StructuredConfig`.
-        batch_size: points a step.
-        states: kept of each chain.
+        steps: steps of a chain; the first half is burn-in, as in `StructuredConfig`.
+        batch_size: points per step.
+        states: number of states that are kept of each chain.
         scale: key of `SCALES`.
     """
 
@@ -58,7 +58,7 @@ class ChainsConfig:
 
 
 SETS = ("boston", "energy")
-STEP_SIZES = (0.01, 0.03, 0.1)  # the first is that of Havasi et al. (2018)
+STEP_SIZES = (0.01, 0.03, 0.1)  # Havasi et al. (2018) use the first
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {"num_inducing": 6, "training": 5, "steps": 20, "states": 4},
     "reduced": {"num_inducing": 64, "training": 5000},
@@ -67,22 +67,22 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def grid(scale: str) -> Iterator[ChainsConfig]:
-    """Step sizes on two sets; at reduced scale a chain has the paper's length, as it is cheap."""
+    """Yield all step sizes on two sets; chains are cheap, so reduced scale has the paper's length, too."""
     for dataset in SETS[:1] if scale == "smoke" else SETS:
         for lr in STEP_SIZES:
             yield ChainsConfig(dataset, lr, scale=scale, **SCALES[scale])
 
 
 def run(config: ChainsConfig, job: Job) -> Record:
-    """Train a sparse Gaussian process, sample its inducing outputs, compare them with their exact law.
+    """Train a sparse Gaussian process, sample its inducing outputs, and compare them with the exact Gaussian.
 
     Returns:
-        A record. Of all standardised states: mean square (`variance`, 1 in equilibrium), also in `thirds` of
-        the chains, excess `kurtosis` and `histogram`; of the states themselves, an inducing output at a time:
-        the smallest, median and largest excess `kurtoses` and `r_hats`, and `draws`, the median effective
-        sample size. Along the eigenvectors of the exact covariance, from the smallest eigenvalue to the
-        largest: `eigenvalues`, `ratios` of the chains' mean squares to them, and R-hats, `along`. Noise
-        variance; the trace of the chains' log joint density.
+        A record. For all standardised states: the mean square (`variance`, 1 in equilibrium), also in
+        `thirds` of the chains, the excess `kurtosis`, and a `histogram`. For single inducing outputs: the
+        smallest, median and largest excess `kurtoses` and `r_hats`, and `draws`, the median effective sample
+        size. Along the eigenvectors of the exact covariance, from the smallest eigenvalue: `eigenvalues`,
+        `ratios` of the chains' mean squares to them, and R-hats, `along`. Also the noise variance and the
+        trace of the chains' log joint density.
     """
     task = tasks.load(config.dataset, "interpolation", 0, 0.0, job.device)
     sparse, noise = trained(config, task, job)
@@ -107,7 +107,7 @@ def run(config: ChainsConfig, job: Job) -> Record:
 
 
 def trained(config: ChainsConfig, task: Task, job: Job) -> tuple[gilib.Network, gilib.Gaussian]:
-    """A sparse Gaussian process, and its noise, which is no longer learned."""
+    """Train a sparse Gaussian process, and return it with its noise, now fixed."""
     net = gilib.models.sparse_gp(
         task.x.shape[-1],
         1,
@@ -130,7 +130,7 @@ def trained(config: ChainsConfig, task: Task, job: Job) -> tuple[gilib.Network, 
 
 
 def at_hyperparameters(sparse: gilib.Network, config: ChainsConfig, task: Task) -> gilib.Network:
-    """One layer with a state for posterior in every chain; nothing but the states is learned."""
+    """Build a layer with a state for every chain as its posterior; only the states are learned."""
     layer = process(sparse)
     assert layer.inducing_inputs is not None and layer.hyperparameters is not None
     net = gilib.models.deep_gp(
@@ -152,9 +152,9 @@ def at_hyperparameters(sparse: gilib.Network, config: ChainsConfig, task: Task) 
 
 @torch.no_grad()
 def exact(sparse: gilib.Network, noise: float, task: Task) -> tuple[Tensor, Tensor]:
-    """Mean `[M]` and Cholesky factor `[M, M]` of the best distribution of w, where u = R w, in float64.
+    """Return mean `[M]` and Cholesky factor `[M, M]` of the best distribution of w, u = R w, in float64.
 
-    Its precision is Id + A Aᵀ / σ², its mean solves (Id + A Aᵀ / σ²) m = A y / σ², with A = R⁻¹ k(Z, X)
+    Its precision is Id + A Aᵀ / σ², and its mean solves (Id + A Aᵀ / σ²) m = A y / σ², with A = R⁻¹ k(Z, X)
     (Hensman, Fusi & Lawrence, 2013).
     """
     layer = process(sparse)
@@ -169,7 +169,7 @@ def exact(sparse: gilib.Network, noise: float, task: Task) -> tuple[Tensor, Tens
 
 
 def measured(states: Tensor, mean: Tensor, factor: Tensor) -> dict[str, Any]:
-    """What `run` records of states `[chains, kept, M]`, given their exact law."""
+    """Return the metrics of states `[chains, kept, M]`, given their exact distribution."""
     standard = torch.linalg.solve_triangular(factor, (states - mean).mT, upper=False).mT
     spread = torch.histc(standard.clamp(-EDGE, EDGE), BINS, -EDGE, EDGE) / standard.numel()
     quantiles = torch.tensor([0.0, 0.5, 1.0], dtype=states.dtype)
@@ -192,13 +192,13 @@ def measured(states: Tensor, mean: Tensor, factor: Tensor) -> dict[str, Any]:
 
 
 def excess(values: Tensor) -> Tensor:
-    """Excess kurtosis over the first axis: 0 for a Gaussian."""
+    """Return the excess kurtosis over the first axis, 0 for a Gaussian."""
     centred = values - values.mean(0)
     return centred.pow(4).mean(0) / centred.square().mean(0).square() - 3.0
 
 
 def process(net: gilib.Network) -> GP:
-    """The only layer."""
+    """Return the only layer of a network."""
     (layer,) = (module for module in net.modules() if isinstance(module, GP))
     return layer
 

@@ -1,7 +1,7 @@
-"""Two methods on the same repetitions: who is better where, and what so few repetitions can show.
+"""Compare two methods on the same repetitions, with tests for few repetitions.
 
-A repetition's split moves all methods together, so differences within repetitions tell more than means with
-their errors (Lindinger et al., 2020, Sec. 4.1).
+A repetition's split affects all methods alike, so differences within repetitions are more informative than
+means with their errors (Lindinger et al., 2020, Sec. 4.1).
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from torch import Tensor
 from experiments.runner.records import Record, diverged
 from experiments.tables import mean_and_error
 
-TOGETHER = ("dataset", "task", "repetition")  # what two records of a pair agree in, and their scale
-MOST = 40  # values whose signs are all tried: as pairs of a million sums
-DRAWS, AT_ONCE = 2**20, 2**16  # of random signs, for more values
+TOGETHER = ("dataset", "task", "repetition")  # settings that two records of a pair share, like their scale
+MOST = 40  # largest number of values for which all signs are tried, as pairs of a million sums
+DRAWS, AT_ONCE = 2**20, 2**16  # numbers of random signs, if there are more values
 
 
 @dataclass(frozen=True)
 class Paired:
-    """A quantity of two methods, one value for each repetition.
+    """A comparison of two methods, with one value for each repetition.
 
     Attributes:
-        values: in the order of the repetitions.
+        values: values in the order of the repetitions.
     """
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Over the repetitions."""
+        """Mean over the repetitions."""
         return mean_and_error(self.values)[0]
 
     @property
     def error(self) -> float:
-        """Standard error of the mean, s/√n. The paper's code divides by n for s²: √((n - 1)/n) of this."""
+        """Standard error of the mean, s/√n; the paper's code has n instead of n - 1 in s²."""
         return mean_and_error(self.values)[1]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, by `sign_flip`, of the hypothesis that values lie symmetrically about `null`."""
+        """Return the two-sided p-value, by `sign_flip`, that values are symmetric about `null`."""
         return sign_flip(value - null for value in self.values)
 
 
 def pairs(ours: Iterable[Record], others: Iterable[Record]) -> list[tuple[Record, Record]]:
-    """Records of two methods that belong together, in the order of the repetitions.
+    """Pair the records of two methods, in the order of the repetitions.
 
-    Diverged ones are left out with their partners. Of several records of one repetition the last one counts.
+    Diverged records are left out with their partners. If a repetition has several records, the last one
+    counts.
     """
     found = {_key(record): record for record in others if not diverged(record)}
     mine = {_key(record): record for record in ours if not diverged(record)}
@@ -57,7 +58,7 @@ def pairs(ours: Iterable[Record], others: Iterable[Record]) -> list[tuple[Record
 
 
 def frequency(record: Record, other: Record) -> float:
-    """The part of the recorded test points at which `record` has the larger log-likelihood; ties are halves.
+    """Return the fraction of test points at which `record` has the larger log-likelihood; ties count half.
 
     Raises:
         ValueError: if the records are not of the same test points.
@@ -72,31 +73,30 @@ def frequency(record: Record, other: Record) -> float:
 
 
 def difference(record: Record, other: Record) -> float:
-    """By how much the test log-likelihood of `record` is larger, nats per point."""
+    """Return how much larger the test log-likelihood of `record` is, nats per point."""
     return float(record["metrics"]["test_log_likelihood"] - other["metrics"]["test_log_likelihood"])
 
 
 def frequencies(ours: Sequence[Record], others: Sequence[Record]) -> Paired:
-    """`frequency` of every repetition; ½ is no difference."""
+    """Return `frequency` for every repetition; ½ means no difference."""
     return Paired(tuple(frequency(*pair) for pair in pairs(ours, others)))
 
 
 def differences(ours: Sequence[Record], others: Sequence[Record]) -> Paired:
-    """`difference` of every repetition."""
+    """Return `difference` for every repetition."""
     return Paired(tuple(difference(*pair) for pair in pairs(ours, others)))
 
 
 def sign_flip(values: Iterable[float]) -> float:
-    """The two-sided p-value of paired differences: what part of all signs gives a sum as far from 0.
+    """Return the two-sided p-value of paired differences: the fraction of signs with a sum as far from 0.
 
-    Exact up to 40 values; of more a million random signs are tried, and the observed ones counted with them:
-    good to 0.001.
+    It is exact up to 40 values. For more, a million random signs and the observed ones give it to 0.001.
 
     Args:
         values: one difference for each repetition.
 
     Raises:
-        ValueError: for no values, or some that are not finite.
+        ValueError: if there are no values, or some are not finite.
 
     >>> sign_flip([1.0, 2.0, 3.0]), sign_flip([1.0, -1.0])
     (0.25, 1.0)
@@ -118,7 +118,7 @@ def sign_flip(values: Iterable[float]) -> float:
 
 
 def _by_random_signs(sizes: Tensor, least: float) -> float:
-    """The same by random signs, always the same ones."""
+    """Estimate the p-value with random signs from a fixed seed."""
     generator, beyond = torch.Generator().manual_seed(0), 1
     for _ in range(DRAWS // AT_ONCE):
         signs = torch.randint(2, (AT_ONCE, len(sizes)), generator=generator, dtype=torch.int8)
@@ -128,7 +128,7 @@ def _by_random_signs(sizes: Tensor, least: float) -> float:
 
 
 def _signed_sums(values: Tensor) -> Tensor:
-    """Of all signs, `[2^n]`."""
+    """Return the sums for all signs, `[2^n]`."""
     sums = values.new_zeros(1)
     for value in values:
         sums = torch.cat([sums + value, sums - value])
@@ -136,9 +136,9 @@ def _signed_sums(values: Tensor) -> Tensor:
 
 
 def least_p_value(repetitions: int) -> float:
-    """The smallest p-value that so many repetitions can give: all of one sign.
+    """Return the smallest p-value that a number of repetitions can give, if all have the same sign.
 
-    With 3 repetitions nothing is significant, with 5 nothing at 5%, with 10 much is.
+    With 3 repetitions nothing can be significant, and with 5 nothing at the 5% level.
 
     >>> [least_p_value(repetitions) for repetitions in (3, 5, 10)]
     [0.25, 0.0625, 0.001953125]

@@ -1,4 +1,4 @@
-"""Integrating the inducing outputs out against sampling them: Lindinger et al. (2020), Fig. 2."""
+"""Compare integrating out inducing outputs with sampling them: Lindinger et al. (2020), Fig. 2."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SCALES = {  # seeds, steps, M, start of the hidden layers
     "reduced": (3, 150, 128, 0.1),
     "paper": (3, 0, 128, 1e-5),
 }
-STEPS = {True: 750, False: 1500}  # of the authors' code
-KEPT = 150  # points of a training curve
+STEPS = {True: 750, False: 1500}  # steps in the authors' code
+KEPT = 150  # recorded points of a training curve
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class ConvergenceConfig:
     """One training of the fully coupled deep GP on all training points at every step.
 
     Attributes:
-        marginalise: whether inducing outputs are integrated out, or sampled once for every draw.
-        seed: of split, start and draws.
+        marginalise: whether inducing outputs are integrated out rather than sampled once for every draw.
+        seed: seed of split, initial values and draws.
         dataset: name of the set.
-        depth: layers.
+        depth: number of layers.
         num_inducing: M.
-        width: of hidden layers.
+        width: width of hidden layers.
         steps: gradient steps.
-        num_samples: draws a step.
-        lr: Adam's rate, which stays.
+        num_samples: draws per step.
+        lr: Adam's rate, which is constant.
         hidden_scale: see `StructuredConfig`.
         scale: key of `SCALES`.
     """
@@ -52,7 +52,7 @@ class ConvergenceConfig:
 
 
 def grid(scale: str) -> Iterator[ConvergenceConfig]:
-    """Both estimators, seed by seed."""
+    """Yield both estimators, seed by seed."""
     seeds, steps, inducing, start = SCALES[scale]
     for seed in range(seeds):
         for marginalise, usual in STEPS.items():
@@ -70,9 +70,9 @@ def run(config: ConvergenceConfig, job: Job) -> Record:
     """Train and record the bound over the steps.
 
     Returns:
-        A record: in "curve" the bound per point, as the training estimated it, at every k-th step; k
-        (`curve_every`), seconds of a step (`step_seconds`), the final ELBO, and of its estimate from a single
-        draw of all points the standard deviation (`estimate_sd`), per point.
+        A record: "curve" has the training's estimates of the bound per point at every k-th step; k
+        (`curve_every`), seconds per step (`step_seconds`), the final ELBO, and the standard deviation of its
+        estimate from a single draw (`estimate_sd`), per point.
     """
     task = tasks.load(config.dataset, "interpolation", config.seed, 0.0, job.device)
     training = _training(config, len(task.x))

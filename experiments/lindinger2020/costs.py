@@ -1,4 +1,4 @@
-"""How many operations a training step of a structured deep GP takes."""
+"""Count the operations of a training step of a structured deep GP."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Operations(NamedTuple):
     """Additions and multiplications of the matrix products of a step, forward and backward.
 
     Attributes:
-        points: products with M × M matrices at points: by R⁻¹, by covariances.
-        blocks: products of M × M matrices that form the covariance from its factor.
+        points: operations of products of points with M × M matrices, R⁻¹ and covariances.
+        blocks: operations of products of M × M matrices, which form the covariance from its factor.
     """
 
     points: int
@@ -20,15 +20,15 @@ class Operations(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Both."""
+        """Sum of both."""
         return self.points + self.blocks
 
 
 def operations(pattern: Pattern, num_points: int, num_samples: int) -> Operations:
-    """Of a step on N points with S samples; points of the first layer have no samples yet.
+    """Count the operations of a step on N points with S samples; the first layer has no samples yet.
 
-    A product costs the same again for each gradient that it has. A block of the covariance within a layer is
-    a quadratic form, whose gradient at the points needs no product (`gilib.projection`).
+    Each gradient of a product costs as much as the product. A block of the covariance within a layer is a
+    quadratic form, whose gradient at the points needs no product (`gilib.projection`).
 
     >>> from gilib.structured.families import FullyCoupled, MeanField
     >>> few, many = (

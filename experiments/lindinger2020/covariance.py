@@ -1,4 +1,4 @@
-"""Which inducing outputs a trained posterior couples: Lindinger et al. (2020), Figs. 1 and S8."""
+"""Measure which inducing outputs a trained posterior couples: Lindinger et al. (2020), Figs. 1 and S8."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from experiments.runner.records import Record
 from gilib.structured import StructuredGP
 
 FAMILIES = ("fc", "star", "mf")
-OTHERS = ("boston", "energy")  # with full coupling, beside concrete
-SHOWN = 8  # inducing outputs of a process whose correlations are recorded, evenly spaced in their order
+OTHERS = ("boston", "energy")  # further sets, with full coupling
+SHOWN = 8  # number of a process's inducing outputs whose correlations are recorded, evenly spaced
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class CovarianceConfig:
     Attributes:
         dataset: name of the set.
         family: "mf", "star" or "fc".
-        seed: of split, start and draws.
-        depth: layers.
+        seed: seed of split, initial values and draws.
+        depth: number of layers.
         num_inducing: M.
-        width: of hidden layers.
-        steps: gradient steps, as `StructuredConfig` has them.
-        num_samples: draws a step; this and the rest likewise.
+        width: width of hidden layers.
+        steps: gradient steps; see `StructuredConfig` for these and the following.
+        num_samples: draws per step.
         lr: Adam's rate.
-        decay: its factor every thousand steps.
-        hidden_scale: where the factor of S starts.
+        decay: factor of the rate every thousand steps.
+        hidden_scale: initial factor of S, relative to the prior's.
         scale: key of `SCALES`.
     """
 
@@ -63,7 +63,7 @@ SCALES = {
 
 
 def grid(scale: str) -> Iterator[CovarianceConfig]:
-    """The families on concrete, then full coupling on other sets."""
+    """Yield all families on concrete, then full coupling on other sets."""
     settings: dict[str, int | float] = SCALES[scale]
     pairs = [("concrete", family) for family in FAMILIES] + [(name, "fc") for name in OTHERS]
     for dataset, family in pairs:
@@ -74,9 +74,9 @@ def run(config: CovarianceConfig, job: Job) -> Record:
     """Train, and record which processes depend on each other.
 
     Returns:
-        A record: the ELBO on the points trained on; of every process its layer (`layers`, `[P]`), and how far
-        each two are correlated (`couplings`, `[P, P]`), see `couplings`; the correlations of u themselves, of
-        some inducing outputs of every process (`correlations`, `[P SHOWN, P SHOWN]`).
+        A record: the ELBO on the training points; the layer of every process (`layers`, `[P]`); the size of
+        correlations between processes (`couplings`, `[P, P]`, see the function); the correlations of some
+        inducing outputs u of every process (`correlations`, `[P SHOWN, P SHOWN]`).
     """
     task = tasks.load(config.dataset, "interpolation", config.seed, 0.0, job.device)
     training = StructuredConfig(
@@ -108,10 +108,11 @@ def run(config: CovarianceConfig, job: Job) -> Record:
 
 @torch.no_grad()
 def couplings(net: gilib.Network) -> Tensor:
-    """The size of the correlations between the whitened inducing outputs of each two processes, `[P, P]`.
+    """Return the size of correlations between the whitened inducing outputs of all processes, `[P, P]`.
 
-    It is ‖D_t^-½ S_tt' D_t'^-½‖ / √M in the Frobenius norm, D the diagonal of S: 0 without any, 1 where each
-    inducing output is tied to one of the other process; on the diagonal at least 1.
+    It is ‖D_t^-½ S_tt' D_t'^-½‖ / √M in the Frobenius norm, where D is the diagonal of S. It is 0 without
+    correlations, 1 if each inducing output determines one of the other process, and at least 1 on the
+    diagonal.
     """
     joint = networks.gaussian_of(net)
     places = range(len(joint.pattern.places))
@@ -127,7 +128,7 @@ def couplings(net: gilib.Network) -> Tensor:
 
 @torch.no_grad()
 def correlations(net: gilib.Network, shown: int) -> Tensor:
-    """Of the inducing outputs u = R w, so many of every process, evenly spaced: `[P shown, P shown]`."""
+    """Return correlations of inducing outputs u = R w, `shown` of every process, `[P shown, P shown]`."""
     joint = networks.gaussian_of(net)
     pattern = joint.pattern
     (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))

@@ -1,4 +1,4 @@
-"""What is measured of a trained network: bound, predictions, and each of some test points."""
+"""Measure a trained network: bound, predictions, and some single test points."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from experiments.runner.records import Record
 from gilib.draws import Drawn
 from gilib.likelihoods.mixtures import GaussianPrediction
 
-AT_ONCE = 2**16  # draws × points: bounds the memory of an evaluation
-DIGITS = 4  # of what is recorded of each test point
+AT_ONCE = 2**16  # draws × points, which limits the memory of an evaluation
+DIGITS = 4  # significant digits of the records of single test points
 
 
 def bound(
     net: gilib.Network, likelihood: gilib.Gaussian, task: Task, samples: int, seed: int
 ) -> dict[str, float]:
-    """The ELBO on the points that were trained on, nats on normalised targets.
+    """Measure the ELBO on the training points, in nats on normalised targets.
 
     Returns:
-        `elbo` per point and `elbo_stderr` over the draws, `elbo_total` summed over the `points`.
+        `elbo` per point, its `elbo_stderr` over the draws, and `elbo_total`, the sum over `points` points.
     """
     source, points = torch.Generator(task.x.device).manual_seed(seed), len(task.x)
     found = sampled_bounds(net, likelihood, task.x, task.y, samples, max(1, AT_ONCE // samples), source)
@@ -40,18 +40,18 @@ def bound(
     }
 
 
-Functions = Callable[[int], Drawn]  # draws, for a number of points at which they are to be evaluated
+Functions = Callable[[int], Drawn]  # maps a number of points to draws that can be evaluated there
 
 
 def estimates(net: gilib.Network, samples: int, seed: int) -> Functions:
-    """Draws of a posterior: new ones for every batch of points, every point by itself."""
+    """Return new estimates of a posterior for every batch of points."""
     source = torch.Generator(next(net.parameters()).device).manual_seed(seed)
     return lambda points: net.estimate(samples, points, generator=source)
 
 
 @torch.no_grad()
 def states(chain: gilib.prediction.Samples, seed: int) -> Functions:
-    """The functions of a chain's states, one of each."""
+    """Return the functions of a chain's states, one for each state."""
     like = next(chain.net.parameters())
     draw = chain.draw(generator=torch.Generator(like.device).manual_seed(seed))
     return lambda points: draw
@@ -59,10 +59,10 @@ def states(chain: gilib.prediction.Samples, seed: int) -> Functions:
 
 @torch.no_grad()
 def predictions(at: Functions, samples: int, likelihood: gilib.Gaussian, task: Task) -> dict[str, Tensor]:
-    """Of every test point, `[N*]` in original units: log-likelihood, variance with noise, squared error.
+    """Return log-likelihood, variance with noise and squared error, each `[N*]`, of all test points.
 
-    Predictions are equal mixtures over so many draws, in each of which the last layer is integrated in closed
-    form.
+    All are in original units. Predictions are equal mixtures over `samples` draws; the last layer is
+    integrated in closed form.
     """
     size = max(1, AT_ONCE // samples)
     pairs = zip(task.test_x.split(size), task.test_y.split(size), strict=True)
@@ -88,13 +88,13 @@ def _double(values: Tensor | None) -> Tensor | None:
 
 
 def distances(task: Task) -> Tensor:
-    """How far the nearest training input is from every test input, in normalised units, `[N*]`."""
+    """Return the distance of every test input to the nearest training input, normalised, `[N*]`."""
     parts = task.test_x.double().split(max(1, AT_ONCE * 64 // len(task.all_x)))
     return torch.cat([torch.cdist(part, task.all_x.double()).amin(-1) for part in parts])
 
 
 def test_metrics(found: dict[str, Tensor]) -> dict[str, float]:
-    """Test log-likelihood per point and RMSE, original units."""
+    """Return test log-likelihood per point and RMSE, in original units."""
     return {
         "test_log_likelihood": float(found["log_likelihood"].mean()),
         "rmse": float(found["squared_error"].mean().sqrt()),
@@ -102,13 +102,13 @@ def test_metrics(found: dict[str, Tensor]) -> dict[str, float]:
 
 
 def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
-    """The same and the distance to the training inputs of the points of `task.shown`, to four digits."""
+    """Return predictions and distances to training inputs at the points `task.shown`, to four digits."""
     rows = found | {"distance": distances(task)}
     return {name: [_digits(value) for value in rows[name][task.shown].tolist()] for name in rows}
 
 
 def body(task: Task, metrics: dict[str, Any], history: gilib.training.History, points: int = CURVE) -> Record:
-    """A record: the data, numbers with six digits, so many points of the training curve (replicas' mean)."""
+    """Return the body of a record, with `points` points of the training curve (the mean over replicas)."""
     trace = history.elbo.flatten(1).mean(-1) if history.elbo.dim() > 1 else history.elbo
     curve = trace[:: max(1, len(trace) // points)]
     return {

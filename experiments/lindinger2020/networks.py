@@ -1,4 +1,4 @@
-"""The networks of the comparison, by method, and the rule that trains them."""
+"""The networks of the comparison and the rules that train them, by method."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Built = tuple[gilib.Network, gilib.Gaussian]
 
 
 def build(config: StructuredConfig, task: Task) -> Built:
-    """Network and likelihood, initialised on the CPU from the training points, on the task's device."""
+    """Build network and likelihood on the task's device, initialised on the CPU from the training points."""
     net, noise = BUILDERS[config.method](config, task)
     return net.to(task.x.device), noise.to(task.x.device)
 
 
 def structured(config: StructuredConfig, task: Task, marginalise: bool = True) -> Built:
-    """Lindinger et al. (2020): inducing inputs at the centres of k-means, mean functions of all points."""
+    """Build the network of Lindinger et al. (2020), with inducing inputs at k-means centres."""
     points = task.all_x.cpu()
     net = gilib.models.structured_gp(
         points.shape[-1],
@@ -59,7 +59,7 @@ def structured(config: StructuredConfig, task: Task, marginalise: bool = True) -
 
 @torch.no_grad()
 def begin_at(net: gilib.Network, scale: float) -> None:
-    """Let the factor's blocks of hidden processes start at a multiple of the prior's."""
+    """Set the factor's blocks of hidden processes to a multiple of the prior's."""
     joint = gaussian_of(net)
     for row, place in zip(joint.rows, joint.pattern.places, strict=True):
         if place.layer < len(joint.pattern.widths) - 1:
@@ -67,14 +67,14 @@ def begin_at(net: gilib.Network, scale: float) -> None:
 
 
 def gaussian_of(net: gilib.Network) -> JointGaussian:
-    """The joint Gaussian of a network's structured layer."""
+    """Return the joint Gaussian of a network's structured layer."""
     (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
     assert layer.weights is not None
     return layer.weights
 
 
 def global_inducing(config: StructuredConfig, task: Task) -> Built:
-    """The deep GP of Ober & Aitchison (2021), App. O, in the shape of the others."""
+    """Build the deep GP of Ober & Aitchison (2021), App. O, in the shape of the others."""
     inputs, targets = _training_points(config, task)
     net = gilib.models.deep_gp(
         inputs.shape[-1],
@@ -95,7 +95,7 @@ def global_inducing(config: StructuredConfig, task: Task) -> Built:
 
 
 def global_inducing_bnn(config: StructuredConfig, task: Task) -> Built:
-    """The Bayesian neural network of their UCI experiment."""
+    """Build the Bayesian neural network of Ober & Aitchison's UCI experiment."""
     inputs, targets = _training_points(config, task)
     net = gilib.models.mlp(
         inputs.shape[-1],
@@ -112,7 +112,7 @@ def global_inducing_bnn(config: StructuredConfig, task: Task) -> Built:
 
 
 def sampled(config: StructuredConfig, task: Task) -> Built:
-    """The deep GP of Havasi et al. (2018): a state of its inducing outputs, in the shape of the others."""
+    """Build the deep GP of Havasi et al. (2018), which samples states of its inducing outputs."""
     points = task.all_x.cpu()
     net = gilib.models.deep_gp(
         points.shape[-1],
@@ -137,7 +137,7 @@ BUILDERS: dict[str, Callable[[StructuredConfig, Task], Built]] = {
 
 
 def rule(config: StructuredConfig) -> Rule:
-    """Adam; of some methods for a part of the parameters. Rates fall by stairs."""
+    """Return a method's rule: Adam, for some methods only for a part of the parameters."""
     schedule = stairs(config)
     adam = gilib.Adam(config.lr, schedule=schedule)
     if config.method.endswith("_ng"):
@@ -146,18 +146,18 @@ def rule(config: StructuredConfig) -> Rule:
 
 
 def stairs(config: StructuredConfig) -> PiecewiseConstant:
-    """The factor of learning rates."""
+    """Return the schedule of learning rates, which fall in stairs."""
     boundaries = range(config.decay_every, config.steps, config.decay_every)
     return PiecewiseConstant(tuple(boundaries), tuple(config.decay**k for k in range(len(boundaries) + 1)))
 
 
 def burn_in(config: StructuredConfig) -> int:
-    """Steps of a chain that give no state: half of them."""
+    """Return the number of burn-in steps of a chain, half of all."""
     return config.steps // 2
 
 
 def stored_states(config: StructuredConfig) -> StoredStates:
-    """The callback that keeps those of the other half."""
+    """Return the callback that stores states of a chain after burn-in."""
     start = burn_in(config)
     return StoredStates(start, max(1, (config.steps - start) // config.states))
 
@@ -171,7 +171,7 @@ def _inducing(config: StructuredConfig, task: Task) -> int:
 
 
 def _training_points(config: StructuredConfig, task: Task) -> tuple[Tensor, Tensor]:
-    """As many training points as there are inducing points, at random, with their targets."""
+    """Return random training points with their targets, as many as there are inducing points."""
     generator = torch.Generator().manual_seed(3000 + config.repetition)
     rows = torch.randperm(len(task.x), generator=generator)[: _inducing(config, task)]
     return task.x.cpu()[rows], task.y.cpu()[rows]

@@ -1,7 +1,7 @@
-"""What a training step of structured deep Gaussian processes costs, over M, L and τ.
+"""Time a training step of structured deep Gaussian processes, over M, L and τ.
 
-Lindinger et al. (2020), Sec. 4.2, App. G: Fig. 4 and S7. All families of one architecture take turns in one
-process, so that their ratios are those of one machine in one state.
+Lindinger et al. (2020), Sec. 4.2, App. G: Figs. 4 and S7. All families of an architecture take turns in one
+process, so that their ratios do not depend on the state of the machine.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gilib.structured import FullyCoupled, MeanField, Pattern, StripesAndArrow
 
 FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled()}
 INPUTS, TRAINING_POINTS = 8, 1000
-WARM_UP = 2  # steps that are not counted
-PRODUCT = 1024  # rows of the square matrices whose products tell the machine's rate
+WARM_UP = 2  # steps that are not timed
+PRODUCT = 1024  # rows of the square matrices whose products measure the machine's speed
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class RuntimeConfig:
     """One architecture; the defaults are the paper's.
 
     Attributes:
-        varied: "inducing", "depth" or "width", the curve to which it belongs.
-        depth: L, the last layer included.
-        width: τ, processes of a hidden layer.
+        varied: "inducing", "depth" or "width", the curve to which the architecture belongs.
+        depth: L, including the last layer.
+        width: τ, the number of processes of a hidden layer.
         num_inducing: M.
-        batch_size: points of a step.
-        num_samples: draws of a step.
-        repeats: steps of each method that are timed.
+        batch_size: points per step.
+        num_samples: draws per step.
+        repeats: number of timed steps of each method.
         scale: "smoke", "reduced" or "paper".
     """
 
@@ -62,7 +62,7 @@ CURVES = {
 
 
 def configurations(scale: str) -> Iterator[RuntimeConfig]:
-    """Three curves through the paper's architecture."""
+    """Yield three curves through the paper's architecture."""
     for varied, (field, values) in CURVES.items():
         for value in values[:1] if scale == "smoke" else values:
             repeats = {"smoke": 1, "reduced": 15, "paper": 2000}[scale]
@@ -70,7 +70,7 @@ def configurations(scale: str) -> Iterator[RuntimeConfig]:
 
 
 def network(method: str, config: RuntimeConfig) -> gilib.Network:
-    """Of one family, or "dsvi", of doubly stochastic layers; every parameter off its start."""
+    """Build the network of a family, or of "dsvi" (doubly stochastic), with perturbed parameters."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(config.num_inducing, INPUTS, generator=generator)
     if method == "dsvi":
@@ -86,7 +86,7 @@ def network(method: str, config: RuntimeConfig) -> gilib.Network:
 
 
 def stepper(net: gilib.Network, config: RuntimeConfig) -> Callable[[], None]:
-    """A step of Adam on a minibatch."""
+    """Return a function that makes a step of Adam on a minibatch."""
     device = next(net.parameters()).device
     generator = torch.Generator(device).manual_seed(1)
     x = torch.randn(config.batch_size, INPUTS, generator=generator, device=device)
@@ -105,7 +105,7 @@ def stepper(net: gilib.Network, config: RuntimeConfig) -> Callable[[], None]:
 
 
 def work(method: str, config: RuntimeConfig) -> int:
-    """Operations of a step's products; a doubly stochastic deep GP has those of a mean field."""
+    """Return the operations of a step's products; a doubly stochastic deep GP counts as mean field."""
     widths = (*(config.width,) * (config.depth - 1), 1)
     family = FAMILIES["mf" if method == "dsvi" else method]
     pattern = Pattern(family, widths, (config.num_inducing,) * config.depth)
@@ -113,7 +113,7 @@ def work(method: str, config: RuntimeConfig) -> int:
 
 
 def timed(methods: Sequence[str], config: RuntimeConfig, device: torch.device) -> dict[str, float]:
-    """Milliseconds of a step of each method, interleaved: medians."""
+    """Return the median milliseconds of a step of each method; the methods take turns."""
     steps = {method: stepper(network(method, config).to(device), config) for method in methods}
     times: dict[str, list[float]] = {method: [] for method in steps}
     for repeat in range(config.repeats + WARM_UP):
@@ -126,14 +126,14 @@ def timed(methods: Sequence[str], config: RuntimeConfig, device: torch.device) -
 
 
 def now(device: torch.device) -> float:
-    """Seconds, after all that the device was asked for."""
+    """Return the time in seconds, after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def rate(device: torch.device) -> float:
-    """GFLOP/s of large float32 products, the best of five, by the library that steps use for them."""
+    """Return the GFLOP/s of large float32 products, the best of five, as steps compute them."""
     matrix: Tensor = torch.randn(PRODUCT, PRODUCT, device=device)
     seconds = []
     for _ in range(6):
@@ -147,7 +147,7 @@ def run(config: RuntimeConfig, job: Job) -> Record:
     """Time all families of one architecture.
 
     Returns:
-        A record: milliseconds a step of each, its operations in GFLOP, the rate of large products, threads.
+        A record: milliseconds and GFLOP of a step of each family, the rate of large products, and threads.
     """
     metrics = {"product_rate": significant(rate(job.device)), "threads": torch.get_num_threads()}
     times = timed(("dsvi", *FAMILIES), config, job.device)

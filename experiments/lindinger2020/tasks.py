@@ -1,6 +1,6 @@
-"""The two tasks of Lindinger et al. (2020), Sec. 4.1: between the training points, and away from them.
+"""The two tasks of Lindinger et al. (2020), Sec. 4.1: interpolation and extrapolation.
 
-Numbers that the paper's text lost, and what it leaves to its code, are those of the authors' code.
+Settings that the paper's text does not state are those of the authors' code.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gilib.data import Dataset, Normalisation, load_uci
 from gilib.validation import check_choice, check_count
 
 SETS = ("boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
-LEAST_DEVIATION = 1e-3  # of a feature that is projected, in original units
-SHOWN = 400  # test points at most of which each is recorded
+LEAST_DEVIATION = 1e-3  # of a feature that the projection uses, in original units
+SHOWN = 400  # largest number of test points that are recorded singly
 
 Halves = tuple[Tensor, Tensor]
 
@@ -27,17 +27,17 @@ class Task:
     """One repetition of a task; inputs and targets normalised on all training points.
 
     Attributes:
-        name: of the data set.
-        sha256: of its arrays.
-        x: inputs that are trained on, `[N, D]`.
-        y: their targets, `[N, 1]`.
+        name: name of the data set.
+        sha256: checksum of its arrays.
+        x: training inputs, `[N, D]`.
+        y: training targets, `[N, 1]`.
         held_x: inputs held out for early stopping, `[H, D]`; perhaps none.
-        held_y: their targets, `[H, 1]`.
-        all_x: both, `[N + H, D]`: where k-means, principal directions and distances are taken.
+        held_y: targets held out for early stopping, `[H, 1]`.
+        all_x: training and held-out inputs, `[N + H, D]`, for k-means, principal directions and distances.
         test_x: test inputs, `[N*, D]`.
         test_y: test targets in original units, `[N*, 1]`.
-        normalisation: in original units, of the features that are left.
-        shown: the test points of which each is recorded, the same for all methods, `[≤ 400]`.
+        normalisation: normalisation of the features that are used.
+        shown: test points that are recorded singly, the same for all methods, `[≤ 400]`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Task:
 
 
 def interpolation(x: Tensor, repetition: int) -> Halves:
-    """Rows for training and for the test: a random ninth tenth and the rest.
+    """Return rows for training and for the test: a random 90 % and the rest.
 
     >>> train, test = interpolation(torch.zeros(20, 1), 0)
     >>> len(train), len(test)
@@ -66,10 +66,10 @@ def interpolation(x: Tensor, repetition: int) -> Halves:
 
 
 def extrapolation(x: Tensor, repetition: int) -> Halves:
-    """Rows for training and for the test: the upper and the lower half along a random direction.
+    """Return rows for training and for the test: the upper and the lower half along a random direction.
 
-    With inputs normalised on the whole set, w ~ N(0, Id) and s_n = wᵀ x_n, the ⌊N/2⌋ rows with the smallest s
-    are the test. Features that hardly vary do not count.
+    With inputs normalised on the complete set, w ~ N(0, Id) and s_n = wᵀ x_n, the ⌊N/2⌋ rows with the
+    smallest s are for the test. Features that hardly vary are ignored.
 
     >>> train, test = extrapolation(torch.arange(5.0)[:, None], 0)
     >>> len(train), sorted(test.tolist()) in ([0, 1], [3, 4])
@@ -101,18 +101,18 @@ def load(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Task:
-    """One repetition of a task on a set.
+    """Load one repetition of a task on a set.
 
     Args:
-        name: of the set.
+        name: name of the set.
         task: "interpolation" or "extrapolation".
-        repetition: seed of splits, direction, hold-out and the points that are shown.
-        held_out: the part of the training points that is held out for early stopping, from 0 to below 1.
-        device: of the tensors.
-        dtype: of what is normalised.
+        repetition: seed of splits, direction, hold-out and recorded points.
+        held_out: fraction of the training points that is held out for early stopping, at least 0 and below 1.
+        device: device of the tensors.
+        dtype: dtype of normalised tensors.
 
     Raises:
-        ValueError: for another task, a repetition below 0, or another part.
+        ValueError: if the task is unknown, the repetition is negative, or `held_out` is out of range.
     """
     check_choice(task, tuple(TASKS), "task")
     check_count(repetition, "repetition", 0)
@@ -129,7 +129,7 @@ def split(
     device: torch.device | None,
     dtype: torch.dtype,
 ) -> Task:
-    """The same of a set that is loaded. Features that are constant in the training points are dropped."""
+    """Return one repetition for a loaded set, without features that are constant in the training points."""
     train, test = TASKS[task](dataset.x, repetition)
     x = dataset.x[:, dataset.x[train].amin(0) < dataset.x[train].amax(0)]
     normalisation = Normalisation.fit(x[train], dataset.y[train])
@@ -153,7 +153,7 @@ def split(
 
 
 def _apart(points: int, held_out: float, repetition: int) -> Halves:
-    """Which training points are held out, and which are used, at random."""
+    """Return random training points that are held out, and those that are used."""
     rows = torch.randperm(points, generator=_generator(3, repetition))
     cut = round(held_out * points)
     return rows[:cut], rows[cut:].sort().values

@@ -22,43 +22,44 @@ Model = tuple[str, int]  # method and depth
 
 @dataclass(frozen=True)
 class StructuredConfig:
-    """One training on one repetition of a task; the defaults are the paper's settings, as its code has them.
+    """One training on one repetition of a task; the defaults are the settings of the paper's code.
 
-    Not taken over from that code, and not in the paper: white noise of 1e-3 in the kernels of hidden layers,
-    and a variance of these kernels that is not trained. Ours: draws for the measurements of the ELBO; for
-    "gi" inducing inputs and last pseudo-outputs that start at training points, as in Ober & Aitchison (2021),
-    and hidden layers no wider than the inputs; for "gi_bnn" the network of their UCI experiment (hidden
-    layers of 50, NealPrior); for "sghmc" the rule of Havasi et al. (2018), a chain whose first half is
-    burn-in, and hidden layers no wider than the inputs; for "mf_ng" and "fc_ng" a rate of the natural
-    gradients at which few steps of full coupling need their second order. What is ours below paper scale, and
-    why, says `SHORT`.
+    Two details of that code, which the paper does not mention, are left out: white noise of 1e-3 in the
+    kernels of hidden layers, and fixed variances of these kernels. Our choices: the number of draws for the
+    ELBO; for "gi", inducing inputs and last pseudo-outputs that start at training points, as in Ober &
+    Aitchison (2021), and hidden layers no wider than the inputs; for "gi_bnn", the network of their UCI
+    experiment (hidden layers of 50, NealPrior); for "sghmc", the rule of Havasi et al. (2018), a chain whose
+    first half is burn-in, and hidden layers no wider than the inputs; for "mf_ng" and "fc_ng", a rate of
+    natural gradients at which few steps of full coupling need their second order. `SHORT` explains our
+    settings below paper scale.
 
     Attributes:
         dataset: name of the set.
         task: "extrapolation" or "interpolation".
         repetition: seed of everything.
         method: "sgp", "mf", "star", "fc" (with natural gradients "mf_ng", "fc_ng"), "sghmc", "gi", "gi_bnn".
-        depth: layers, the last one included.
+        depth: number of layers, including the last.
         num_inducing: M.
-        width: of hidden layers.
+        width: width of hidden layers.
         steps: gradient steps.
-        batch_size: points a step.
-        num_samples: draws a step.
+        batch_size: points per step.
+        num_samples: draws per step.
         lr: Adam's rate.
-        decay: its factor every `decay_every` steps, by stairs.
+        decay: factor of the rate every `decay_every` steps, in stairs.
         decay_every: steps of a stair.
-        lengthscale: of every kernel at the start.
-        variance: of every kernel at the start.
-        noise_variance: at the start, in squared units of the normalised targets.
-        hidden_scale: the factor of S starts as this times the prior's in hidden layers, as the prior's in the
-            last.
-        held_out: the part of the training points that decides when to stop; "sgp" and "sghmc" train on all.
+        lengthscale: initial lengthscale of every kernel.
+        variance: initial variance of every kernel.
+        noise_variance: initial noise variance, in squared units of the normalised targets.
+        hidden_scale: initial factor of S in hidden layers, relative to the prior's; in the last layer it
+            starts at the prior's.
+        held_out: fraction of the training points for early stopping; "sgp" and "sghmc" train on all.
         stop_after: the first strip ends after this step.
-        elbo_samples: draws with which the ELBO is measured.
-        test_samples: draws that predict the test points.
+        elbo_samples: draws for the ELBO.
+        test_samples: draws for predictions of the test points.
         natural_lr: rate of the natural gradients of "mf_ng" and "fc_ng", which falls like Adam's; `tables`
-            gives them 0.03.
-        states: of the chain of "sghmc" that predict, evenly spaced in its second half; a few more may.
+            sets it to 0.03.
+        states: number of states of "sghmc" that predict, evenly spaced in the second half, perhaps a few
+            more.
         scale: key of `SCALES`.
     """
 
@@ -90,13 +91,13 @@ class StructuredConfig:
 
 @dataclass(frozen=True)
 class Part:
-    """Some data sets, and what is done with them, in this order.
+    """Some data sets with their trainings.
 
     Attributes:
-        sets: names.
-        models: methods and depths, in groups each of which is done before the next.
-        repetitions: of each task.
-        settings: of all trainings, where they are not the paper's.
+        sets: names of the sets.
+        models: methods and depths, in groups that are run one after the other.
+        repetitions: number of repetitions of each task.
+        settings: settings of all trainings that differ from the paper's.
     """
 
     sets: tuple[str, ...]
@@ -131,7 +132,7 @@ SCALES = {
     "paper": tuple(Part(sets, (MAIN, MORE, LAST, DEEP)) for sets in (FIRST, SECOND, LARGE)),
 }
 RATES = (5e-3, 1e-2, 3e-2, 1e-1)
-MANY = StructuredConfig.num_samples  # draws a step, tried at the rates in the middle
+MANY = StructuredConfig.num_samples  # draws per step, tried only at the middle rates
 SEARCHED_SETS = {"smoke": ("boston",), "reduced": ("energy", "wine")}  # of little noise, and of much
 OWN: dict[str, dict[str, float]] = {
     "gi_bnn": {"lr": 1e-2},  # by the ELBO of `uci_search`
@@ -142,10 +143,10 @@ OWN: dict[str, dict[str, float]] = {
 
 
 def tables(scale: str) -> Iterator[StructuredConfig]:
-    """All tables, in an order in which a part of them is balanced.
+    """Yield all trainings for the tables, in an order that keeps an unfinished run balanced.
 
-    Small sets first; of these the methods of the paper's main text before the others; extrapolation before
-    interpolation; then repetition by repetition: all sets and methods of one before the next.
+    Small sets come first, with the methods of the paper's main text before the others, and extrapolation
+    before interpolation. Each repetition covers all sets and methods before the next one begins.
     """
     for part in SCALES[scale]:
         for models, task, repetition in itertools.product(part.models, TASKS, range(part.repetitions)):
@@ -154,9 +155,9 @@ def tables(scale: str) -> Iterator[StructuredConfig]:
 
 
 def search(scale: str) -> Iterator[StructuredConfig]:
-    """Rates, for the ELBO to choose, on one repetition of interpolation; paper scale has none.
+    """Yield trainings at several rates, among which the ELBO chooses, on one repetition of interpolation.
 
-    Of deep models also what the paper's five draws a step would add.
+    For deep models some use the paper's five draws per step. There is no search at paper scale.
     """
     for dataset in SEARCHED_SETS[scale]:
         part = next(part for part in SCALES[scale] if dataset in part.sets)
@@ -178,6 +179,6 @@ def _config(
 
 
 def check(configs: Sequence[StructuredConfig]) -> None:
-    """Raise unless every data set is here, or can be fetched."""
+    """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         load_uci(name)

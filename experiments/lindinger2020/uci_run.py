@@ -1,4 +1,4 @@
-"""Training structured deep Gaussian processes, and what they are compared with, on the UCI sets."""
+"""Train structured deep Gaussian processes, and the methods that they are compared with, on UCI sets."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from experiments.runner.records import Record
 from gilib.training import Callback
 
 Measured = tuple[dict[str, Any], dict[str, Tensor], gilib.training.History]
-NO_HOLD_OUT = ("sgp", "sghmc")  # train on all points, App. G
+NO_HOLD_OUT = ("sgp", "sghmc")  # methods that train on all points, App. G
 
 
 def run(config: StructuredConfig, job: Job) -> Record:
     """Train on one repetition of a task and measure.
 
     Returns:
-        A record: on the points trained on the ELBO (nats on normalised targets: per point with its standard
-        error over the draws, and in all; a chain has none, but a number of states); on the test data, in
-        original units, log-likelihood per point and RMSE; noise variance; steps done, whether they ended
-        early, seconds they took (of those done in this run, for as many as were done in all); under
-        "test_points", for at most 400 of them, the same for all methods: log-likelihood, predictive variance,
-        squared error, and the distance to the nearest training input in normalised units; thinned training
-        curve.
+        A record: the ELBO on the training points (nats on normalised targets, per point with its standard
+        error over draws, and in total; for a chain the number of states instead); log-likelihood per point
+        and RMSE on the test data, in original units; the noise variance; the number of steps, whether they
+        ended early, and their seconds (extrapolated, if the training was resumed). "test_points" has, for at
+        most 400 points that all methods share, the log-likelihood, predictive variance, squared error, and
+        the distance to the nearest training input in normalised units. Thinned training curve.
     """
     held_out = 0.0 if config.method in NO_HOLD_OUT else config.held_out
     task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
@@ -46,7 +45,7 @@ def run(config: StructuredConfig, job: Job) -> Record:
 def _posterior(
     config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
 ) -> Measured:
-    """Train a variational posterior: bound and time, predictions, history."""
+    """Train a variational posterior; return bound and time, predictions, and history."""
     history, trained = train(config, net, likelihood, task, job, hold_out(config, likelihood, task))
     metrics = measures.bound(net, likelihood, task, config.elbo_samples, 2000 + config.repetition)
     at = measures.estimates(net, config.test_samples, 4000 + config.repetition)
@@ -56,7 +55,7 @@ def _posterior(
 def _chain(
     config: StructuredConfig, net: gilib.Network, likelihood: gilib.Gaussian, task: Task, job: Job
 ) -> Measured:
-    """Run a chain: time, predictions with its states, history."""
+    """Run a chain; return its time, predictions with its states, and history."""
     states = networks.stored_states(config)
     history, trained = train(config, net, likelihood, task, job, [states])
     chain = states.samples(net)
@@ -66,7 +65,7 @@ def _chain(
 
 
 def hold_out(config: StructuredConfig, likelihood: gilib.Gaussian, task: Task) -> list[Callback]:
-    """What ends a training early, if points are held out."""
+    """Return the callback for early stopping, if points are held out."""
     if not len(task.held_x):
         return []
     settings = {"start": config.stop_after, "num_samples": config.num_samples, "seed": config.repetition}
@@ -81,7 +80,7 @@ def train(
     job: Job,
     callbacks: Sequence[Callback] = (),
 ) -> tuple[gilib.training.History, dict[str, Any]]:
-    """Train; the history, and how many steps were done in how many seconds."""
+    """Train; return the history, the number of steps and their seconds."""
     begin = time.perf_counter()
     history = gilib.fit(
         net,

@@ -1,7 +1,7 @@
-"""CIFAR-10: accuracy, calibration and what lies out of distribution.
+"""CIFAR-10: accuracy, calibration and out-of-distribution detection.
 
-Ober & Aitchison (2021), Sec. 3.4, App. L and O: Table 1, Fig. A5, Tables 3 and 4. At reduced scale, meant for
-a CPU, the network is the paper's, and trains on few images, with few inducing images, for few steps.
+Ober & Aitchison (2021), Sec. 3.4, App. L and O: Table 1, Fig. A5, Tables 3 and 4. Reduced scale, for a CPU,
+has the paper's network, but few images, few inducing images and few steps.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CifarConfig(ImageConfig):
 
     Attributes:
         network: "resnet8", or "resnet18" with stages of 1, 2, 4 and 8 times as many channels.
-        kl_weight: of the Kullback-Leibler term at the end; below 1 the posterior is cold.
+        kl_weight: final factor of the Kullback-Leibler term; below 1 the posterior is cold.
         augment: whether images are flipped and cropped at random.
-        outside: the set out of distribution, of which as many test images are predicted.
+        outside: the set out of distribution, of which equally many test images are predicted.
     """
 
     network: str = "resnet8"
@@ -83,10 +83,10 @@ WIDE = {"smoke": 1, "reduced": 8, "long": 64, "paper": 64}  # channels of the fi
 
 
 def table_1(scale: str) -> Iterator[CifarConfig]:
-    """Every method under every prior in the small network, then ResNet-18, augmented and cold.
+    """Yield every method under every prior in the small network, then ResNet-18, augmented and cold.
 
-    The paper: 1000 epochs of 100 steps, the first 100 tempered. It could not train ResNet-18 with global
-    inducing points in all layers; here that is the last configuration.
+    The paper has 1000 epochs of 100 steps, with the first 100 tempered. It could not train ResNet-18 with
+    global inducing points in all layers, which is the last configuration here.
     """
     settings = SIZES[scale] | {"lr": 1e-2, "tempered_steps": SIZES[scale]["steps"] // 10}
     strangers = {"smoke": "mnist-500", "reduced": "fashion-mnist"}
@@ -102,14 +102,14 @@ def table_1(scale: str) -> Iterator[CifarConfig]:
 
 
 def _out_of_distribution_sets() -> str:
-    """SVHN, as in the paper, where it is on this machine.
+    """Return "svhn", as in the paper, if it is on this machine, else "fashion-mnist".
 
     Raises:
-        ChecksumError: if it is, and damaged.
+        ChecksumError: if SVHN is damaged.
     """
     try:
         load_images("svhn", download=False)
-    except ChecksumError:  # it is here and damaged
+    except ChecksumError:  # the file exists but is damaged
         raise
     except DataError:
         return "fashion-mnist"
@@ -117,7 +117,7 @@ def _out_of_distribution_sets() -> str:
 
 
 def check(configs: Sequence[CifarConfig]) -> None:
-    """Raise unless the images are here, or can be fetched."""
+    """Check that the images are on this machine, or can be downloaded."""
     for name in dict.fromkeys(["cifar10", *(config.outside for config in configs if config.outside)]):
         load_images(name)
 
@@ -128,11 +128,11 @@ def _dataset(name: str) -> ImageDataset:
 
 
 def run(config: CifarConfig, job: Job) -> Record:
-    """Train and measure.
+    """Train and measure one configuration.
 
-    Bounds on the training images; log-likelihood, accuracy, calibration and mean entropy on the test images;
-    on those out of distribution the mean entropy, its ratio to the former, and how well entropy tells the two
-    apart.
+    The metrics are bounds on the training images; log-likelihood, accuracy, calibration and mean entropy on
+    the test images; and, for images out of distribution, their mean entropy, the ratio of mean entropies, and
+    how well entropy detects them.
     """
     dataset, data, net, trained = _train(config, job)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
@@ -145,17 +145,18 @@ def run(config: CifarConfig, job: Job) -> Record:
 
 
 def photographs(scale: str) -> Iterator[CifarConfig]:
-    """Global inducing points in the small network, to be asked about the first test images one by one."""
+    """Yield global inducing points in the small network, for predictions of single test images."""
     (config,) = (c for c in table_1(scale) if (c.network, c.prior, c.method) == ("resnet8", PRIORS[0], "gi"))
     asked = min(config.test_images, 100)
     yield replace(config, test_images=asked, test_samples=10 * config.test_samples, outside="")
 
 
 def run_photographs(config: CifarConfig, job: Job) -> Record:
-    """Train and say of every test image what the network makes of it.
+    """Train, and record the predictions of single test images.
 
     Returns:
-        A record: label, mean class probabilities over the draws, and expected entropy of a draw, of each.
+        A record with the label, the mean class probabilities over draws, and the mean entropy of a draw, for
+        each image.
     """
     dataset, data, net, trained = _train(config, job)
     draw = images.drawn(net, config.test_samples, 4000 + config.seed)
@@ -179,7 +180,7 @@ def _train(config: CifarConfig, job: Job) -> tuple[ImageDataset, ImageTensors, g
 
 
 def _model(config: CifarConfig) -> Callable[..., gilib.Network]:
-    """The network; ResNet-18 has batch normalisation where there are inducing points (App. O)."""
+    """Return a builder of the network; ResNet-18 with inducing points has batch normalisation (App. O)."""
     if config.network == "resnet8":
         return functools.partial(gilib.models.resnet8, channels=config.channels)
     widths = tuple(config.channels * 2**stage for stage in range(4))
@@ -187,11 +188,11 @@ def _model(config: CifarConfig) -> Callable[..., gilib.Network]:
 
 
 def as_colour(pixels: Tensor, normalisation: ImageNormalisation) -> Tensor:
-    """Images of another set as the network takes them: black borders, grey in three channels.
+    """Convert images of another set for the network: add black borders, and copy grey to three channels.
 
     Args:
         pixels: uint8 `[N, C, H, W]`, at most 32 pixels wide and high.
-        normalisation: of the set that the network was trained on.
+        normalisation: normalisation of the set on which the network was trained.
 
     Returns:
         `[N, 3, 32, 32]`, normalised.
@@ -203,7 +204,7 @@ def as_colour(pixels: Tensor, normalisation: ImageNormalisation) -> Tensor:
 
 
 def compare_entropies(inside: Tensor, outside: Tensor) -> dict[str, float]:
-    """Predictive entropies in and out of distribution, of class probabilities `[N, O]` (App. L, Table 4)."""
+    """Compare entropies of class probabilities `[N, O]` in and out of distribution (App. L, Table 4)."""
     known, strange = gilib.metrics.entropy(inside), gilib.metrics.entropy(outside)
     return {
         "entropy_outside": float(strange.mean()),

@@ -1,8 +1,8 @@
-"""Deep linear networks: how approximate posteriors bear depth and width.
+"""Deep linear networks: the effect of depth and width on approximate posteriors.
 
-Ober & Aitchison (2021), Sec. 3.2, Fig. 2, App. O. The data are a linear function of five inputs plus noise;
-the networks have no nonlinearity and no bias, the prior is NealPrior, and the noise is known. With one layer
-the model is the one that generated the data. The paper states neither prior, bias, noise treatment nor
+Ober & Aitchison (2021), Sec. 3.2, Fig. 2, App. O. The data are a linear function of five inputs plus noise.
+The networks have no nonlinearity and no bias, the prior is NealPrior, and the noise is known. With one layer
+the model equals the one that generated the data. The paper does not state prior, bias, noise treatment and
 depths: these are our choices.
 """
 
@@ -27,27 +27,27 @@ from gilib.randomness import ReplicaGenerators
 
 INPUTS, POINTS, TEST_POINTS = 5, 1000, 100
 NOISE_VARIANCE = 0.1
-CURVE = 50  # points that are kept of a training curve
-DRAWN_AT_ONCE = 2**24  # weights: bounds the memory of the measurements
+CURVE = 50  # recorded points of a training curve
+DRAWN_AT_ONCE = 2**24  # weights, which limits the memory of the measurements
 
 METHODS = {name: posterior_of(name) for name in ("fac", "li", "gi", "fac_gi", "li_gi", "rand_gi")}
 
 
 @dataclass(frozen=True)
 class DepthConfig:
-    """One training; the defaults are the paper's settings where it states them.
+    """One training; the defaults are the paper's settings, as far as it states them.
 
     Attributes:
         method: key of `METHODS`.
-        width: of the hidden layers.
-        depth: layers of weights; at 1 the model is Bayesian linear regression.
-        seed: of the data, of the start and of the noise.
+        width: width of the hidden layers.
+        depth: number of layers of weights; with 1 the model is Bayesian linear regression.
+        seed: seed of data, initial values and noise.
         num_inducing: M.
         steps: gradient steps on all data.
         lr: learning rate.
-        num_samples: draws a step.
-        elbo_samples: draws with which the ELBO is measured.
-        test_samples: draws that predict the test points.
+        num_samples: draws per step.
+        elbo_samples: draws for the ELBO.
+        test_samples: draws for predictions of the test points.
         scale: "smoke", "reduced" or "paper".
     """
 
@@ -65,7 +65,7 @@ class DepthConfig:
 
 
 def figure_2(scale: str) -> Iterator[DepthConfig]:
-    """All methods, widths and depths; mixtures of two methods begin at two layers."""
+    """Yield all methods, widths and depths; mixtures of two methods need at least two layers."""
     steps = {"smoke": 30, "reduced": 2500, "paper": 40_000}[scale]
     widths, depths, seeds = ((5,), (1, 3), 2) if scale == "smoke" else ((5, 50, 250), (1, 2, 4, 6, 8, 10), 3)
     for width in widths:
@@ -77,7 +77,7 @@ def figure_2(scale: str) -> Iterator[DepthConfig]:
 
 
 def group_key(config: DepthConfig) -> Hashable:
-    """Seeds train together."""
+    """Return the group of a configuration; different seeds are trained together."""
     return config.method, config.width, config.depth, config.steps
 
 
@@ -99,7 +99,7 @@ class LinearProblem:
 
     @property
     def log_evidence(self) -> float:
-        """The log evidence log N(y; 0, XXᵀ/5 + 0.1 Id) of the model that generated the data, nats, summed."""
+        """Log evidence of the generating model, log N(y; 0, XXᵀ/5 + 0.1 Id), in nats, summed over points."""
         x, y = summarise(self.x, self.y)
         covariance = x @ x.mT / INPUTS + NOISE_VARIANCE * torch.eye(len(x), dtype=x.dtype)
         marginal = torch.distributions.MultivariateNormal(x.new_zeros(len(x)), covariance)
@@ -125,24 +125,24 @@ def linear_problem(seed: int) -> LinearProblem:
 
 
 def summarise(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """D + 1 points that a linear function without bias cannot tell from all N.
+    """Return D + 1 points that are equivalent to all N for linear functions without bias.
 
-    With [X y] = Q R, the squared error of every xᵀw is the same on the rows of R. Gaussian log-likelihoods
-    then differ by the constant `left_out(N)`.
+    With [X y] = Q R, every xᵀw has the same squared error on the rows of R. Gaussian log-likelihoods then
+    differ by the constant `left_out(N)`.
 
     Args:
         x: `[N, D]`, N > D.
         y: `[N, 1]`.
 
     Returns:
-        inputs `[D + 1, D]` and targets `[D + 1, 1]`.
+        Inputs `[D + 1, D]` and targets `[D + 1, 1]`.
     """
     triangle = torch.linalg.qr(torch.cat([x, y], -1), mode="r")[1]
     return triangle[:, :-1], triangle[:, -1:]
 
 
 def left_out(points: int) -> float:
-    """The part of the log-likelihood of `points` points that their summary lacks, nats."""
+    """Return the part of the log-likelihood of `points` points that their summary lacks, in nats."""
     return -0.5 * (points - INPUTS - 1) * (LOG_2PI + math.log(NOISE_VARIANCE))
 
 
@@ -182,12 +182,12 @@ def run(configs: Sequence[DepthConfig], job: Job) -> list[Record]:
 
 
 def stack(pairs: Iterable[tuple[Tensor, Tensor]], device: torch.device | None = None) -> list[Tensor]:
-    """Inputs `[R, N, D]` and targets `[R, N, 1]` of R problems, in float32."""
+    """Stack inputs `[R, N, D]` and targets `[R, N, 1]` of R problems, in float32."""
     return [torch.stack(part).to(device, torch.float32) for part in zip(*pairs, strict=True)]
 
 
 def build(configs: Sequence[DepthConfig], problems: Sequence[LinearProblem]) -> gilib.Network:
-    """One network with a replica for each configuration, each started as it would be alone.
+    """Build one network with a replica for each configuration, initialised as it would be alone.
 
     Inducing inputs, and the pseudo-outputs of a global last layer, start at the first M training points
     (App. O).
@@ -214,7 +214,7 @@ def build(configs: Sequence[DepthConfig], problems: Sequence[LinearProblem]) -> 
 def measure_elbo(
     net: gilib.Network, likelihood: gilib.Gaussian, x: Tensor, y: Tensor, samples: int, seeds: Sequence[int]
 ) -> Tensor:
-    """The ELBO of every draw per training point, `[S, R]` nats; `x`, `y` are summaries `[R, D + 1, ...]`."""
+    """Return the ELBO of every draw per training point, `[S, R]` nats, from summaries `[R, D + 1, ...]`."""
     source = ReplicaGenerators([2000 + seed for seed in seeds], x.device)
     at_once = max(1, DRAWN_AT_ONCE // (net.noise_size * len(seeds)))
     bounds = []
@@ -227,7 +227,7 @@ def measure_elbo(
 
 
 def per_point(summary_bounds: Tensor) -> Tensor:
-    """ELBOs of summaries as ELBOs of all training points, per point."""
+    """Convert ELBOs of summaries to ELBOs of all training points, per point."""
     return (summary_bounds + left_out(POINTS)) / POINTS
 
 
@@ -235,7 +235,7 @@ def per_point(summary_bounds: Tensor) -> Tensor:
 def measure_test(
     net: gilib.Network, likelihood: gilib.Gaussian, x: Tensor, y: Tensor, samples: int, seeds: Sequence[int]
 ) -> Tensor:
-    """Log-likelihood of test points `[R, N, ...]` per point, `[R]` nats."""
+    """Return the log-likelihood of test points `[R, N, ...]` per point, `[R]` nats."""
     with failures_as_nan():
         draw = net.draw(samples, generator=ReplicaGenerators([3000 + seed for seed in seeds], x.device))
     return gilib.metrics.test_log_likelihood(likelihood.log_prob(draw(x), y)).cpu()

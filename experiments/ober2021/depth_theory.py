@@ -1,4 +1,4 @@
-"""What can be said about deep linear networks without training: exact bounds, and bounds on bounds.
+"""Results on deep linear networks without training: exact bounds, and bounds on bounds.
 
 All are totals over the training points in nats, for the networks of `experiments.ober2021.depth`.
 """
@@ -18,7 +18,7 @@ from gilib.linalg import cholesky
 
 
 def log_likelihood(problem: LinearProblem, w: Tensor) -> Tensor:
-    """Log P(y | X, w), `[...]`, of regression vectors `[..., 5, 1]`."""
+    """Return log P(y | X, w), `[...]`, of regression vectors `[..., 5, 1]`."""
     x, y = summarise(problem.x, problem.y)
     squares = (y - x @ w).square().sum((-2, -1))
     constant = 0.5 * len(x) * (LOG_2PI + math.log(NOISE_VARIANCE))
@@ -26,7 +26,7 @@ def log_likelihood(problem: LinearProblem, w: Tensor) -> Tensor:
 
 
 def factorised_elbo(problem: LinearProblem, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """The ELBO of a factorised posterior in closed form.
+    """Return the ELBO of a factorised posterior in closed form.
 
         log P(y | X, E w) - tr(XᵀX Cov w) / (2 σ²) - Σ KL,        w = W_1 ⋯ W_(L+1)
 
@@ -50,7 +50,7 @@ def factorised_elbo(problem: LinearProblem, layers: Sequence[tuple[Tensor, Tenso
 
 
 def independent_bound(problem: LinearProblem, width: int, depth: int) -> float:
-    """An upper bound on the ELBO of every posterior whose layers are independent.
+    """Return an upper bound on the ELBO of every posterior with independent layers.
 
         max_w log P(y | X, w) - ⌊L/2⌋ κ,      κ = ½ I (1 - √t - log t),      η t^⅓ + √t = 1,
         η³ = λ |w|² / (σ² I²),      λ the smallest eigenvalue of XᵀX,      L hidden layers of I units
@@ -70,7 +70,7 @@ def independent_bound(problem: LinearProblem, width: int, depth: int) -> float:
 
 
 def _trade(eta: Tensor) -> Tensor:
-    """Log t of the solution of η t^⅓ + √t = 1, by bisection."""
+    """Return log t for the solution t of η t^⅓ + √t = 1, by bisection."""
     low, high = torch.full_like(eta, -200.0), torch.zeros_like(eta)
     for _ in range(80):
         middle = 0.5 * (low + high)
@@ -82,10 +82,10 @@ def _trade(eta: Tensor) -> Tensor:
 def random_layer_evidences(
     problem: LinearProblem, width: int, depth: int, draws: int, generator: torch.Generator
 ) -> Tensor:
-    """Log evidence of random lower layers, `[draws]`; their mean is the best ELBO of rand→gi.
+    """Return log evidences given random lower layers, `[draws]`; their mean is the best ELBO of rand→gi.
 
-    Given the lower layers, w ~ N(0, Σ). One more layer makes of Σ a Wishart matrix with scale Σ / I and I
-    degrees of freedom: no network is drawn.
+    Given the lower layers, w ~ N(0, Σ). With one more layer, the new Σ is a Wishart matrix with scale Σ / I
+    and I degrees of freedom, so no network needs to be drawn.
     """
     x, y = summarise(problem.x, problem.y)
     factor = (torch.eye(INPUTS, dtype=x.dtype) / math.sqrt(INPUTS)).expand(draws, -1, -1)
@@ -99,7 +99,7 @@ def random_layer_evidences(
 
 
 def random_loss_bound(problem: LinearProblem, width: int, depth: int) -> float:
-    """The most that the mean of `random_layer_evidences` falls short of the evidence; infinite if I ≤ D + 1.
+    """Bound the gap between the mean of `random_layer_evidences` and the evidence; infinite if I ≤ D + 1.
 
     ½ [D |ŵ|² (I / (I - D - 1))^L - ŵᵀ (Id/D + σ² (XᵀX)⁻¹)⁻¹ ŵ],      ŵ the least-squares solution
     """

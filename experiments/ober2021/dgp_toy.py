@@ -1,8 +1,9 @@
-"""Compositional uncertainty: deep Gaussian processes on data that one of them generated.
+"""Compositional uncertainty: deep Gaussian processes on data from a deep Gaussian process.
 
-Ober & Aitchison (2021), App. J: Fig. A3. A hundred points of f_2(f_1(x)) plus noise, both functions drawn
-from a Gaussian process of one dimension with an RBF kernel; two-layer models of width one. The paper states
-no more: ranges of the inputs, lengthscale, variance, noise, inducing points and training are our choices.
+Ober & Aitchison (2021), App. J: Fig. A3. The data are a hundred points of f_2(f_1(x)) plus noise, where both
+functions are draws of a one-dimensional Gaussian process with an RBF kernel. The models have two layers of
+width one. The paper states no more: ranges of the inputs, lengthscale, variance, noise, inducing points and
+training are our choices.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gilib.posteriors import InducingPosterior
 
 METHODS = ("gi", "li", "dsvi")
 POINTS, TEST_POINTS = 100, 50
-EDGE, FAR = 3.0, 5.0  # training inputs are uniform up to the one, those out of range between both
+EDGE, FAR = 3.0, 5.0  # training inputs lie within ±EDGE; inputs out of range between EDGE and FAR
 LENGTHSCALE = VARIANCE = 1.0
 NOISE_VARIANCE = 0.01
 NUGGET = 1e-8  # on the diagonal of the kernel matrix from which functions are drawn
@@ -38,16 +39,16 @@ class DgpToyConfig:
 
     Attributes:
         method: "gi", "li" or "dsvi".
-        draw: of the data, functions included.
-        seed: of the start and of the noise.
-        mean: of both layers, "zero" or "identity".
-        learn: whether kernels and noise are learned; they start at, or are, those of the data.
+        draw: seed of the data, including the functions.
+        seed: seed of initial values and noise.
+        mean: mean function of both layers, "zero" or "identity".
+        learn: whether kernels and noise are learned, from the true ones, or fixed at these.
         num_inducing: M.
         steps: gradient steps on all points.
-        num_samples: draws a step.
+        num_samples: draws per step.
         lr: learning rate.
-        hidden_scale: of "dsvi": L starts as this times the identity in the first layer, 1 in the last.
-        samples: draws with which everything is measured.
+        hidden_scale: for "dsvi", L starts at this times the identity in the first layer; at 1 in the last.
+        samples: draws for all measurements.
         scale: "smoke", "reduced" or "paper".
     """
 
@@ -66,9 +67,10 @@ class DgpToyConfig:
 
 
 def figure_a3(scale: str) -> Iterator[DgpToyConfig]:
-    """All methods on several draws of the data, from several starts: true kernels and noise, then learned.
+    """Yield all methods on several data sets and seeds, first with true kernels and noise, then learned ones.
 
-    One draw a step in place of ten is half the work, and far too noisy for global inducing points here.
+    One draw per step instead of ten would halve the work, but is far too noisy for global inducing points
+    here.
     """
     draws, known, learned, steps, samples = {
         "smoke": (1, 1, 1, 20, 20),
@@ -88,7 +90,7 @@ class Composed:
     Attributes:
         x: inputs, uniform from -3 to 3, `[100, 1]`, float64.
         y: targets, `[100, 1]`.
-        inside: more inputs from the same range, `[50, 1]`, and their targets.
+        inside: further inputs from the same range, `[50, 1]`, and their targets.
         outside: inputs between 3 and 5 on either side, `[50, 1]`, and their targets.
         hidden: f_1(x), `[100, 1]`.
     """
@@ -121,7 +123,7 @@ def composed(draw: int) -> Composed:
 
 
 def _function(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A function of the prior at points `[N, 1]`."""
+    """Draw a function of the prior at points `[N, 1]`."""
     squares = ((x - x.mT) / LENGTHSCALE).square()
     identity = torch.eye(len(x), dtype=x.dtype)
     gram = VARIANCE * (torch.exp(-0.5 * squares) + NUGGET * identity)
@@ -132,7 +134,8 @@ def run(config: DgpToyConfig, job: Job) -> Record:
     """Train one configuration and measure it.
 
     Returns:
-        What `dgp_toy_measures.measure` says, and the thinned training curve; nats in all, not per point.
+        The metrics of `dgp_toy_measures.measure`, and the thinned training curve, in total nats, not per
+        point.
     """
     problem = composed(config.draw)
     net, likelihood = build(config, problem)
@@ -162,7 +165,7 @@ def run(config: DgpToyConfig, job: Job) -> Record:
 
 
 def build(config: DgpToyConfig, problem: Composed) -> tuple[gilib.Network, gilib.Gaussian]:
-    """Two layers of width one, started as App. O has it; the likelihood."""
+    """Build two layers of width one, initialised as in App. O, and the likelihood."""
     generator = torch.Generator().manual_seed(1000 + config.seed)
     chosen = torch.randperm(POINTS, generator=generator)[: config.num_inducing]
     points, targets = (part[chosen].float() for part in (problem.x, problem.y))

@@ -1,4 +1,4 @@
-"""What is measured of a two-layer Gaussian process of width one: bounds, predictions, and both functions."""
+"""Measure a two-layer Gaussian process of width one: bounds, predictions, and both functions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Pair = tuple[Tensor, Tensor]
 
 GRID = torch.linspace(-5.0, 5.0, 61)[:, None]  # inputs at which functions are recorded
 RANGE = 3.0  # of the training inputs, in which layers are correlated
-PATHS = 4  # functions that are recorded themselves
-AT_ONCE = 100  # draws: bounds the memory of paths and of joint covariances
+PATHS = 4  # number of recorded functions
+AT_ONCE = 100  # draws, which limits the memory of paths and of joint covariances
 REPEATS = 5  # of the importance-weighted bound
 
 
@@ -32,20 +32,20 @@ def measure(
     samples: int,
     generator: torch.Generator,
 ) -> Record:
-    """Everything.
+    """Measure everything.
 
     Args:
         net: two Gaussian processes of width one, perhaps with identity mean functions.
-        likelihood: its own.
+        likelihood: likelihood of the targets.
         data: training inputs and targets, `[N, 1]`.
         tests: further inputs and targets by name.
         samples: S, draws for each measurement.
         generator: source of the draws.
 
     Returns:
-        ELBO (mean and standard error over S estimates) and importance-weighted bound (of S joint draws, mean
-        and standard error over five) in nats; mean log density of the tests; noise variance, lengthscales and
-        variances of the kernels; what `functions` says.
+        ELBO (mean and standard error over S estimates) and importance-weighted bound (from S joint draws,
+        mean and standard error over five) in nats; mean log density of the tests; noise variance,
+        lengthscales and variances of the kernels; the results of `functions`.
     """
     x, y = data
     estimate = net.estimate(samples, len(x), generator=generator)
@@ -72,7 +72,7 @@ def measure(
 def _iwbo(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Pair, samples: int, generator: torch.Generator
 ) -> Tensor:
-    """The importance-weighted bound of joint draws, in pieces of equal size."""
+    """Return the importance-weighted bound of joint draws, in pieces of equal size."""
     parts = [
         gilib.iwbo(net.joint_draw(size, len(data[0]), generator=generator), likelihood, *data).double()
         for size in _pieces(samples)
@@ -81,7 +81,7 @@ def _iwbo(
 
 
 def _pieces(samples: int) -> list[int]:
-    """Equal parts of so many draws.
+    """Split a number of draws into equal pieces.
 
     >>> _pieces(1000) == [100] * 10, _pieces(20), sum(_pieces(250))
     (True, [20], 250)
@@ -101,10 +101,10 @@ def _log_density(
 
 
 def functions(draws: Sequence[gilib.Draw], x: Tensor) -> Record:
-    """Mean and deviation of the composition and of both layers' functions, on grids; how far they depend.
+    """Measure the composition and both layers' functions on grids, and their dependence.
 
-    The second function is evaluated where the first one's outputs lie: its grid spans the middle 99 percent
-    of those at the training inputs.
+    The grid of the second function spans the middle 99 percent of the first one's outputs at the training
+    inputs.
 
     Args:
         draws: functions of two layers, in pieces.
@@ -112,8 +112,8 @@ def functions(draws: Sequence[gilib.Draw], x: Tensor) -> Record:
 
     Returns:
         For "composition", "layer_1" and "layer_2": "mean", "sd" and a few "paths" at "grid";
-        `layer_variances` at the training inputs, and `layer_correlation`, the mean size of `correlation`
-        between the first function there in range, and the second.
+        `layer_variances` at the training inputs, and `layer_correlation`, the mean absolute `correlation`
+        between the first function within the training range and the second.
     """
     grid = GRID.to(x)
     at_x, at_grid = ([record(draw.function, points) for draw in draws] for points in (x, grid))
@@ -134,9 +134,9 @@ def functions(draws: Sequence[gilib.Draw], x: Tensor) -> Record:
 
 
 def correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Correlations over S draws of two functions at N and K points, `[S, N, 1]` and `[S, K, 1]`: `[N, K]`.
+    """Return correlations `[N, K]` over S draws of two functions, `[S, N, 1]` and `[S, K, 1]`.
 
-    Independent functions have entries of about 1/√S, √(2/πS) in the mean of their sizes.
+    Independent functions have entries of about 1/√S, with mean absolute value √(2/πS).
 
     >>> values = torch.tensor([[[1.0]], [[2.0]], [[4.0]]])
     >>> correlation(values, torch.cat([values, -values], 1)).round(decimals=3)

@@ -1,7 +1,7 @@
 """The UCI regression sets with deep Gaussian processes: the grid.
 
 Ober & Aitchison (2021), App. M: Fig. A6, Tables 8, 9 and 10. The paper follows Salimbeni & Deisenroth (2017)
-"as closely as possible" and leaves most settings to them; `DgpConfig` says which are whose.
+"as closely as possible" and does not state most settings; `DgpConfig` names the source of each.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from gilib.data.tables.regression_sets import find_set
 SMALL = ("boston", "concrete", "energy", "wine", "yacht")
 LARGE = ("kin8nm", "naval", "power", "protein")
 METHODS = ("dsvi", "li", "gi")
-DEPTHS = ((2, 5), (3, 4))  # the outer ones first, so that a grid that was only begun spans the range
+DEPTHS = ((2, 5), (3, 4))  # the outer ones first, so that an unfinished grid spans the range
 
 
 @dataclass(frozen=True)
 class DgpConfig:
-    """One training on one split; the defaults are the paper's settings, where it or its source states them.
+    """One training on one split; the defaults are the settings of the paper or of its source.
 
-    Stated by the paper: methods, depths, 100 inducing points, a learned noise, where precisions,
-    pseudo-outputs and inducing inputs of "li" and "gi" start. By Salimbeni & Deisenroth (2017): RBF kernels
-    with a lengthscale for each input, identity mean functions, width at most 30, Adam's rate, minibatches,
-    steps, the noise at the start. By their code alone: lengthscale and variance at the start, one draw a
-    step, k-means, the start of "dsvi" at 1e-5. Our choice: the numbers of draws for the measurements and, at
+    The paper states methods, depths, 100 inducing points, learned noise, and the initial precisions,
+    pseudo-outputs and inducing inputs of "li" and "gi". Salimbeni & Deisenroth (2017) state RBF kernels with
+    a lengthscale for each input, identity mean functions, a width of at most 30, Adam's rate, minibatches,
+    steps and the initial noise. Only their code has the initial lengthscale and variance, one draw per step,
+    k-means, and the start of "dsvi" at 1e-5. We chose the number of draws for the measurements and, at
     reduced scale, a start of "dsvi" at 0.1. From 1e-5 the first gradients of log L_ii are 1e5, and Adam's
-    second moments, which fall by half in 700 steps, remember them: L grows, but after 3000 steps it is still
-    far below one where the data leave it free (experiment `dgp_start` compares starts).
+    second moments, which halve in 700 steps, remember them. So after 3000 steps L is still far below one
+    where the data do not determine it (the experiment `dgp_start` compares starts).
 
     Attributes:
         dataset: name of the set.
         method: "dsvi" (a free Gaussian for each layer), "li" or "gi".
-        depth: layers of processes.
-        split: published split.
+        depth: number of layers of processes.
+        split: number of the published split.
         num_inducing: M.
-        width: of the hidden layers, at most.
+        width: largest width of the hidden layers.
         steps: gradient steps.
-        batch_size: points a step.
-        num_samples: draws a step.
+        batch_size: points per step.
+        num_samples: draws per step.
         lr: learning rate.
-        lengthscale: of every kernel at the start.
-        variance: of every kernel at the start.
-        noise_variance: at the start, in squared units of the normalised targets.
-        hidden_scale: of "dsvi": L starts as this times the identity in hidden layers, 1 in the last.
-        elbo_samples: draws with which the ELBO is measured.
-        test_samples: draws that predict the test points.
+        lengthscale: initial lengthscale of every kernel.
+        variance: initial variance of every kernel.
+        noise_variance: initial noise variance, in squared units of the normalised targets.
+        hidden_scale: for "dsvi", L starts at this times the identity in hidden layers; at 1 in the last.
+        elbo_samples: draws for the ELBO.
+        test_samples: draws for predictions of the test points.
         scale: key of `SCALES`.
-        hidden: posterior of the hidden layers, where it is not the method's: "dsvi" or "li" below "gi".
+        hidden: posterior of the hidden layers, if it is not the method's: "dsvi" or "li" below "gi".
         decay: whether the learning rate falls linearly to zero over the second half of the steps.
-        marginalise: whether "li" integrates its inducing outputs out, which the paper draws.
-        centred: whether the inducing inputs of "li" start at centres of k-means, and not at standard normals.
+        marginalise: whether "li" integrates out its inducing outputs; the paper samples them.
+        centred: whether the inducing inputs of "li" start at k-means centres rather than at standard normals.
     """
 
     dataset: str
@@ -82,20 +82,20 @@ class DgpConfig:
 
 @dataclass(frozen=True)
 class Part:
-    """Some data sets, and how long their trainings are.
+    """Some data sets with the settings of their trainings.
 
     Attributes:
-        sets: names.
-        splits: at most so many of the published ones.
+        sets: names of the sets.
+        splits: largest number of published splits.
         steps: gradient steps.
-        batch_size: points a step.
-        depths: in groups, each of which is done before the next.
+        batch_size: points per step.
+        depths: depths, in groups that are run one after the other.
         num_inducing: M.
         samples: draws for the measurements.
-        hidden_scale: where "dsvi" starts.
+        hidden_scale: initial L of "dsvi".
         lr: learning rate.
-        decay: whether it falls.
-        of_width: whether kernels start at lengthscale √D and variance 1, not as in the authors' code.
+        decay: whether the learning rate falls.
+        of_width: whether kernels start at lengthscale √D and variance 1, unlike in the authors' code.
     """
 
     sets: tuple[str, ...]
@@ -111,7 +111,7 @@ class Part:
     of_width: bool = False
 
 
-BY_BOUND: dict[str, Any] = {"lr": 0.04, "decay": True, "of_width": True}  # chosen by `settings`
+BY_BOUND: dict[str, Any] = {"lr": 0.04, "decay": True, "of_width": True}  # the choice of `settings`
 SCALES = {
     "smoke": (Part(("yacht",), 2, 20, 100, ((2, 3),), 10, 5, 0.1),),
     "reduced": (
@@ -123,10 +123,10 @@ SCALES = {
 
 
 def tables(scale: str) -> Iterator[DgpConfig]:
-    """Tables 8 to 10, in an order in which a part of it is balanced.
+    """Yield all trainings for Tables 8 to 10, in an order that keeps an unfinished run balanced.
 
-    Small sets before large ones, depths 2 and 5 before 3 and 4, then split by split: all sets, depths and
-    methods of a split before the next one.
+    Small sets come before large ones, depths 2 and 5 before 3 and 4, and all sets, depths and methods of a
+    split before the next split.
     """
     for part in SCALES[scale]:
         for depths in part.depths:
@@ -138,7 +138,7 @@ def tables(scale: str) -> Iterator[DgpConfig]:
 
 @dataclass(frozen=True)
 class ExactConfig:
-    """One exact Gaussian process on one split of a small set: what a deep one has to beat."""
+    """One exact Gaussian process on one split of a small set, as a baseline for deep ones."""
 
     dataset: str
     split: int
@@ -146,14 +146,14 @@ class ExactConfig:
 
 
 def exact(scale: str) -> Iterator[ExactConfig]:
-    """The small sets on all splits."""
+    """Yield exact Gaussian processes on all splits of the small sets."""
     part = SCALES[scale][0]
     for split, dataset in itertools.product(range(part.splits), part.sets):
         yield ExactConfig(dataset, split, scale)
 
 
 def starts(scale: str) -> Iterator[DgpConfig]:
-    """What the start of "dsvi" does: L from 1e-5, as Salimbeni & Deisenroth have it, to 0.1."""
+    """Yield "dsvi" from several initial L, from 1e-5, as in Salimbeni & Deisenroth, to 0.1."""
     part = {"smoke": SCALES["smoke"][0], "reduced": Part(("boston", "energy", "yacht"), 2, 3000)}.get(
         scale, Part(("boston", "energy", "yacht"), 5)
     )
@@ -161,11 +161,11 @@ def starts(scale: str) -> Iterator[DgpConfig]:
         yield replace(_config(part, dataset, "dsvi", 2, split, scale), hidden_scale=start)
 
 
-RATES = ((0.01, False), (0.02, False), (0.02, True), (0.04, True), (0.08, True))  # and whether they fall
+RATES = ((0.01, False), (0.02, False), (0.02, True), (0.04, True), (0.08, True))  # (rate, whether it falls)
 
 
 def settings(scale: str) -> Iterator[DgpConfig]:
-    """Two layers on the small sets from two kernels, at five rates, for the bound to choose among."""
+    """Yield two layers on small sets with two initial kernels, at five rates, for a choice by the bound."""
     sizes = {
         "smoke": replace(SCALES["smoke"][0], splits=1),
         "reduced": Part(SMALL, 3, 3000, hidden_scale=0.1),
@@ -200,11 +200,12 @@ TRIED = {
 
 
 def attempts(scale: str) -> Iterator[DgpConfig]:
-    """Trainings of `tables` in other ways, each of which changes one or two things, where others have won.
+    """Yield variants of trainings in `tables`, with one or two changes, on sets where other posteriors win.
 
-    Those of global inducing points on yacht, kin8nm, power and protein, where a layerwise posterior has won
-    in the paper, and energy, where one has in our runs; of the others what applies to them. Two layers, and
-    on yacht, where depth decides who wins, more draws a step for five.
+    They include global inducing points on yacht, kin8nm, power and protein, where a layerwise posterior wins
+    in the paper, and on energy, where one wins in our runs. Other posteriors have the changes that apply to
+    them. All have two layers; on yacht, where depth determines the winner, five layers with more draws per
+    step, too.
     """
     reduced = Part(SMALL, 2, 3000, hidden_scale=0.1), Part(LARGE, 1, 5000, 1000, hidden_scale=0.1)
     parts = {"smoke": SCALES["smoke"], "reduced": reduced}.get(scale, SCALES["paper"])
@@ -243,9 +244,9 @@ def _config(part: Part, dataset: str, method: str, depth: int, split: int, scale
 
 
 def group_key(config: DgpConfig) -> Hashable:
-    """What configurations that train in one program have in common: all but the split.
+    """Return the group of a configuration: configurations that differ only in the split train together.
 
-    With one draw a step most of a step is calls: on one thread five splits together take 1.3 to 3 times less
-    than one after the other.
+    With one draw per step, calls dominate: on one thread five splits together are 1.3 to 3 times as fast as
+    one after the other.
     """
     return replace(config, split=-1)

@@ -1,4 +1,4 @@
-"""Training deep Gaussian processes on the UCI sets: replicas are splits."""
+"""Train deep Gaussian processes on UCI sets, with splits as replicas."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ from gilib.randomness import ReplicaGenerators
 from gilib.recipes.processes import ProcessRecipe
 from gilib.training import LinearDecay
 
-FEATURES = 1024  # of the paths that predict; the last layer is integrated in closed form
-ESTIMATED_AT_ONCE = 2**17  # draws × replicas × points: bounds the memory of the ELBO
-PREDICTED_AT_ONCE = 2**14  # likewise, of paths
+FEATURES = 1024  # random features of the paths that predict; the last layer is integrated in closed form
+ESTIMATED_AT_ONCE = 2**17  # draws × replicas × points, which limits the memory of the ELBO
+PREDICTED_AT_ONCE = 2**14  # draws × replicas × points, which limits the memory of paths
 
 
 def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
     """Train the splits of one set, method and depth together and measure them.
 
     Returns:
-        One record for each: on the training data, the ELBO per point (nats on normalised targets, with its
-        standard error over the draws); on the test data log-likelihood and RMSE, in the original units; noise
-        variance; of every layer the kernels' variance, and smallest, median and largest lengthscale; thinned
-        training curve.
+        One record for each: the ELBO per training point (nats on normalised targets, with its standard error
+        over draws); log-likelihood and RMSE on the test data, in original units; noise variance; variance,
+        and smallest, median and largest lengthscale, of every layer's kernel; thinned training curve.
     """
     data = load(configs[0].dataset, [config.split for config in configs], job.device)
     own = training(configs, data)
@@ -53,7 +52,7 @@ def run(configs: Sequence[DgpConfig], job: Job) -> list[Record]:
 
 
 def training(configs: Sequence[DgpConfig], data: Data) -> Training:
-    """What is trained: a replica for each split."""
+    """Return the training, with a replica for each split."""
     config, seeds = configs[0], [config.split for config in configs]
     settings = {
         "steps": config.steps,
@@ -76,9 +75,9 @@ def training(configs: Sequence[DgpConfig], data: Data) -> Training:
 
 
 def run_exact(config: ExactConfig, job: Job) -> Record:
-    """The evidence of one Gaussian process with an RBF kernel, maximised, and how it predicts; as `run`.
+    """Maximise the evidence of a Gaussian process with an RBF kernel, and measure it like `run`.
 
-    It is searched from three noise variances, since the evidence has several maxima.
+    The search starts from three noise variances, because the evidence has several maxima.
     """
     data = load(config.dataset, [config.split], job.device, torch.float64)
     recipe = ProcessRecipe(kernels=(RBF(),), steps=200, num_inducing=data.x.shape[1])
@@ -98,14 +97,14 @@ def run_exact(config: ExactConfig, job: Job) -> Record:
 
 
 def alone(config: DgpConfig, device: torch.device) -> Training:
-    """That of one split."""
+    """Return the training of one split."""
     return training([config], load(config.dataset, [config.split], device))
 
 
 def build(
     config: DgpConfig, data: Data, seeds: Sequence[int], **changed: Any
 ) -> tuple[gilib.Network, gilib.Gaussian]:
-    """One network with a replica for each split, initialised on the CPU as App. O has it."""
+    """Build one network with a replica for each split, initialised on the CPU as in App. O."""
     replicas, inducing = (len(seeds),), min(config.num_inducing, data.x.shape[1])
     points, targets = start("dsvi" if config.centred else config.method, data, inducing, seeds)
     make = partial(
@@ -128,7 +127,7 @@ def build(
 
 
 def posteriors(config: DgpConfig, inducing: int) -> list[Posterior]:
-    """That of every layer; precisions are full, and start diagonal (App. O)."""
+    """Return the posterior of every layer; precisions are full matrices that start diagonal (App. O)."""
     hidden = [_posterior(config, config.hidden or config.method, inducing, False)] * (config.depth - 1)
     return [*hidden, _posterior(config, config.method, inducing, True)]
 
@@ -146,10 +145,10 @@ def _posterior(config: DgpConfig, method: str, inducing: int, last: bool) -> Pos
 def start(
     method: str, data: Data, inducing: int, seeds: Sequence[int]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Where inducing inputs `[R, M, D]` and the last pseudo-outputs `[R, M, 1]` start.
+    """Return initial inducing inputs `[R, M, D]` and last pseudo-outputs `[R, M, 1]`.
 
-    Of "dsvi": centres of k-means. Of "gi": the first batch of training inputs, in a random order, with their
-    targets. Of "li": standard normals (None).
+    "dsvi" starts at k-means centres, "gi" at the first batch of training inputs in random order, with their
+    targets, and "li" at standard normals (None).
     """
     if method == "li":
         return None, None
@@ -169,7 +168,7 @@ def start(
 def measure_elbo(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
 ) -> dict[str, Tensor]:
-    """The ELBO per training point and its standard error over the draws, each `[R]`."""
+    """Return the ELBO per training point and its standard error over draws, each `[R]`."""
     source = ReplicaGenerators([2000 + seed for seed in seeds], data.x.device)
     batch = max(1, ESTIMATED_AT_ONCE // (samples * len(seeds)))
     bounds = sampled_bounds(net, likelihood, data.x, data.y, samples, batch, source)
@@ -179,7 +178,7 @@ def measure_elbo(
 def measure_test(
     net: gilib.Network, likelihood: gilib.Gaussian, data: Data, samples: int, seeds: Sequence[int]
 ) -> dict[str, Tensor]:
-    """Test log-likelihood per point and RMSE of the mixture over draws, original units, each `[R]`."""
+    """Return test log-likelihood per point and RMSE of the mixture over draws, original units, each `[R]`."""
     source = ReplicaGenerators([4000 + seed for seed in seeds], data.x.device)
     size = max(1, PREDICTED_AT_ONCE // (samples * len(seeds)))
     found = gilib.predict(net, likelihood, data.test_x, samples, batch_size=size, generator=source)
@@ -191,7 +190,7 @@ def measure_test(
 
 
 def kernels(net: gilib.Network, replica: int) -> dict[str, Any]:
-    """Of every layer's kernel: variance; smallest, median and largest lengthscale."""
+    """Return variance, and smallest, median and largest lengthscale, of every layer's kernel."""
     logs = {name: values[replica].detach() for name, values in net.named_parameters()}
     variances = [float(log.exp()) for name, log in logs.items() if name.endswith("log.variance")]
     lengths = [log.exp() for name, log in logs.items() if name.endswith("log.lengthscale")]
@@ -203,7 +202,7 @@ def kernels(net: gilib.Network, replica: int) -> dict[str, Any]:
 
 
 def splits_together(about: str, configurations: Callable[[str], Iterator[DgpConfig]]) -> Experiment:
-    """An experiment whose replicas are splits."""
+    """Return an experiment with splits as replicas."""
     return Experiment(
         about, DgpConfig, configurations, run, dgp_uci.group_key, uci.check, largest_group=20, build=alone
     )

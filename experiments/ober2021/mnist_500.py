@@ -1,7 +1,7 @@
-"""MNIST with 500 training images: four posteriors, four priors, and a bound that costs nothing.
+"""MNIST with 500 training images: four posteriors, four priors, and the bound of a trivial network.
 
 Ober & Aitchison (2021), App. N, Fig. A7. The paper states network, learning rate and data. Batches, steps,
-inducing points and draws are our choices; at reduced scale the network has half the channels.
+inducing points and draws are our choices. At reduced scale the network has half the channels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.runner.records import Record
 from gilib.data import ImageDataset, load_images
 
 PRIORS = ("StandardPrior", "NealPrior", "ScalePrior", "SpatialIWPrior (reference)")
-BASELINE = math.log(1 / 10)  # bound and log-likelihood of a network that predicts every class alike
+BASELINE = math.log(1 / 10)  # bound and log-likelihood of a network with equal class probabilities
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MnistConfig(ImageConfig):
 
 
 def figure_a7(scale: str) -> Iterator[MnistConfig]:
-    """Every method under every prior; at the end global inducing under Eq. 2's scaling of SpatialIWPrior."""
+    """Yield all methods under all priors, then global inducing under Eq. 2's scaling of SpatialIWPrior."""
     settings: dict[str, Any] = {"num_inducing": 100, "batch_size": 100, "tempered_steps": 0, "lr": 1e-3}
     seeds, methods = (3 if scale == "paper" else 1), METHODS
     if scale == "smoke":
@@ -50,7 +50,7 @@ def figure_a7(scale: str) -> Iterator[MnistConfig]:
 
 
 def until_converged(scale: str) -> Iterator[MnistConfig]:
-    """The factorised posterior under StandardPrior, until its variances have arrived at the prior's."""
+    """Yield the factorised posterior under StandardPrior, until its variances equal the prior's."""
     config = next(figure_a7(scale))
     yield config if scale == "smoke" else replace(config, steps=12_000, looks=60)
 
@@ -61,18 +61,18 @@ def _dataset(name: str) -> ImageDataset:
 
 
 def _source(config: MnistConfig) -> str:
-    """The set that a configuration takes its images of: the package's own part where that is enough."""
+    """Return the set with a configuration's images: the part in the package, if that is large enough."""
     return "mnist-500" if config.images <= 500 and config.test_images <= 1000 else "mnist"
 
 
 def check(configs: Sequence[MnistConfig]) -> None:
-    """Raise unless the images are here, or can be fetched."""
+    """Check that the images are on this machine, or can be downloaded."""
     for name in dict.fromkeys(map(_source, configs)):
         load_images(name)
 
 
 def run(config: MnistConfig, job: Job) -> Record:
-    """Train; measure bounds on the training images, predictions of the test images."""
+    """Train; measure bounds on the training images, and predictions of the test images."""
     dataset = _dataset(_source(config)).subset(config.images, config.test_images)
     data = dataset.tensors(job.device)
     net = images.build(functools.partial(gilib.models.lenet, channels=config.channels), config, data)

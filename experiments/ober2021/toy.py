@@ -50,7 +50,7 @@ class ToyConfig:
 
 
 def table_2(scale: str) -> Iterator[ToyConfig]:
-    """Table 2 and Fig. 1: all methods, ten data draws, with and without normalisation."""
+    """Yield the trainings of Table 2 and Fig. 1: all methods on ten data draws, normalised and not."""
     seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (3, 1000, 1000), "paper": (10, 5000, 1000)}[scale]
     for normalise in (True, False):
         for seed in range(seeds):
@@ -59,7 +59,7 @@ def table_2(scale: str) -> Iterator[ToyConfig]:
 
 
 def figure_a2(scale: str) -> Iterator[ToyConfig]:
-    """Fig. A2: from 2 to 40 inducing points."""
+    """Yield the trainings of Fig. A2, with 2 to 40 inducing points."""
     seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (2, 1000, 1000), "paper": (5, 5000, 1000)}[scale]
     for seed in range(seeds):
         for points in (2, 5, 10, 20, 40):
@@ -67,9 +67,9 @@ def figure_a2(scale: str) -> Iterator[ToyConfig]:
 
 
 def wider_priors(scale: str) -> Iterator[ToyConfig]:
-    """NealPrior times 1, √2 (which keeps mean squares from layer to layer under ReLU) and 2, all methods.
+    """Yield all methods under NealPrior times 1, √2 (which preserves mean squares under ReLU) and 2.
 
-    Independent weights are trained with pointwise noise, too. `table_2` has the rest of scale 1.
+    Independent weights are trained with pointwise noise, too. `table_2` has the other trainings at scale 1.
     """
     seeds, steps, draws = {"smoke": (1, 50, 50), "reduced": (1, 1000, 1000), "paper": (3, 5000, 1000)}[scale]
     base = ToyConfig(steps=steps, iwbo_draws=draws, scale=scale)
@@ -82,9 +82,9 @@ def wider_priors(scale: str) -> Iterator[ToyConfig]:
 
 
 def reproduction(scale: str) -> Iterator[ToyConfig]:
-    """The TensorFlow reproduction: 100 points, learned noise, wide prior, one sample; its two sweeps.
+    """Yield the TensorFlow reproduction: 100 points, learned noise, wide prior, one sample; its two sweeps.
 
-    Our posterior and prior are the same; its start of the pseudo-outputs and precisions is not imitated.
+    Posterior and prior are the same, but not the initial pseudo-outputs and precisions.
     """
     seeds, sweep_seeds, steps = {"smoke": (1, 1, 50), "reduced": (3, 1, 2000), "paper": (10, 3, 10000)}[scale]
     base = ToyConfig(
@@ -110,12 +110,12 @@ def run(config: ToyConfig, job: Job) -> Record:
     """Train one configuration and measure it.
 
     Args:
-        config: what to train.
-        job: where, and with which checkpoint.
+        config: the configuration.
+        job: device and checkpoint.
 
     Returns:
         ELBO (mean over 1000 draws and its standard error), IWBO (ten repetitions), layer variances, the
-        predictive distribution on a grid and the thinned training curve; nats in all, in the units of the
+        predictive distribution on a grid and the thinned training curve, in total nats and units of the
         training targets.
     """
     problem = problem_of(config)
@@ -129,12 +129,12 @@ def run(config: ToyConfig, job: Job) -> Record:
 
 
 def problem_of(config: ToyConfig) -> ToyProblem:
-    """Its data."""
+    """Return the data of a configuration."""
     return toy(config.seed, config.num_points, normalise=config.normalise, balanced=config.balanced)
 
 
 def training(config: ToyConfig, device: torch.device) -> Training:
-    """What is trained."""
+    """Return the training of a configuration."""
     problem = problem_of(config)
     x, y = problem.x.to(device), problem.y.to(device)
 
@@ -153,7 +153,7 @@ def training(config: ToyConfig, device: torch.device) -> Training:
 
 
 def build(config: ToyConfig, problem: ToyProblem, **changed: Any) -> tuple[gilib.Network, gilib.Gaussian]:
-    """Network and likelihood of a configuration."""
+    """Build network and likelihood of a configuration."""
     generator = torch.Generator().manual_seed(1000 + config.seed)
     if config.inducing_start == "data":
         order = torch.randperm(config.num_points, generator=generator)[: config.num_inducing]
@@ -178,7 +178,7 @@ def build(config: ToyConfig, problem: ToyProblem, **changed: Any) -> tuple[gilib
 def measure(
     config: ToyConfig, x: Tensor, y: Tensor, net: gilib.Network, likelihood: gilib.Gaussian
 ) -> Record:
-    """What is recorded of a trained network; `x` and `y`, `[N, 1]`, are its training data."""
+    """Measure a trained network, and return its record; `x` and `y`, `[N, 1]`, are its training data."""
     generator = torch.Generator(x.device).manual_seed(2000 + config.seed)
     draw = net.draw(1000, generator=generator)
     bounds = gilib.elbo(draw, likelihood, x, y, num_data=config.num_points, reduction="none")

@@ -1,4 +1,4 @@
-"""Reference on the toy problem: Hamiltonian Monte Carlo (Ober & Aitchison, 2021, App. O)."""
+"""Hamiltonian Monte Carlo on the toy problem, as a reference (Ober & Aitchison, 2021, App. O)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class HMCConfig:
     """One set of chains on the toy problem.
 
     Attributes:
-        seed: of the data, and of the chains.
+        seed: seed of the data and of the chains.
         normalise: whether inputs and targets are normalised.
-        tuned: longer trajectories in scaled coordinates in place of the paper's settings.
-        burn_in: states discarded in each of four chains.
-        samples: states after that, thinned by ten.
-        prior_scale: s of NealPrior; steps are smaller by s², which keeps acceptance near 0.8.
-        scale: of the experiment.
+        tuned: use longer trajectories in scaled coordinates instead of the paper's settings.
+        burn_in: number of discarded states of each of four chains.
+        samples: number of states after burn-in, thinned by ten.
+        prior_scale: s of NealPrior; steps are divided by s², which keeps acceptance near 0.8.
+        scale: scale of the experiment.
     """
 
     seed: int = 0
@@ -37,7 +37,7 @@ class HMCConfig:
 
 
 def configurations(scale: str) -> Iterator[HMCConfig]:
-    """The paper's settings and the tuned ones on the first data draw; tuned ones on the others."""
+    """Yield the paper's and the tuned settings on the first data draw, and tuned ones on the others."""
     seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
     yield HMCConfig(burn_in=length, samples=length, scale=scale)
     for seed in range(seeds):
@@ -45,7 +45,7 @@ def configurations(scale: str) -> Iterator[HMCConfig]:
 
 
 def wider_priors(scale: str) -> Iterator[HMCConfig]:
-    """Tuned chains under NealPrior times √2."""
+    """Yield tuned chains under NealPrior times √2."""
     seeds, length = {"smoke": (1, 100), "reduced": (1, 2_000), "paper": (3, 10_000)}[scale]
     for seed in range(seeds):
         yield HMCConfig(seed, True, True, min(length, 2_000), length, PRIOR_SCALES[1], scale)
@@ -55,8 +55,8 @@ def run(config: HMCConfig, job: Job) -> Record:
     """Sample, and record the predictive distribution on the grid with R-hat and effective sample sizes.
 
     Args:
-        config: what to sample.
-        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
+        config: the configuration.
+        job: checkpoint and deadline; JAX chooses the device of the chains.
     """
     problem = toy(config.seed, normalise=config.normalise)
     base = HMCSettings.tuned() if config.tuned else HMCSettings()

@@ -1,4 +1,4 @@
-"""Table 2 of Ober & Aitchison (2021), read layer by layer: each function at random inputs of its own."""
+"""Table 2 of Ober & Aitchison (2021) with another reading: each layer's function at its own random inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gilib.draws import Composition, Draw
 
 
 def configurations(scale: str) -> Iterator[ToyConfig]:
-    """The paper's three methods, trained as for Table 2; shorter with fewer points at twice the rate."""
+    """Yield the paper's three methods as in Table 2; short runs have fewer points and twice the rate."""
     seeds, steps, points, rate = {
         "smoke": (1, 50, 100, 0.01),
         "reduced": (1, 1000, 40, 0.02),
@@ -27,14 +27,14 @@ def configurations(scale: str) -> Iterator[ToyConfig]:
 
 
 def own_variances(draw: Draw, generator: Generator) -> list[Tensor]:
-    """The mean variance of φ(x) W for every layer, where x is standard normal in that layer's own inputs.
+    """Return the mean variance of φ(x) W for every layer, where x is standard normal with the layer's width.
 
-    φ is the identity before the first layer and ReLU before the others; biases count for nothing. Under
-    NealPrior(1) a layer with I weights and a bias has I / (I + 1), and half of that after ReLU.
+    φ is the identity before the first layer and ReLU before the others; biases are left out. Under
+    NealPrior(1) the variance of a layer with I weights and a bias is I / (I + 1), or half of that after ReLU.
 
     Args:
-        draw: of a network of two hidden layers of 50 ReLU units.
-        generator: of 200 inputs for each layer.
+        draw: functions of a network with two hidden layers of 50 ReLU units.
+        generator: source of 200 inputs for each layer.
     """
     chain, variances = draw.function, []
     assert isinstance(chain, Composition)
@@ -46,7 +46,7 @@ def own_variances(draw: Draw, generator: Generator) -> list[Tensor]:
 
 
 def run(config: ToyConfig, job: Job) -> Record:
-    """Train one configuration; its bound in nats, in all, and the variances of its layers' own functions."""
+    """Train one configuration; record its bound in total nats, and the variances of its layers' functions."""
     own = training(config, job.device)
     net, likelihood = own.start()
     gilib.fit(net, likelihood, own.x, own.y, **own.settings, **job.fit_options())

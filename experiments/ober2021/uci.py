@@ -1,4 +1,4 @@
-"""The UCI regression sets: grids, and how their hyper-parameters are chosen.
+"""The UCI regression sets: grids, and the choice of hyper-parameters.
 
 Ober & Aitchison (2021), Sec. 3.3, App. K.1: Fig. 3, Fig. A4, Tables 5, 6 and 7.
 """
@@ -26,13 +26,13 @@ class UciConfig:
     Attributes:
         dataset: name of the set.
         method: "fac" (with local reparameterisation), "li", "gi" or "fac_gi".
-        prior: of all layers.
-        split: published split.
+        prior: prior of all layers.
+        split: number of the published split.
         lr: learning rate.
-        batch_size: points a step.
-        num_inducing: inducing points, if there are so many training points; 0 without any.
+        batch_size: points per step.
+        num_inducing: number of inducing points, at most all training points; 0 for methods without any.
         steps: gradient steps.
-        num_samples: draws a step.
+        num_samples: draws per step.
         test_samples: draws for the measurements.
         scale: key of `SCALES`.
     """
@@ -52,28 +52,28 @@ class UciConfig:
 
 @dataclass(frozen=True)
 class SearchConfig(UciConfig):
-    """One training of the search for learning rate and batch size: the ELBO is its only result."""
+    """One training of the search for learning rate and batch size, whose only result is the ELBO."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large an experiment is.
+    """The size of an experiment.
 
     Attributes:
         sets: names of the data sets.
-        splits: at most so many of the published ones.
-        search_splits: splits that the search trains on.
-        fac_steps: steps of the factorised posterior.
-        steps: steps of the others.
-        search_share: the part of these steps that the search takes.
-        fac_batches: batch sizes that are searched for the factorised posterior.
-        fac_rates: learning rates that are searched for it.
-        fac_samples: its draws a step.
-        batch_size: of the others.
-        num_inducing: of the others.
-        rates: their learning rates.
-        samples: their draws a step.
-        searched: the scale of the search that chose learning rates and batch sizes; "": this one.
+        splits: largest number of published splits.
+        search_splits: number of splits in the search.
+        fac_steps: steps for the factorised posterior.
+        steps: steps for other posteriors.
+        search_share: fraction of these steps in the search.
+        fac_batches: batch sizes for the factorised posterior in the search.
+        fac_rates: learning rates for the factorised posterior in the search.
+        fac_samples: draws per step for the factorised posterior.
+        batch_size: batch size for other posteriors.
+        num_inducing: number of inducing points for other posteriors.
+        rates: learning rates for other posteriors.
+        samples: draws per step for other posteriors.
+        searched: scale of the search that determined learning rates and batch sizes; "" for this one.
     """
 
     sets: tuple[str, ...] = SETS
@@ -112,12 +112,12 @@ SCALES = {
 
 
 def cells(scale: str) -> Iterator[tuple[str, str, str]]:
-    """Data set, method and prior of every cell of the tables, the small sets first."""
+    """Yield data set, method and prior of every cell of the tables, small sets first."""
     return itertools.product(SCALES[scale].sets, METHODS, PRIORS)
 
 
 def search(scale: str) -> Iterator[SearchConfig]:
-    """Learning rates and batch sizes of App. K.1 for every cell."""
+    """Yield trainings with the learning rates and batch sizes of App. K.1 for every cell."""
     size = SCALES[scale]
     for dataset, method, prior in cells(scale):
         fac = method == "fac"
@@ -129,7 +129,7 @@ def search(scale: str) -> Iterator[SearchConfig]:
 
 
 def tables(scale: str) -> Iterator[UciConfig]:
-    """Every cell whose search is complete, with the hyper-parameters that had the best ELBO.
+    """Yield every cell whose search is complete, with the hyper-parameters of the best ELBO.
 
     Raises:
         RecordError: if no cell's search is complete.
@@ -159,7 +159,7 @@ def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
 
 
 def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
-    """The best learning rate and batch size of every cell of which all trials are recorded."""
+    """Return the best learning rate and batch size of every cell whose trials are all recorded."""
     found = {record_identity(record, SearchConfig): record for record in recorded("uci_search", SearchConfig)}
     bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
     for trial in search(scale):
@@ -174,17 +174,17 @@ def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
 
 
 def _bound(record: Record) -> float:
-    """The ELBO that a trial ended with; minus infinity if it diverged."""
+    """Return the final ELBO of a trial, or minus infinity if it diverged."""
     return float(record["metrics"].get("elbo", -float("inf")))
 
 
 def group_key(config: UciConfig) -> Hashable:
-    """What configurations that train in one program have in common.
+    """Return the group of a configuration; configurations of a group train together.
 
-    At paper scale, meant for an accelerator, replicas differ in split, learning rate and prior. Smaller
-    scales, meant for a CPU, keep priors apart: StandardPrior's float64 would slow down the others. At long
-    scale, where one training takes minutes to an hour there, everything is trained alone: with so many points
-    and draws nothing is gained together, and what is done is recorded.
+    At paper scale, for accelerators, replicas differ in split, learning rate and prior. Smaller scales, for
+    CPUs, separate priors, because StandardPrior's float64 would slow down the others. At long scale, where a
+    training takes minutes to an hour on a CPU, configurations train alone: with so many points and draws
+    replicas gain nothing, and single trainings are recorded earlier.
     """
     prior = "" if config.scale == "paper" else config.prior
     split = config.split if config.scale == "long" else None
@@ -192,6 +192,6 @@ def group_key(config: UciConfig) -> Hashable:
 
 
 def check(configs: Sequence[UciConfig]) -> None:
-    """Raise unless every data set is here, or can be fetched."""
+    """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         load_uci(name)

@@ -1,7 +1,7 @@
-"""Reference on the two smallest UCI sets: Hamiltonian Monte Carlo beside every approximation.
+"""Hamiltonian Monte Carlo on the two smallest UCI sets, as a reference for all approximations.
 
-All share one model: NealPrior, and the noise variance that global inducing learned on the same split, now
-fixed. What differs between them is therefore the posterior alone.
+All share one model: NealPrior, and a fixed noise variance, which global inducing learned on the same split.
+So only the posterior differs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gilib.baselines import Chains, HMCSettings, hmc
 from gilib.metrics import log_mean_exp
 
 PRIOR = "NealPrior"
-STEPS = {"yacht": 0.07, "boston": 0.035}  # leapfrog steps in units of the noise's deviation, by trial
+STEPS = {"yacht": 0.07, "boston": 0.035}  # step sizes in units of the noise's deviation, found by trial
 BOUND_DRAWS = 1000  # draws of one importance-weighted bound
 REPEATS = 10  # of these bounds
 
@@ -33,8 +33,8 @@ class FixedNoiseConfig(uci.UciConfig):
     """One training with a fixed noise variance.
 
     Attributes:
-        noise_variance: in squared units of the normalised targets.
-        learned_steps: gradient steps before, in which the noise is learned as in the tables.
+        noise_variance: noise variance, in squared units of the normalised targets.
+        learned_steps: preceding gradient steps, in which the noise is learned as in the tables.
     """
 
     noise_variance: float = 0.1
@@ -47,13 +47,13 @@ class ChainsConfig:
 
     Attributes:
         dataset: name of the set.
-        split: published split.
-        noise_variance: fixed, in squared units of the normalised targets.
-        burn_in: states discarded in each of four chains.
-        samples: states after that, thinned to 500.
-        leapfrog_steps: per proposal.
-        step_size: of the leapfrog integrator, in prior standard deviations.
-        scale: of the experiment.
+        split: number of the published split.
+        noise_variance: fixed noise variance, in squared units of the normalised targets.
+        burn_in: number of discarded states of each of four chains.
+        samples: number of states after burn-in, thinned to 500.
+        leapfrog_steps: steps per proposal.
+        step_size: step size of the leapfrog integrator, in prior standard deviations.
+        scale: scale of the experiment.
     """
 
     dataset: str
@@ -67,7 +67,7 @@ class ChainsConfig:
 
 
 def chains(scale: str) -> Iterator[ChainsConfig]:
-    """Chains on the first split of each set."""
+    """Yield chains on the first split of each set."""
     length, leapfrog_steps = {"smoke": (20, 5), "reduced": (1000, 100), "paper": (5000, 100)}[scale]
     for base in _learned(scale):
         step = float(f"{STEPS[base.dataset] * base.noise_variance**0.5:.3g}")
@@ -77,9 +77,9 @@ def chains(scale: str) -> Iterator[ChainsConfig]:
 
 
 def approximations(scale: str) -> Iterator[FixedNoiseConfig]:
-    """All four methods with the same noise, each with the learning rate that the tables chose for it.
+    """Yield all four methods with the same noise, at their learning rates in the tables.
 
-    Each starts twice: where the tables start, and where they end.
+    Each is trained twice: from the initial values of the tables, and from their final values.
     """
     for base in _learned(scale):
         for record in _tables(scale, dataset=base.dataset, prior=PRIOR, split=base.split):
@@ -89,7 +89,7 @@ def approximations(scale: str) -> Iterator[FixedNoiseConfig]:
 
 
 def _learned(scale: str) -> Iterator[FixedNoiseConfig]:
-    """The configuration of global inducing on the first split of each set, with the noise that it learned."""
+    """Yield global inducing's configuration on the first split of each set, with its learned noise."""
     for dataset in (name for name in STEPS if name in uci.SCALES[scale].sets):
         found = _tables(scale, dataset=dataset, method="gi", prior=PRIOR, split=0)
         if not found:
@@ -102,7 +102,7 @@ def _learned(scale: str) -> Iterator[FixedNoiseConfig]:
 
 
 def _tables(scale: str, **settings: Any) -> list[Record]:
-    """Records of the tables at a scale with these settings."""
+    """Return the records of the tables at a scale with these settings."""
     return [
         record
         for record in recorded("uci", uci.UciConfig)
@@ -113,11 +113,11 @@ def _tables(scale: str, **settings: Any) -> list[Record]:
 
 
 def sample(config: ChainsConfig, job: Job) -> Record:
-    """Sample, and record how well the chains predict, and that they converged.
+    """Sample, and record predictions and convergence of the chains.
 
     Args:
-        config: what to sample.
-        job: its checkpoint and deadline; the chains run on the device that JAX chooses.
+        config: the configuration.
+        job: checkpoint and deadline; JAX chooses the device of the chains.
     """
     data = uci_splits.load(config.dataset, [config.split], torch.device("cpu"), torch.float64)
     x, y = data.x[0], data.y[0]
@@ -137,7 +137,7 @@ def sample(config: ChainsConfig, job: Job) -> Record:
 
 
 def _describe(found: Chains, data: uci_splits.Data) -> dict[str, Any]:
-    """How well chains predict the test data, and their diagnostics there."""
+    """Measure the chains' predictions of the test data, with diagnostics."""
     diagnostics = found.diagnostics(data.test_x[0])
     kept = ("draws", "r_hat_worst", "r_hat_log_joint", "effective_worst", "effective_log_joint")
     return {
@@ -148,12 +148,12 @@ def _describe(found: Chains, data: uci_splits.Data) -> dict[str, Any]:
 
 
 def predictions(outputs: Tensor, noise_variance: float, data: uci_splits.Data) -> dict[str, Any]:
-    """Test log-likelihood and RMSE in original units; mean and deviation of the functions, normalised.
+    """Return test log-likelihood and RMSE in original units; mean and deviation of the functions, normalised.
 
     Args:
-        outputs: of the drawn functions at the test inputs, `[S, 1, N*, 1]`.
+        outputs: outputs of the drawn functions at the test inputs, `[S, 1, N*, 1]`.
         noise_variance: σ², normalised.
-        data: of one split.
+        data: data of one split.
     """
     log_prob = gilib.Gaussian(noise_variance).log_prob(outputs, data.test_y)
     test = gilib.metrics.test_log_likelihood(log_prob) - data.y_std.log()
@@ -167,7 +167,7 @@ def predictions(outputs: Tensor, noise_variance: float, data: uci_splits.Data) -
 
 
 def train(configs: Sequence[FixedNoiseConfig], job: Job) -> list[Record]:
-    """Train one approximation with the noise fixed; record its bounds and its predictions."""
+    """Train one approximation with fixed noise; record its bounds and its predictions."""
     config = configs[0]
     data = uci_splits.load(config.dataset, [config.split], job.device)
     net, learned = uci_run.build(configs, data, [config.split])
@@ -189,7 +189,7 @@ def train(configs: Sequence[FixedNoiseConfig], job: Job) -> list[Record]:
 
 @torch.no_grad()
 def _bounds(net: gilib.Network, likelihood: gilib.Gaussian, data: uci_splits.Data) -> dict[str, float]:
-    """The importance-weighted bound of many draws per point, and its standard error over repetitions."""
+    """Return the importance-weighted bound of many draws per point, with its error over repetitions."""
     values = []
     for repeat in range(REPEATS):
         draw = uci_splits.drawn(net, BOUND_DRAWS, [100 * (repeat + 1)])

@@ -1,4 +1,4 @@
-"""Training on the UCI sets: replicas are splits, learning rates and priors."""
+"""Train on UCI sets, with replicas for splits, learning rates and priors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from experiments.runner.records import Record
 from gilib.priors import PerReplica, Prior
 from gilib.randomness import ReplicaGenerators
 
-LOG_NOISE_VARIANCE = -3.0  # App. K.1, with a scale of 10 for the stored parameter
+LOG_NOISE_VARIANCE = -3.0  # App. K.1; the stored parameter has a scale of 10
 NOISE_SCALE = 10.0
 
 
@@ -28,15 +28,15 @@ def run(configs: Sequence[UciConfig], job: Job) -> list[Record]:
     """Train configurations of one set and method together and measure them.
 
     Returns:
-        One record for each: on the training data, the ELBO per point (with its standard error over the draws)
-        and the importance-weighted bound of the same draws, both nats on normalised targets; on the test data
-        log-likelihood and RMSE, in the original units; noise variance; thinned training curve.
+        One record for each: the ELBO per training point (with its standard error over draws) and the
+        importance-weighted bound of the same draws, in nats on normalised targets; log-likelihood and RMSE on
+        the test data, in original units; noise variance; thinned training curve.
     """
     return _records(configs, job, measured=True)
 
 
 def search(configs: Sequence[UciConfig], job: Job) -> list[Record]:
-    """Train together; record the mean of the last tenth of each training curve and no test data."""
+    """Train together, and record the mean of the last tenth of each training curve, without test data."""
     return _records(configs, job, measured=False)
 
 
@@ -53,12 +53,12 @@ def _records(configs: Sequence[UciConfig], job: Job, measured: bool) -> list[Rec
 
 
 def last_bounds(history: gilib.training.History) -> Tensor:
-    """The mean of the last tenth of each training curve, `[R]`."""
+    """Return the mean of the last tenth of each training curve, `[R]`."""
     return history.elbo[-math.ceil(len(history.elbo) / 10) :].mean(0)
 
 
 def training(configs: Sequence[UciConfig], data: Data) -> Training:
-    """What is trained: a replica for each configuration."""
+    """Return the training, with a replica for each configuration."""
     seeds = [config.split for config in configs]
 
     def measured(net: gilib.Network, likelihood: gilib.Gaussian) -> dict[str, Tensor]:
@@ -70,7 +70,7 @@ def training(configs: Sequence[UciConfig], data: Data) -> Training:
 
 
 def alone(config: UciConfig, device: torch.device) -> Training:
-    """That of one configuration."""
+    """Return the training of one configuration."""
     return training([config], load(config.dataset, [config.split], device))
 
 
@@ -82,9 +82,9 @@ def build(
     prior: Prior | None = None,
     **changed: Any,
 ) -> tuple[gilib.Network, gilib.Gaussian]:
-    """One network with a replica for each configuration, initialised on the CPU as App. O has it.
+    """Build one network with a replica for each configuration, initialised on the CPU as in App. O.
 
-    Posterior and prior are those of the configurations' method and priors unless others are given.
+    By default the configurations' method and priors determine posterior and prior.
     """
     config, replicas = configs[0], (len(configs),)
     inducing = min(config.num_inducing, data.x.shape[1])
@@ -107,13 +107,13 @@ def build(
 
 
 def prior_of(configs: Sequence[UciConfig]) -> Prior:
-    """The prior of all replicas, or one for each."""
+    """Return the prior that all replicas share, or one for each replica."""
     priors = [PRIORS[config.prior] for config in configs]
     return priors[0] if len(set(priors)) == 1 else PerReplica(tuple(priors))
 
 
 def uci_posterior(method: str, inducing: int) -> Posteriors:
-    """The posterior of a method, with one diagonal precision for each output channel."""
+    """Return the posterior of a method, with one diagonal precision for each output channel."""
     last = functools.partial(gilib.GlobalInducing, precision="per_output")
     local = functools.partial(gilib.LocalInducing, num_inducing=inducing, precision="per_output")
     return posterior_of(method, last, local)
@@ -128,13 +128,13 @@ def train(
     seeds: Sequence[int],
     job: Job,
 ) -> gilib.training.History:
-    """Train all replicas; those that diverge are frozen."""
+    """Train all replicas; diverged ones are frozen."""
     own = settings(config, rates, seeds)
     return gilib.fit(net, likelihood, data.x, data.y, **own, **job.fit_options())
 
 
 def settings(config: UciConfig, rates: Sequence[float], seeds: Sequence[int]) -> dict[str, Any]:
-    """How they are trained: arguments of `gilib.fit`."""
+    """Return the arguments of `gilib.fit` for the training."""
     return {
         "steps": config.steps,
         "batch_size": config.batch_size,

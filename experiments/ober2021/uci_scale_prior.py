@@ -1,12 +1,12 @@
-"""Is the paper's poor factorised result under ScalePrior a bug of the reference implementation?
+"""Test whether a bug of the reference code explains the paper's poor factorised result under ScalePrior.
 
 Under priors other than NealPrior and StandardPrior the reference implementation's local reparameterisation
-propagates exp(log_var) as the variance of a weight, while its KL term takes exp(log_var)/I, I the fan-in
-(bayesfunc, factorised_local_reparam.py). Three variants of the same training tell the two apart:
+uses exp(log_var) as the variance of a weight, but its KL term uses exp(log_var)/I, where I is the fan-in
+(bayesfunc, factorised_local_reparam.py). We train three variants:
 
 - "paper": the model as the paper states it;
-- "reference": prior, start and propagated variance of the reference implementation;
-- "corrected": the same with the variance propagated that the KL term takes.
+- "reference": prior, initial values and variance of the reference implementation;
+- "corrected": like "reference", but with the KL term's variance in both places.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gilib.sites import Site
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine")
 VARIANTS = ("paper", "reference", "corrected")
-RATES = 2  # the largest of the tables' learning rates: their search never chose a smaller one here
+RATES = 2  # number of largest learning rates of the tables: the search never chose a smaller one here
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class ScalePriorConfig(uci.UciConfig):
 
 @dataclass(frozen=True)
 class ReferenceFactorised(gilib.Factorised):
-    """A factorised posterior whose local reparameterisation propagates I σ² in place of σ².
+    """A factorised posterior whose local reparameterisation uses I σ² instead of σ².
 
-    Its "ELBO" is no bound: the likelihood is that of another, wider distribution of weights than the KL's.
+    Its "ELBO" is not a bound, because its likelihood uses a wider distribution of weights than its KL term.
     """
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Means and log-variances as of `Factorised`."""
+        """Build means and log-variances like `Factorised`."""
         return _ReferenceWeights(self, site, context)
 
 
@@ -57,7 +57,7 @@ class _ReferenceWeights(FactorisedWeights):
 
 
 def configurations(scale: str) -> Iterator[ScalePriorConfig]:
-    """Three variants, two learning rates, the small sets; other settings as the tables' factorised ones."""
+    """Yield three variants at two rates on small sets, with the tables' other settings of "fac"."""
     size = uci.SCALES[scale]
     batch_size = size.fac_batches[0] if len(size.fac_batches) == 1 else size.fac_batches[1]
     for dataset in (name for name in SETS if name in size.sets):
@@ -79,17 +79,16 @@ def configurations(scale: str) -> Iterator[ScalePriorConfig]:
 
 
 def group_key(config: ScalePriorConfig) -> Hashable:
-    """Splits and learning rates train together."""
+    """Return the group of a configuration; different splits and learning rates train together."""
     return config.dataset, config.variant
 
 
 def run(configs: Sequence[ScalePriorConfig], job: Job) -> list[Record]:
-    """Train a variant; measure it as it was trained, and as the distribution over functions that it is.
+    """Train a variant, and measure it both with drawn functions and as it was trained.
 
     Returns:
-        Records with the metrics of `uci_run.run`: those of drawn functions under their own names, and, with
-        "sampled_" before their names, those of outputs sampled by local reparameterisation, which the
-        reference implementation would print.
+        Records with the metrics of `uci_run.run` for drawn functions, and, with the prefix "sampled_", for
+        outputs sampled by local reparameterisation, which the reference implementation would print.
     """
     config, splits = configs[0], [config.split for config in configs]
     data = uci_splits.load(config.dataset, splits, job.device)
@@ -105,7 +104,7 @@ def run(configs: Sequence[ScalePriorConfig], job: Job) -> list[Record]:
 
 
 def build(configs: Sequence[ScalePriorConfig], data: uci_splits.Data) -> tuple[gilib.Network, gilib.Gaussian]:
-    """The networks of a variant, one replica for each configuration."""
+    """Build the networks of a variant, with one replica for each configuration."""
     paper = configs[0].variant == "paper"
     start = "paper" if paper else "reference"
     kind = ReferenceFactorised if configs[0].variant == "reference" else gilib.Factorised

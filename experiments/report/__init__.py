@@ -1,9 +1,9 @@
-"""The reproducibility report: every printed number of `results/printed/`, with ours beside it.
+"""The reproducibility report: every number that a paper prints (`results/printed/`), with ours beside it.
 
-From the ground up: `claims`, the printed numbers; `rules`, which records answer which table (the one place to
-extend when a table gets an experiment); `measuring`, our number for a claim; `comparing`, agreement and
-totals; `yardstick`, the best known results; `texts` and `columns`, what is shown; `plain` and `page`, the
-report for a terminal and for the book.
+Read the modules in this order: `claims` (printed numbers), `rules` (the records for each table; extend them
+when a table gets an experiment), `measuring` (our number for a claim), `comparing` (agreement and totals),
+`yardstick` (best known results), `texts` and `columns` (wording and cells), `plain` and `page` (the report
+for a terminal and for the book).
 """
 
 from experiments.report.claims import Claim, claims

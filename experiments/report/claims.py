@@ -1,4 +1,4 @@
-"""Claims: one for every number that a paper prints."""
+"""Claims: the numbers that papers print, with their context."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ SOURCES = ("ober2021", "repro", "lindinger2020")  # the order of the report; oth
 
 @dataclass(frozen=True)
 class Claim:
-    """A printed number and what it is the number of; all as printed, "" where the print is silent.
+    """A printed number with its context, as printed; fields that the paper does not state are "".
 
     Attributes:
-        file: its table, a file of `results/printed/` without the ending.
-        row: its line in the file, 1 for the first below the header.
+        file: table, a file of `results/printed/` without the ending.
+        row: line in the file, 1 for the first below the header.
         source: authors and year.
-        table: what the source calls it.
+        table: name of the table in the source.
         dataset: name of the data set.
         model: "bnn", "gp" or "dgp".
-        architecture: of the network.
+        architecture: architecture of the network.
         prior: name of the prior.
-        method: what was measured.
-        baseline: what it was compared with, where the number is a comparison.
-        depth: layers, as the source counts them.
+        method: method that was measured.
+        baseline: method that it was compared with, if the number is a comparison.
+        depth: number of layers, as the source counts them.
         metric: what the number measures.
-        value: the printed digits.
-        stderr: the printed standard error.
-        units: of the number.
+        value: printed digits.
+        stderr: printed standard error.
+        units: units of the number.
         note: remark of the transcription.
     """
 
@@ -54,12 +54,12 @@ class Claim:
 
     @property
     def number(self) -> float:
-        """The printed value."""
+        """The printed value as a number."""
         return float(self.value)
 
     @property
     def error(self) -> float | None:
-        """The printed standard error, None if there is none."""
+        """The printed standard error, or None."""
         return float(self.stderr) if self.stderr else None
 
     @property
@@ -69,12 +69,12 @@ class Claim:
 
     @property
     def decimals(self) -> int:
-        """Printed digits after the point."""
+        """Number of printed digits after the point."""
         return len(self.value.partition(".")[2])
 
 
 def claims() -> list[Claim]:
-    """Every printed number, the tables in the order of the report, each in the order of its file.
+    """Return all printed numbers: tables in the order of the report, rows in the order of the file.
 
     Raises:
         RecordError: if there are no printed tables, or one has a row without a number or lacks a column.
@@ -86,7 +86,7 @@ def claims() -> list[Claim]:
 
 
 def _place(file: str) -> tuple[int, list[int | str]]:
-    """Where a table stands: by source, then by name, Table 2 before Table 10."""
+    """Return the sort key of a table: by source, then by name, with Table 2 before Table 10."""
     source = next((k for k, name in enumerate(SOURCES) if file.startswith(name)), len(SOURCES))
     return source, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file)]
 
@@ -96,7 +96,7 @@ def _claim(file: str, row: int, cells: dict[str, str]) -> Claim:
     if missing := [name for name in names if cells.get(name) is None]:
         raise RecordError(f"printed/{file}.csv, row {row}: no {', '.join(missing)}; add what is missing")
     for name, digits in (("value", cells["value"]), ("stderr", cells["stderr"] or "0")):
-        if not re.fullmatch(r"-?\d+(\.\d+)?", digits):  # no exponent: the last digit says the rounding
+        if not re.fullmatch(r"-?\d+(\.\d+)?", digits):  # no exponent: the last digit gives the rounding
             raise RecordError(
                 f"printed/{file}.csv, row {row}: {name} must be a number like -2.58, got {digits!r}"
             )

@@ -1,4 +1,4 @@
-"""The columns of a printed table in the report: texts, what they are sorted by, where they lead."""
+"""The columns of a printed table in the report: texts, sort keys and links."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from experiments.report.comparing import Comparison, Verdict
 from experiments.report.measuring import Measured
 from experiments.report.texts import (
     IDENTITY,
+    as_words,
     command_text,
     errors_text,
     notes,
@@ -19,7 +20,6 @@ from experiments.report.texts import (
     record_text,
     runs_text,
     scale_text,
-    words,
 )
 
 ORDER = list(Verdict)
@@ -30,10 +30,10 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: what it shows.
-        key: what its column is sorted by; None: the text.
-        kind: class that the style of the page knows, "" for none; the text of a "command" is folded there.
-        link: anchor on the page that it leads to, "" for none.
+        text: text of the cell.
+        key: sort key; the text if None.
+        kind: CSS class of the page, or ""; the page folds the text of a "command".
+        link: anchor on the page, or "".
     """
 
     text: str = ""
@@ -47,14 +47,14 @@ EMPTY = Cell()
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its title, and its cell of a comparison."""
+    """A column: its title, and a function that returns its cell for a comparison."""
 
     title: str
     cell: Callable[[Comparison], Cell]
 
 
 def columns(group: Sequence[Comparison]) -> list[Column]:
-    """The columns of a printed table: what tells its claims apart, and what is known of any of them."""
+    """Return the columns of a printed table: those that identify its claims, and those with content."""
     varying = [name for name in IDENTITY if len({getattr(each.claim, name) for each in group}) > 1]
     numbers = {note: str(number) for number, note in enumerate(notes(group), 1)}
     shown = [
@@ -64,7 +64,7 @@ def columns(group: Sequence[Comparison]) -> list[Column]:
         Column("verdict", _verdict),
         Column("scale", _measured(lambda each, found: Cell(scale_text(found)))),
         Column("runs", _measured(lambda each, found: runs_cell(found))),
-        Column("apart", _apart),
+        Column("apart", _deviation),
         Column("errors", _measured(lambda each, found: Cell(errors_text(each)))),
         Column("record", _measured(lambda each, found: record_cell(found))),
         Column("note", lambda each: Cell(numbers.get(each.claim.note, ""))),
@@ -74,22 +74,22 @@ def columns(group: Sequence[Comparison]) -> list[Column]:
 
 
 def ours_cell(measured: Measured, printed_decimals: int) -> Cell:
-    """Our number; empty if every run diverged."""
+    """Return the cell of our number; empty if every run diverged."""
     return Cell(ours_text(measured, printed_decimals), measured.mean) if measured.values else EMPTY
 
 
 def runs_cell(measured: Measured) -> Cell:
-    """How many runs there are."""
+    """Return the cell with the number of runs."""
     return Cell(runs_text(measured), len(measured.sources))
 
 
 def record_cell(measured: Measured) -> Cell:
-    """The first record, with a link to all of them."""
+    """Return the cell of the first record, with a link to all records."""
     return Cell(record_text(measured), link=anchor(measured))
 
 
 def anchor(measured: Measured) -> str:
-    """The name of the place where the records of a number are listed: short, as a page has thousands."""
+    """Return the anchor of the row that lists the records of a number; short, as a page has thousands."""
     ids = " ".join(source.record["id"] for source in measured.sources)
     return f"r-{hashlib.sha256(ids.encode()).hexdigest()[:8]}"
 
@@ -97,13 +97,13 @@ def anchor(measured: Measured) -> str:
 def _named(name: str) -> Callable[[Comparison], Cell]:
     def cell(comparison: Comparison) -> Cell:
         value = getattr(comparison.claim, name)
-        return Cell(words(value), float(value) if value.isdigit() else None)
+        return Cell(as_words(value), float(value) if value.isdigit() else None)
 
     return cell
 
 
 def _measured(make: Callable[[Comparison, Measured], Cell]) -> Callable[[Comparison], Cell]:
-    """The cells of those that were run; the others are empty."""
+    """Return a function for cells that are empty unless there is a number of ours."""
 
     def cell(comparison: Comparison) -> Cell:
         return EMPTY if comparison.measured is None else make(comparison, comparison.measured)
@@ -116,7 +116,7 @@ def _print(comparison: Comparison) -> Cell:
     return Cell(printed_text(claim.value, claim.stderr), claim.number)
 
 
-def _apart(comparison: Comparison) -> Cell:
+def _deviation(comparison: Comparison) -> Cell:
     deviation = comparison.deviation
     return EMPTY if deviation is None else Cell(number_text(deviation, 1, "+"), deviation)
 

@@ -1,4 +1,4 @@
-"""Agreement of our numbers with the printed ones, and how many of them there are."""
+"""Compare our numbers with the printed ones, and count agreements."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from experiments.report.measuring import Measured, measure
 from experiments.report.rules import RULES, Rule
 from experiments.selecting import grids, recorded
 
-WITHIN = 2.0  # combined standard errors
-DIRECTIONS = {  # 1: larger is better, -1: smaller is better; the others are only equal or not
+WITHIN = 2.0  # agreement means a difference of at most so many combined standard errors
+DIRECTIONS = {  # 1: larger is better, -1: smaller is better; other metrics only agree or differ
     "test_log_likelihood": 1,
     "elbo": 1,
     "elbo_per_datapoint": 1,
@@ -30,18 +30,18 @@ DIRECTIONS = {  # 1: larger is better, -1: smaller is better; the others are onl
 
 
 class Verdict(StrEnum):
-    """How our number stands to the printed one."""
+    """The comparison of our number with the printed one."""
 
     AGREES = "agrees"  # within two combined standard errors
-    BETTER = "better"  # farther, on the better side
-    WORSE = "worse"  # farther, on the other side
-    DIFFERS = "differs"  # farther, where neither side is better
+    BETTER = "better"  # farther away, and better
+    WORSE = "worse"  # farther away, and worse
+    DIFFERS = "differs"  # farther away, for a metric without a better side
     DIVERGED = "diverged"  # every run broke down: there is no number
     NOT_RUN = "not run"
 
 
 class Length(StrEnum):
-    """How long our trainings were, beside the paper's."""
+    """The length of our trainings, compared with the paper's."""
 
     FULL = "as long"
     SHORTER = "shorter"
@@ -57,30 +57,30 @@ class Comparison:
 
     @property
     def combined_error(self) -> float:
-        """The root of the sum of squares of all that is known: both standard errors and the print's rounding.
+        """Root of the sum of squares of both standard errors, as far as known, and of the print's rounding.
 
-        Where the print is of one draw of what we repeat, our standard deviation over repetitions as well.
+        If the printed number is one draw of what we repeat, it includes our standard deviation, too.
         """
         ours = (self.measured.error, self.measured.spread) if self.measured else ()
         return math.hypot(*(error or 0.0 for error in (*ours, self.claim.error, self.claim.rounding)))
 
     @property
     def deviation(self) -> float | None:
-        """Ours minus the print, in combined standard errors; None without a number of ours."""
+        """Our number minus the printed one, in combined standard errors; None without a number of ours."""
         if self.measured is None or not self.measured.values:
             return None
         return (self.measured.mean - self.claim.number) / self.combined_error
 
     @property
     def length(self) -> Length:
-        """How long our trainings were, beside the paper's."""
+        """The length of our trainings, compared with the paper's."""
         if self.measured is None:
             return Length.NONE
         return Length.FULL if self.measured.as_long else Length.SHORTER
 
     @property
     def verdict(self) -> Verdict:
-        """How our number stands to the printed one."""
+        """The verdict on our number."""
         if self.measured is None:
             return Verdict.NOT_RUN
         if (deviation := self.deviation) is None:
@@ -94,10 +94,10 @@ class Comparison:
 
 
 def comparisons(rules: Mapping[str, Rule] = RULES) -> list[Comparison]:
-    """Every printed number with ours.
+    """Return every printed number with ours.
 
     Args:
-        rules: which records answer which table.
+        rules: rules that select the records for each table.
 
     Raises:
         RecordError: if there are no printed tables, a file is damaged, or a record lacks a metric.
@@ -114,43 +114,43 @@ def comparisons(rules: Mapping[str, Rule] = RULES) -> list[Comparison]:
 
 
 def by_table(found: Iterable[Comparison]) -> list[list[Comparison]]:
-    """The comparisons of each printed table, in the order of the report."""
+    """Group comparisons by printed table, in the order of the report."""
     return [list(group) for _, group in itertools.groupby(found, lambda each: each.claim.file)]
 
 
 @dataclass(frozen=True)
 class Totals:
-    """How many printed numbers there are, and how ours stand to them.
+    """The number of printed numbers, and of each verdict.
 
-    `agrees + better + apart + diverged == covered`.
+    `agrees + better + disagree + diverged == covered`.
 
     Attributes:
         claims: printed numbers.
-        not_run: not covered.
-        agrees: within two combined standard errors.
-        better: farther, on the better side.
-        apart: farther, and worse or without a better side.
-        diverged: every run broke down.
+        not_run: those that we did not run.
+        agrees: those within two combined standard errors.
+        better: those farther away, and better.
+        disagree: those farther away, and worse or without a better side.
+        diverged: those for which every run broke down.
     """
 
     claims: int
     not_run: int
     agrees: int
     better: int
-    apart: int
+    disagree: int
     diverged: int
 
     @property
     def covered(self) -> int:
-        """Those that we have a run of."""
+        """Number of printed numbers that we ran."""
         return self.claims - self.not_run
 
 
 def totals(found: Iterable[Comparison]) -> Totals:
-    """Count.
+    """Count the verdicts.
 
     >>> totals([])
-    Totals(claims=0, not_run=0, agrees=0, better=0, apart=0, diverged=0)
+    Totals(claims=0, not_run=0, agrees=0, better=0, disagree=0, diverged=0)
     """
     verdicts = Counter(each.verdict for each in found)
     return Totals(
@@ -158,13 +158,13 @@ def totals(found: Iterable[Comparison]) -> Totals:
         not_run=verdicts[Verdict.NOT_RUN],
         agrees=verdicts[Verdict.AGREES],
         better=verdicts[Verdict.BETTER],
-        apart=verdicts[Verdict.WORSE] + verdicts[Verdict.DIFFERS],
+        disagree=verdicts[Verdict.WORSE] + verdicts[Verdict.DIFFERS],
         diverged=verdicts[Verdict.DIVERGED],
     )
 
 
 def by_length(found: Iterable[Comparison]) -> dict[Length, list[Comparison]]:
-    """The comparisons by how long we trained: what is short is never counted with what is not."""
+    """Group comparisons by the length of our trainings, because short and full ones are never mixed."""
     parts: dict[Length, list[Comparison]] = {length: [] for length in Length}
     for each in found:
         parts[each.length].append(each)

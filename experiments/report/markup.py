@@ -1,4 +1,4 @@
-"""HTML elements and sortable tables, as text."""
+"""Write HTML elements and sortable tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Html:
     content: str
 
     def __repr__(self) -> str:
-        """How long it is: the text itself would fill a terminal."""
+        """Show the length, because the content would fill a terminal."""
         return f"<{len(self.content)} characters of HTML>"
 
     def _repr_html_(self) -> str:
@@ -25,12 +25,12 @@ class Html:
 
 
 def element(name: str, *content: str, **attributes: str) -> str:
-    """An element with this content, which is HTML, and the attributes that are not empty.
+    """Return an HTML element with content and non-empty attributes.
 
     Args:
-        name: of the element.
-        content: HTML, see `escape`.
-        attributes: any text; an underscore in a name stands for a hyphen, and one at its end for nothing.
+        name: name of the element.
+        content: HTML; use `escape` for text.
+        attributes: texts. Underscores in a name become hyphens; those at its end are removed.
 
     >>> element("td", "1 &lt; 2", class_="is-better", data_key='"')
     '<td class="is-better" data-key="&quot;">1 &lt; 2</td>'
@@ -46,13 +46,13 @@ def table(
     last: Sequence[Sequence[Cell]] = (),
     ids: Sequence[str] = (),
 ) -> str:
-    """A table in a box that scrolls, which the script of the book makes sortable.
+    """Return a table in a scrolling box, which the book's script makes sortable.
 
     Args:
         header: titles of the columns.
-        rows: cells.
+        rows: rows of cells.
         last: rows that stay below all others.
-        ids: names of the rows, to link to.
+        ids: anchors of the rows.
     """
     rows = list(rows)
     names = ids or [""] * len(rows)
@@ -84,7 +84,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _shows(text: str, key: float) -> bool:
-    """Whether the text begins with the key, rounded if it has decimals: the page then sorts by what is shown.
+    """Return whether the text begins with the key, perhaps rounded, so that the key can be left out.
 
     >>> _shows("−1.9", -1.857), _shows("0.30 ± 0.01", 0.3), _shows("5 of 20", 5.0)
     (True, True, True)

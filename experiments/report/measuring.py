@@ -1,4 +1,4 @@
-"""Our number for a claim: the records that answer it, at one scale, over splits and seeds."""
+"""Compute our number for a claim: from its records at one scale, over splits and seeds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from experiments.runner.records import SCALES, Record, RecordError, diverged
 from experiments.tables import mean_and_error
 
 Grids = Mapping[str, Sequence[tuple[Mapping[str, Any], bool]]]  # see `experiments.selecting.grids`
-REPEATED = ("split", "seed", "repetition")  # what tells the repetitions of a configuration apart
+REPEATED = ("split", "seed", "repetition")  # settings that differ between repetitions
 
 
 @dataclass(frozen=True)
 class RecordLine:
-    """A record and the line of its file."""
+    """A record and its line in the file."""
 
     line: int
     record: Record
@@ -31,12 +31,12 @@ class Measured:
 
     Attributes:
         scale: "reduced", "long" or "paper".
-        values: one for each repetition that did not diverge, in the order of the file; perhaps none.
-        sources: the records of all repetitions, diverged ones included.
-        wanted: how many repetitions the print is the mean of; None if it does not say.
-        print_is_one_draw: whether the print is one draw of what our repetitions vary over.
+        values: values of repetitions that did not diverge, in the order of the file; perhaps none.
+        sources: records of all repetitions, including diverged ones.
+        wanted: number of repetitions behind the printed number; None if the paper does not say.
+        print_is_one_draw: whether the printed number is a single draw of what varies between our repetitions.
         as_long: whether our trainings were as long as the paper's.
-        only: the settings that choose these trainings from the grid of their scale, as "field=value".
+        only: settings that select these trainings from the grid of their scale, as "field=value".
     """
 
     scale: str
@@ -54,7 +54,7 @@ class Measured:
 
     @property
     def mean(self) -> float:
-        """Over the repetitions that did not diverge.
+        """Mean over the repetitions that did not diverge.
 
         Raises:
             ValueError: if all of them diverged.
@@ -68,28 +68,28 @@ class Measured:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation of a print that is one draw, estimated by ours; None if there is none."""
+        """Our standard deviation, if the printed number is a single draw; else None."""
         if self.error is None or not self.print_is_one_draw:
             return None
         return self.error * math.sqrt(len(self.values))
 
     @property
     def diverged(self) -> int:
-        """Repetitions that broke down."""
+        """Number of repetitions that broke down."""
         return len(self.sources) - len(self.values)
 
 
 def measure(claim: Claim, rule: Rule, records: Sequence[Record], grids: Grids) -> Measured | None:
-    """Our number for a claim, from all records of the rule's experiment in the order of their file.
+    """Return our number for a claim, from all records of the rule's experiment in the order of their file.
 
-    It rests on the largest scale at which every training that answers the claim is recorded, and on the
-    largest one if there is no such scale. Smoke records never count, and of several records of one repetition
-    the last one counts. Diverged repetitions are known but enter no mean.
+    It uses the largest scale at which every training for the claim is recorded, or the largest scale if there
+    is none. Smoke records never count. If a repetition has several records, the last one counts. Diverged
+    repetitions are listed but not part of the mean.
 
     Args:
         claim: the printed number.
-        rule: which records answer it.
-        records: of the rule's experiment.
+        rule: rule that selects the records.
+        records: records of the rule's experiment.
         grids: its trainings, by scale, and whether they are recorded.
 
     Raises:
@@ -124,7 +124,7 @@ def _meets(config: Mapping[str, Any], cell: Mapping[str, Any]) -> bool:
 
 
 def _is_complete(cells: Sequence[Mapping[str, Any]], grid: Sequence[tuple[Mapping[str, Any], bool]]) -> bool:
-    """Whether a grid has trainings of every cell, and all of them are recorded."""
+    """Return whether a grid has trainings for every cell, and all of them are recorded."""
     parts = [[done for config, done in grid if _meets(config, cell)] for cell in cells]
     return all(part and all(part) for part in parts)
 
@@ -139,7 +139,7 @@ def _repetition(source: RecordLine) -> tuple[Any, ...]:
 
 
 def _together(own: Sequence[RecordLine], *others: Sequence[RecordLine]) -> list[tuple[RecordLine, ...]]:
-    """Each record with those of the others of its repetition and scale; without those that lack one."""
+    """Join each record with the others of its repetition and scale; drop records without a partner."""
     partners = [{_repetition(each): each for each in other} for other in others]
     return [
         (source, *(partner[_repetition(source)] for partner in partners))
@@ -149,20 +149,20 @@ def _together(own: Sequence[RecordLine], *others: Sequence[RecordLine]) -> list[
 
 
 def _last_of_each(groups: Sequence[tuple[RecordLine, ...]]) -> list[tuple[RecordLine, ...]]:
-    """The last record of every repetition, with its partner, in the order of the file."""
+    """Return the last record of every repetition, with its partners, in the order of the file."""
     last = {_repetition(group[0]): group for group in groups}
     return sorted(last.values(), key=lambda group: group[0].line)
 
 
 def _value(metric: Metric, sources: Sequence[RecordLine]) -> float:
-    """A function of these records, or of a single one the metric of this name."""
+    """Return the value of a metric: a function of the records, or the name of a metric of a single one."""
     if isinstance(metric, str):
         return _named(metric, sources[0])
     return metric(*(source.record for source in sources))
 
 
 def _named(key: str, source: RecordLine) -> float:
-    """The metric `name`, or entry k of the list `name` for the key `name.k`."""
+    """Return the metric `name`, or for the key `name.k` entry k of the list `name`."""
     name, _, entry = key.partition(".")
     try:
         found = source.record["metrics"][name]

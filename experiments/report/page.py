@@ -1,4 +1,4 @@
-"""The report as HTML for the book: tables that a script can sort, with links to the records."""
+"""The report as HTML for the book: sortable tables with links to the records."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from experiments.report.measuring import Measured
 from experiments.report.plain import TOTALS, counts, remark_on
 from experiments.report.rules import RULES, Rule
 from experiments.report.texts import (
+    as_words,
     lines_text,
     notes,
     printed_text,
     scale_text,
     subject,
     title,
-    words,
 )
 from experiments.report.yardstick import Best, yardstick
 from experiments.runner.records import diverged
 
 
 def totals_table(found: Sequence[Comparison]) -> Html:
-    """How our numbers agree with those of each table, by length of training, with lines of sums."""
+    """Return the agreement of our numbers with each table, by length of training, with totals."""
     rows = [
         [Cell(title(group[0].claim), place, "name", group[0].claim.file), *cells]
         for place, group in enumerate(by_table(found))
@@ -37,12 +37,12 @@ def totals_table(found: Sequence[Comparison]) -> Html:
 
 
 def printed_tables(found: Sequence[Comparison], rules: Mapping[str, Rule] = RULES) -> Html:
-    """Every printed table with our numbers, each folded under its name."""
+    """Return every printed table with our numbers, folded under its name."""
     return Html("".join(_printed_table(group, rules) for group in by_table(found)))
 
 
 def record_table(found: Sequence[Comparison]) -> Html:
-    """The records behind our numbers, one row for those that were measured together."""
+    """Return the records behind our numbers, with one row for all records of a number."""
     groups = {anchor(each.measured): each.measured for each in found if each.measured}
     header = ["records", "scale", "settings in common", "ids", "revision", "hardware"]
     body = table(header, map(_records, groups.values()), ids=list(groups))
@@ -50,7 +50,7 @@ def record_table(found: Sequence[Comparison]) -> Html:
 
 
 def yardstick_table(found: Sequence[Comparison]) -> Html:
-    """The best known results, and the best of ours, for each data set."""
+    """Return the best known result and our best for each data set."""
     header = [
         "data set",
         "best known",
@@ -88,9 +88,9 @@ def _printed_table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> st
 
 
 def _shared(group: Sequence[Comparison], names: Iterable[str]) -> dict[str, str]:
-    """What the rows of a table have in common, for the filters of the page: it is in no column."""
+    """Return attributes for what all rows of a table share, which no column shows, for the page's filters."""
     values = {name: {getattr(each.claim, name) for each in group} for name in names}
-    return {f"data_{name}": words(*found) for name, found in values.items() if len(found) == 1}
+    return {f"data_{name}": as_words(*found) for name, found in values.items() if len(found) == 1}
 
 
 def _folded(name: str, heading: str, detail: str, *content: str, **attributes: str) -> str:
@@ -116,7 +116,7 @@ def _records(measured: Measured) -> list[Cell]:
 
 
 def _common(configs: Sequence[Mapping[str, Any]]) -> str:
-    """The settings that all share, less those that are off, and the scale, which has its own column."""
+    """List the settings that all share, without those that are off and without the scale."""
     same = {
         key: value
         for key, value in configs[0].items()
@@ -125,7 +125,7 @@ def _common(configs: Sequence[Mapping[str, Any]]) -> str:
         and value is not False
         and all(c.get(key) == value for c in configs)
     }
-    return ", ".join(f"{words(key)} {value}" for key, value in same.items())
+    return ", ".join(f"{as_words(key)} {value}" for key, value in same.items())
 
 
 def _origins(values: Iterable[Any]) -> str:
@@ -143,7 +143,9 @@ def _our_best(comparison: Comparison) -> list[Cell]:
     assert measured is not None
     return [
         ours_cell(measured, claim.decimals),
-        Cell(" ".join(words(part) for part in (claim.method, claim.model, claim.prior, claim.depth) if part)),
+        Cell(
+            " ".join(as_words(part) for part in (claim.method, claim.model, claim.prior, claim.depth) if part)
+        ),
         Cell(scale_text(measured)),
         runs_cell(measured),
         record_cell(measured),

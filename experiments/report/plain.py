@@ -1,4 +1,4 @@
-"""The report as plain text that is Markdown as well."""
+"""The report as plain text, which is also Markdown."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ TOTALS = {
     "numbers": "claims",
     "agree": "agrees",
     "better": "better",
-    "worse, differ": "apart",
+    "worse, differ": "disagree",
     "diverged": "diverged",
 }
 
 
 def text(rules: Mapping[str, Rule] = RULES) -> str:
-    """The report: totals first, then every printed number.
+    """Return the report: totals, then every printed number.
 
     Args:
-        rules: which records answer which table.
+        rules: rules that select the records for each table.
 
     Raises:
         RecordError: if there are no printed tables, or a results file is damaged.
@@ -36,7 +36,7 @@ def text(rules: Mapping[str, Rule] = RULES) -> str:
 
 
 def counts(found: Sequence[Comparison]) -> Iterator[tuple[Length, list[str]]]:
-    """The totals for each length of training that there is, as cells in the order of `TOTALS`."""
+    """Yield the totals for each length of training that occurs, as cells in the order of `TOTALS`."""
     for length, part in by_length(found).items():
         if part:
             count = totals(part)
@@ -45,7 +45,7 @@ def counts(found: Sequence[Comparison]) -> Iterator[tuple[Length, list[str]]]:
 
 
 def remark_on(claim: Claim, rules: Mapping[str, Rule]) -> str:
-    """What a reader must know to judge the comparisons of a table, "" if nothing."""
+    """Return the remark that a reader needs to judge the comparisons of a table, or ""."""
     return rules[claim.file].remark if claim.file in rules else ""
 
 
@@ -68,7 +68,7 @@ def _table(group: Sequence[Comparison], rules: Mapping[str, Rule]) -> Iterator[s
 
 
 def padded(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    r"""A Markdown table whose columns stand below each other; the first row is the header.
+    r"""Yield the lines of a Markdown table with aligned columns; the first row is the header.
 
     >>> print(*padded([["a", "bc"], ["def", "g"]]), sep="\n")
     | a   | bc |

@@ -1,4 +1,4 @@
-"""How the report says things: names, numbers, scales and records as text."""
+"""The wording of the report: names, numbers, scales and records as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_DECIMALS = 7  # records keep six significant digits
 
 
 def headline(found: Sequence[Comparison]) -> str:
-    """How many printed numbers are covered; then how they agree, for either length of training alone."""
+    """Say how many printed numbers are covered, and how they agree for each length of training."""
     count, parts = totals(found), by_length(found)
     full, short = (totals(parts[length]) for length in (Length.FULL, Length.SHORTER))
     return (
@@ -30,46 +30,48 @@ def headline(found: Sequence[Comparison]) -> str:
 def _agreeing(count: Totals) -> str:
     agree = f"{count.agrees} of {count.claims} agree within two combined standard errors"
     broken = f" and {count.diverged} diverged" if count.diverged else ""
-    return f"{agree}, {count.better} are better, {count.apart} are worse or differ{broken}"
+    return f"{agree}, {count.better} are better, {count.disagree} are worse or differ{broken}"
 
 
 def share_text(count: Totals) -> str:
-    """The share that is covered, rounded down: nothing is called complete before it is."""
+    """Return the covered percentage, rounded down so that only a complete table has 100%."""
     percent = 100 * count.covered // max(1, count.claims)
     return f"{percent}%" if percent or not count.covered else "<1%"
 
 
 def title(claim: Claim) -> str:
-    """What the table is called."""
+    """Return the title of a claim's table."""
     return f"{claim.source}, {claim.table}"
 
 
 def subject(group: Sequence[Comparison]) -> str:
-    """What the numbers of a printed table measure, and what they have in common."""
-    metrics = dict.fromkeys(f"{words(each.claim.metric)} ({each.claim.units})" for each in group)
+    """Say what the numbers of a printed table measure, and what they have in common."""
+    metrics = dict.fromkeys(f"{as_words(each.claim.metric)} ({each.claim.units})" for each in group)
     shared = {name: {getattr(each.claim, name) for each in group} for name in IDENTITY if name != "metric"}
     common = [
-        f"{name} {words(*values)}" for name, values in shared.items() if len(values) == 1 and "" not in values
+        f"{name} {as_words(*values)}"
+        for name, values in shared.items()
+        if len(values) == 1 and "" not in values
     ]
     return "; ".join([", ".join(metrics), *common])
 
 
 def notes(group: Sequence[Comparison]) -> list[str]:
-    """The different notes of a printed table, in the order in which they occur."""
+    """Return the different notes of a printed table, in the order of their first occurrence."""
     return list(dict.fromkeys(each.claim.note for each in group if each.claim.note))
 
 
-def words(name: str) -> str:
-    """A name of the files as words.
+def as_words(name: str) -> str:
+    """Write a name from the files as words.
 
-    >>> words("elbo_per_datapoint"), words("mf_dgp")
+    >>> as_words("elbo_per_datapoint"), as_words("mf_dgp")
     ('ELBO per datapoint', 'MF DGP')
     """
     return " ".join(word.upper() if word in CAPITALS else word for word in name.split("_"))
 
 
 def number_text(number: float, places: int, sign: str = "") -> str:
-    """A number with a true minus sign.
+    """Format a number with a true minus sign.
 
     >>> number_text(-1.23, 1), number_text(0.5, 1, "+")
     ('−1.2', '+0.5')
@@ -78,7 +80,7 @@ def number_text(number: float, places: int, sign: str = "") -> str:
 
 
 def printed_text(value: str, stderr: str) -> str:
-    """The printed digits as they are.
+    """Format a printed number without changing its digits.
 
     >>> printed_text("-2.50", "0.1")
     '−2.50 ± 0.1'
@@ -87,7 +89,7 @@ def printed_text(value: str, stderr: str) -> str:
 
 
 def ours_text(measured: Measured, printed_decimals: int) -> str:
-    """Mean ± standard error, to two digits of the error; a single run to one digit more than the print."""
+    """Format mean ± error with two digits of the error, or one run with one digit more than printed."""
     error = measured.error
     if not error:
         return number_text(measured.mean, printed_decimals + 1)
@@ -96,19 +98,19 @@ def ours_text(measured: Measured, printed_decimals: int) -> str:
 
 
 def scale_text(measured: Measured) -> str:
-    """The scale, and whether repetitions are missing."""
+    """Name the scale, and say if repetitions are missing."""
     return "paper, in part" if measured.scale == "paper" and not measured.is_whole else measured.scale
 
 
 def runs_text(measured: Measured) -> str:
-    """How many runs there are, of how many, and how many of them diverged."""
+    """Say how many runs there are, how many are needed, and how many diverged."""
     total = f" of {measured.wanted}" if measured.wanted else ""
     broken = f", {measured.diverged} diverged" if measured.diverged else ""
     return f"{len(measured.sources)}{total}{broken}"
 
 
 def errors_text(comparison: Comparison) -> str:
-    """Whose standard errors there are, to be combined with the rounding of the print."""
+    """Say whose standard errors are known."""
     measured = comparison.measured
     known = {"ours": measured and measured.error, "paper": comparison.claim.error}
     names = [name for name, error in known.items() if error is not None]
@@ -117,14 +119,14 @@ def errors_text(comparison: Comparison) -> str:
 
 
 def record_text(measured: Measured) -> str:
-    """File, line and id of the first record, and how many more there are."""
+    """Return file, line and id of the first record, and the number of other records."""
     first, more = measured.sources[0], len(measured.sources) - 1
     place = f"{first.record['experiment']}.jsonl:{first.line} {first.record['id']}"
     return place + (f" +{more}" if more else "")
 
 
 def command_text(measured: Measured) -> str:
-    """What trains it again.
+    """Return the command that repeats the trainings.
 
     >>> command_text(Measured("paper", (), (RecordLine(1, {"experiment": "toy"}),), only=("prior=a b",)))
     "python -m experiments run toy --scale paper --only 'prior=a b' --again"
@@ -135,7 +137,7 @@ def command_text(measured: Measured) -> str:
 
 
 def lines_text(sources: Sequence[RecordLine]) -> str:
-    """Lines of a file, neighbours as ranges.
+    """Format line numbers, with consecutive lines as ranges.
 
     >>> lines_text([RecordLine(line, {}) for line in (1, 2, 3, 7)])
     'lines 1–3, 7'

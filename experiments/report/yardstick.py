@@ -1,4 +1,4 @@
-"""The best known results: not a table to reproduce, but where our best numbers stand beside them."""
+"""Compare the best known results, which no single table prints, with our best numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Best:
     Attributes:
         dataset: name of the data set.
         value: the best known mean, as printed.
-        stderr: its standard error, "" if there is none.
-        method: what reached it.
-        source: where it is printed.
-        ours: the comparison whose mean of ours is highest, None if nothing was run. Chosen among many by the
-            very test data, so it flatters.
+        stderr: its standard error, or "".
+        method: method that reached it.
+        source: publication that prints it.
+        ours: the comparison with our highest mean, or None. It is selected among many on the test data, so it
+            is optimistic.
     """
 
     dataset: str
@@ -34,7 +34,7 @@ class Best:
 
 
 def yardstick(found: Sequence[Comparison]) -> list[Best]:
-    """The best known results with the best of ours.
+    """Return the best known result and our best for each data set.
 
     Raises:
         RecordError: if there is no file of best known results.

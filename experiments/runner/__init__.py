@@ -1,1 +1,1 @@
-"""The runner: what an experiment is, groups of its configurations, the work on them, and their records."""
+"""The runner: experiments, groups of their configurations, the work on a group, and records."""

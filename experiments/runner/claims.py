@@ -1,4 +1,4 @@
-"""Claims: of several runners with one cache, each group of configurations is worked on by one."""
+"""Claims: locks which ensure that, of several runners with one cache, only one works on a group."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from experiments.runner.work import Group, checkpoints, group_identity
 
 
 class Claims:
-    """The groups that this runner takes, one by one, each under a lock in the cache until it is released.
+    """An iterator over the groups that this runner takes; each is locked in the cache until it is released.
 
-    A group that another runner holds is passed over, and asked for again after the others; one that another
-    runner has recorded meanwhile is left out. The locks of a process that is killed are free again.
+    A group that another runner holds is skipped and tried again after the others. A group that another runner
+    has recorded meanwhile is left out. The system frees the locks of a killed process.
 
     Args:
-        name: of the experiment.
-        groups: of configurations.
-        recorded: the identities of what is recorded by now.
+        name: name of the experiment.
+        groups: groups of configurations.
+        recorded: returns the identities of everything that is recorded by now.
 
     Attributes:
-        left: the groups that other runners still held when there was nothing else to take.
+        left: groups that other runners still held when all others were done.
     """
 
     def __init__(self, name: str, groups: Sequence[Group], recorded: Callable[[], Container[str]]) -> None:
-        """All groups are left."""
+        """Start without any lock."""
         self.left: list[Group] = list(groups)
         self._name, self._recorded = name, recorded
         self._locks: dict[Group, FileLock] = {}
 
     def __iter__(self) -> Iterator[Group]:
-        """Claimed groups, until others hold all that are left."""
+        """Yield claimed groups until other runners hold all that are left."""
         waiting: list[Group] = []
         while self.left != waiting:
             waiting, self.left = self.left, []
@@ -47,7 +47,7 @@ class Claims:
                     self.release(group)
 
     def open(self, groups: Sequence[Group]) -> int:
-        """How many configurations of groups are not recorded by now."""
+        """Return how many configurations of the groups are not recorded by now."""
         done = self._recorded()
         return sum(identity(self._name, config) not in done for group in groups for config in group)
 
@@ -61,13 +61,13 @@ class Claims:
         return True
 
     def release(self, group: Group) -> None:
-        """Let others have a group; its checkpoints are removed before, where it is recorded."""
+        """Release a group; if it is recorded, its checkpoints must be removed before."""
         lock = self._locks.pop(group)
-        with contextlib.suppress(OSError):  # Windows keeps what is open
+        with contextlib.suppress(OSError):  # Windows does not delete open files
             Path(lock.lock_file).unlink()
         lock.release()
 
     def close(self) -> None:
-        """Let others have all that is held."""
+        """Release all groups."""
         for group in list(self._locks):
             self.release(group)

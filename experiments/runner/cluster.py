@@ -1,4 +1,4 @@
-"""Work on a Ray cluster: the same groups as tasks, accelerators counted, lost tasks run again."""
+"""Run groups as tasks on a Ray cluster, which counts accelerators and repeats lost tasks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from experiments.runner.work import Group, Outcome, Work
 from gilib.optional import INSTALL
 
 RETRIES = 3  # of a task whose worker or machine was lost
-IN_FLIGHT = 256  # tasks that the cluster is given at a time
+IN_FLIGHT = 256  # tasks that are submitted to the cluster at a time
 
 
 def import_ray() -> ModuleType:
-    """Ray, an optional extra.
+    """Import Ray, an optional extra.
 
     Raises:
         RecordError: if it is not installed.
@@ -33,7 +33,7 @@ def import_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def connected(jobs: int) -> Iterator[None]:
-    """Within it: connected to the cluster at `RAY_ADDRESS`, or to one on this machine with `jobs` CPUs."""
+    """Connect to the cluster at `RAY_ADDRESS`, or to one of `jobs` CPUs here, within this context."""
     ray = import_ray()
     if ray.is_initialized():
         yield
@@ -49,23 +49,23 @@ def connected(jobs: int) -> Iterator[None]:
 
 
 def has_accelerators() -> bool:
-    """Whether a machine of the cluster has a GPU."""
+    """Return whether a machine of the cluster has a GPU."""
     return import_ray().cluster_resources().get("GPU", 0) > 0
 
 
 def on_ray(work: Work, groups: Iterable[Group], gpus: float) -> Generator[Outcome, None, None]:
-    """Groups as tasks of the cluster that this process is connected to, in the order in which they are done.
+    """Run groups as tasks of the connected cluster, and yield outcomes in the order of completion.
 
-    Checkpoints lie in the cache of the machine that works on the group: with a cache that all machines share
-    (`XDG_CACHE_HOME`), a task that is lost with its machine goes on elsewhere from its last checkpoint.
+    Checkpoints lie in the cache of the machine that works on a group. If all machines share a cache
+    (`XDG_CACHE_HOME`), a task that is lost with its machine resumes elsewhere from its last checkpoint.
 
     Args:
-        work: what to do; every machine needs gilib and the data that it uses.
-        groups: of configurations.
-        gpus: GPUs of a task, for example 0.5 for two tasks a GPU.
+        work: the work on a group; every machine needs gilib and the data.
+        groups: groups of configurations.
+        gpus: number of GPUs for a task, for example 0.5 for two tasks per GPU.
 
     Raises:
-        RecordError: if a task was lost again and again.
+        RecordError: if a task was lost repeatedly.
     """
     ray = import_ray()
 

@@ -1,4 +1,4 @@
-"""What an experiment is: a grid of frozen configurations, and what a group of them records."""
+"""The definition of an experiment: a grid of frozen configurations, and a function that runs some of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gilib.training import Checkpoint, Speed
 
 @dataclass(frozen=True)
 class Job:
-    """What the runner hands to `Experiment.run` beside the configurations.
+    """The circumstances that the runner passes to `Experiment.run`, besides the configurations.
 
     Attributes:
-        device: where to train.
-        checkpoint: a file of this group of configurations alone; its folder is removed with all that it holds
-            when the group is recorded. None: nothing is kept.
-        deadline: the `time.monotonic()` after which a training (or a chain) saves its checkpoint and raises
-            `gilib.training.Paused`; None: never.
-        progress: whether trainings show a bar.
-        speed: how steps are run.
+        device: device of the training.
+        checkpoint: a file for this group of configurations alone, whose folder is removed when the group is
+            recorded. None: nothing is saved.
+        deadline: value of `time.monotonic()` after which a training (or a chain) saves its checkpoint and
+            raises `gilib.training.Paused`; None: never.
+        progress: whether trainings show a progress bar.
+        speed: how steps are executed.
     """
 
     device: torch.device
@@ -37,11 +37,11 @@ class Job:
     speed: Speed = Speed()
 
     def chain_options(self) -> dict[str, Any]:
-        """What Markov chains take from the job, as arguments of `gilib.baselines.hmc`."""
+        """Return the arguments of `gilib.baselines.hmc` that the job determines."""
         return {"checkpoint": self.checkpoint, "deadline": self.deadline, "progress": self.progress}
 
     def fit_options(self, every: int = 1000) -> dict[str, Any]:
-        """What trainings take from the job, as arguments of `gilib.fit`.
+        """Return the arguments of `gilib.fit` that the job determines.
 
         Args:
             every: steps between checkpoints.
@@ -56,17 +56,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Training:
-    """What an experiment trains, before the first step: all that `gilib.fit` takes, and how it is measured.
+    """A training before its first step: everything that `gilib.fit` needs, and its measurements.
 
     Attributes:
-        start: network and likelihood where they start, the same at every call. Keyword arguments take the
-            place of those of the function of `gilib.models` that makes the network, for example `kernel` or
-            `prior`.
-        x: inputs, `[R, N, D]` where replicas train together, one here, else `[N, D]`.
-        y: targets; `test_x` and `test_y` likewise, None where an experiment has none.
+        start: returns network and likelihood with their initial values, the same at every call. Keyword
+            arguments replace those of the function of `gilib.models` that builds the network, for example
+            `kernel` or `prior`.
+        x: inputs, `[R, N, D]` with R = 1 if the experiment trains replicas together, else `[N, D]`.
+        y: targets; `test_x` and `test_y` likewise, or None if an experiment has no test data.
         settings: further arguments of `gilib.fit`.
-        measure: of a trained network and its likelihood the metrics that are recorded, by name.
-        record: what is recorded of it; empty while nobody has asked for it.
+        measure: maps a trained network and its likelihood to the recorded metrics, by name.
+        record: the record of this training; empty unless `experiments.build` filled it in.
     """
 
     start: Callable[..., tuple[Network, Any]]
@@ -81,23 +81,23 @@ class Training:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A grid of configurations and what they record.
+    """A grid of configurations, and the functions that run them.
 
     Attributes:
-        about: one line.
-        config: the class of its configurations: a frozen dataclass with a field `scale`. Its name means
-            nothing; a new field has a default that is what was done before, and never changes its meaning.
-        configurations: the grid at a scale. It raises a `RecordError` that says what to run first if it
-            depends on records that are missing.
-        run: trains and measures a group, `run(configs, job)`; returns a record body for each configuration,
-            in order: "data", "metrics", "curve"; "diverged_at" if that training broke down.
-        group: configurations with equal keys may be trained together as replicas of one program; None: one by
-            one.
-        check: raises before any work starts if something is missing, for example data.
-        largest_group: more configurations than this are not trained together; None: any number.
-        scales: those that the grid has, from the smallest.
-        build: of one configuration and a device the training, which `run` then goes on with; None: it has no
-            network that `gilib.fit` trains in one go.
+        about: description in one line.
+        config: class of the configurations, a frozen dataclass with a field `scale`. Its name does not
+            matter. The default of a new field must be what was done before, and never changes its meaning.
+        configurations: yields the grid at a scale. If the grid depends on missing records, it raises a
+            `RecordError` that says what to run first.
+        run: trains and measures a group, `run(configs, job)`. It returns the body of a record for each
+            configuration, in order: "data", "metrics", "curve"; "diverged_at" if the training broke down.
+        group: key of a configuration; those with equal keys may be trained together as replicas of one
+            program. None: they are trained one by one.
+        check: raises an error before any work starts if something is missing, for example data.
+        largest_group: largest number of configurations that are trained together; None: any number.
+        scales: scales of the grid, from the smallest.
+        build: returns the training of a configuration on a device, as `run` starts it. None: `gilib.fit` does
+            not train the network in one call.
     """
 
     about: str
@@ -112,7 +112,7 @@ class Experiment:
 
 
 def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:
-    """`Experiment.run` made of a function of one configuration and the job.
+    """Return an `Experiment.run` that applies a function of one configuration and the job.
 
     >>> one_by_one(lambda config, job: {"metrics": config})([1, 2], None)
     [{'metrics': 1}, {'metrics': 2}]

@@ -1,4 +1,4 @@
-"""Which configurations are to run, and which of them together."""
+"""Select the configurations to run, and group those that are trained together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from experiments.runner.work import Group
 from gilib.validation import check_choice
 
 
-def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list[Any]:
-    """The configurations of an experiment at a scale, each once.
+def select_configs(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list[Any]:
+    """Return the different configurations of an experiment at a scale.
 
     Args:
-        experiment: the grid.
-        scale: one of the experiment's.
-        only: filters "field=value": values of the same field are alternatives, all fields must match.
+        experiment: the experiment.
+        scale: one of the experiment's scales.
+        only: filters "field=value". Values of the same field are alternatives; all fields must match.
 
     Raises:
-        ValueError: if there is no such scale, or if a filter is not of this form, names an unknown field, or
+        ValueError: if there is no such scale, or if a filter has another form, names an unknown field, or
             matches nothing.
         RecordError: if the grid depends on records that are missing.
     """
@@ -39,14 +39,14 @@ def chosen(experiment: Experiment, scale: str, only: Sequence[str] = ()) -> list
     return matching
 
 
-def cut(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
-    """Groups of configurations that are trained together, in the order of the grid.
+def make_groups(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
+    """Group the configurations that are trained together, in the order of the grid.
 
-    Groups that are left when some of them are recorded are the groups that there were: an interrupted run
-    goes on with the same ones.
+    If complete groups are removed because they are recorded, the others do not change. So an interrupted run
+    resumes with the same groups.
 
     >>> grid = Experiment("two seeds at a time", str, iter, list, group=len, largest_group=2)
-    >>> cut(grid, ["a", "bb", "c", "d"])
+    >>> make_groups(grid, ["a", "bb", "c", "d"])
     [('a', 'c'), ('d',), ('bb',)]
     """
     if experiment.group is None:
@@ -62,7 +62,7 @@ def cut(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
 
 
 def matches(value: Any, text: str) -> bool:
-    """Whether a setting has a value written as text.
+    """Return whether a setting equals a value that is given as text.
 
     >>> matches(0.01, "1e-2"), matches(True, "true"), matches("gi", "gi"), matches(1, "10")
     (True, True, True, False)

@@ -1,8 +1,8 @@
-"""The identity of a configuration: what it sets, not what its class is called or which fields it has.
+"""The identity of a configuration: a hash of its settings, whatever the name and the fields of its class.
 
-Fields at their default are left out, so that a new field changes nothing that is recorded. The price: a
-record from before a field existed is taken to have the field's default. The default of a new field is
-therefore what was done before it, and a default, once recorded, never changes its meaning.
+Fields with their default value are left out, so that a new field does not change the identity of existing
+records. In return, records from before a field existed count as having its default. So the default of a new
+field must be what was done before, and a default, once recorded, never changes its meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def identity(name: str, config: Any) -> str:
-    """The content hash of a frozen configuration of an experiment: twelve hexadecimal digits.
+    """Return the content hash of a configuration of an experiment: twelve hexadecimal digits.
 
     >>> from experiments.ober2021.toy import ToyConfig
     >>> identity("toy", ToyConfig()) == identity("toy", ToyConfig(seed=0))
@@ -27,33 +27,33 @@ def identity(name: str, config: Any) -> str:
 
 
 def record_identity(record: Mapping[str, Any], kind: type) -> str:
-    """The identity of the configuration that a record holds.
+    """Return the identity of the configuration of a record.
 
     Args:
-        record: any; its own "id" is not read.
-        kind: the class of the configurations of its experiment.
+        record: the record; its own "id" is not read.
+        kind: class of the configurations of its experiment.
     """
     return _hash(record["experiment"], kind, {**record["config"], "scale": record["scale"]})
 
 
-def filled(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with the defaults of those fields that they lack, as records from before these fields do.
+def with_defaults(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the defaults of missing fields, which older records do not have.
 
     >>> from experiments.ober2021.toy import ToyConfig
-    >>> filled(ToyConfig, {"method": "fac"})["seed"]
+    >>> with_defaults(ToyConfig, {"method": "fac"})["seed"]
     0
     """
     full = dict(settings)
     for name, nested, default in _fields(kind):
         if nested and isinstance(full.get(name), Mapping):
-            full[name] = filled(nested, full[name])
+            full[name] = with_defaults(nested, full[name])
         elif name not in full and default is not dataclasses.MISSING:
             full[name] = default
     return full
 
 
 def restored(kind: type, settings: Mapping[str, Any]) -> Any:
-    """The configuration with these settings, as records write them.
+    """Return the configuration with the settings of a record.
 
     >>> from experiments.ober2021.toy import ToyConfig
     >>> restored(ToyConfig, {"method": "fac", "seed": 3}) == ToyConfig("fac", 3)
@@ -70,7 +70,7 @@ def restored(kind: type, settings: Mapping[str, Any]) -> Any:
 
 
 def misfits(kind: type, settings: Mapping[str, Any], within: str = "") -> tuple[list[str], list[str]]:
-    """Names of settings that a class of configurations does not have, and of those that it needs but lacks.
+    """Return the names of settings that a class does not know, and of required settings that are missing.
 
     >>> from experiments.ober2021.uci import UciConfig
     >>> misfits(UciConfig, {"dataset": "yacht", "method": "gi", "prior": "NealPrior", "split": 0, "heat": 1})
@@ -92,7 +92,7 @@ def _hash(name: str, kind: type, settings: Mapping[str, Any]) -> str:
 
 
 def _chosen(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without those at their default; within a field that holds a dataclass, likewise."""
+    """Return the settings that differ from their defaults, also within fields that hold a dataclass."""
     chosen, defaults = dict(settings), _defaults(kind)
     for name, nested, _ in _fields(kind):
         if nested and isinstance(chosen.get(name), Mapping):
@@ -102,7 +102,7 @@ def _chosen(kind: type, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _defaults(kind: type) -> dict[str, str]:
-    """The text of every field's default, without what is at its default within."""
+    """Return the text of every field's default; nested defaults are left out."""
     return {
         name: _text(_chosen(nested, default) if nested and isinstance(default, Mapping) else default)
         for name, nested, default in _fields(kind)
@@ -112,13 +112,13 @@ def _defaults(kind: type) -> dict[str, str]:
 
 @functools.cache
 def _fields(kind: type) -> list[tuple[str, type | None, Any]]:
-    """Name, dataclass that it holds (or None) and default, as records write it, of every field."""
+    """Return for every field its name, the dataclass that it holds or None, and its default as in records."""
     hints = typing.get_type_hints(kind)
     return [(each.name, _nested(hints[each.name]), _default(each)) for each in dataclasses.fields(kind)]
 
 
 def _nested(hint: Any) -> type | None:
-    """The dataclass that a field holds, alone or as the alternative to None."""
+    """Return the dataclass that a field holds, alone or as the alternative to None."""
     kinds = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
     return next(filter(dataclasses.is_dataclass, kinds), None)
 

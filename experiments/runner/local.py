@@ -1,4 +1,4 @@
-"""Work on this machine: in this process, or in several with one thread each."""
+"""Run groups on this machine: in this process, or in several processes with one thread each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from experiments.runner.memory import keep_memory
 from experiments.runner.records import RecordError
 from experiments.runner.work import Group, Outcome, Work
 
-WATCH_SECONDS = 0.2  # how long a worker outlives the process that started it
+WATCH_SECONDS = 0.2  # a worker exits within this time after the process that started it
 
 
 def in_process(work: Work, groups: Iterable[Group]) -> Generator[Outcome, None, None]:
-    """One group after the other, here."""
+    """Run the groups one by one in this process, and yield their outcomes."""
     yield from map(work, groups)
 
 
 def in_processes(work: Work, groups: Iterable[Group], jobs: int) -> Generator[Outcome, None, None]:
-    """Groups in worker processes, in the order in which they are done; each is taken when a worker is free.
+    """Run groups in worker processes, and yield outcomes in the order of completion.
 
-    No worker outlives this process or, closed early or broken, this generator.
+    A group is taken when a worker is free. Workers exit with this process, and with this generator if it is
+    closed early or fails.
 
     Raises:
         RecordError: if a worker was killed, for example because memory ran out.
@@ -55,7 +56,7 @@ def in_processes(work: Work, groups: Iterable[Group], jobs: int) -> Generator[Ou
 
 
 def prepare(parent: int, stop: Event) -> None:
-    """Set a worker up: it keeps memory, leaves interrupts to its parent, and exits with it or when told."""
+    """Set up a worker, which keeps memory, ignores interrupts, and exits with its parent or on request."""
     keep_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(parent, stop), daemon=True).start()

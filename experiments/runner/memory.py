@@ -1,31 +1,33 @@
-"""Memory that is freed is kept by the process: what a step gives back it needs again in the next one."""
+"""Make the process keep freed memory, because the next step of a training needs it again."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # of malloc.h
-KEPT_BYTES = 2**31 - 1  # free memory at the top of the heap that is not given back
-STEP_BYTES = 2**26  # by which the heap grows
-LARGEST = (2**30, 2**25)  # of a block that lies on the heap; older versions allow the second alone
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # from malloc.h
+KEPT_BYTES = 2**31 - 1  # free memory at the top of the heap that the process keeps
+STEP_BYTES = 2**26  # the heap grows in steps of this size
+LARGEST = (2**30, 2**25)  # largest block on the heap; older versions allow only the second
 
 
 def keep_memory() -> bool:
-    """Ask the allocator to keep what is freed; for programs: it changes the whole process.
+    """Ask the allocator to keep freed memory.
 
-    The C library maps large blocks anew each time and gives them back to the system, so that each step of a
-    training touches its temporaries as fresh pages: thousands of page faults, up to half of the time on a
-    machine with slow memory.
+    Only programs should call this, because it changes the whole process.
+
+    By default the C library maps every large block anew and returns it to the system. The temporaries of each
+    step are then new pages, with thousands of page faults: up to half of the time on machines with slow
+    memory.
 
     Returns:
-        Whether there was one to ask: that of glibc. Others are left as they are.
+        Whether the allocator is glibc's; others are not changed.
     """
     if not sys.platform.startswith("linux"):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # a library without it
+    except (AttributeError, OSError):  # another C library, without mallopt
         return False
     kept = mallopt(TRIM_THRESHOLD, KEPT_BYTES) and mallopt(TOP_PAD, STEP_BYTES)
     return bool(kept and any(mallopt(MMAP_THRESHOLD, size) for size in LARGEST))

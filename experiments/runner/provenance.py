@@ -1,4 +1,4 @@
-"""Where a record comes from: versions, hardware and revision of the code that is running."""
+"""The provenance of a record: versions, hardware and revision of the code that is running."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ UNKNOWN = "unknown"
 
 
 def provenance(device: str = "cpu") -> dict[str, Any]:
-    """Versions, hardware and revision of the code that is running.
+    """Return versions, hardware and revision of the code that is running.
 
     Args:
-        device: what it runs on, "cpu" or "cuda".
+        device: "cpu" or "cuda".
 
     >>> provenance()["device"]
     'cpu'
@@ -36,19 +36,19 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 @functools.cache
 def source_revision(*also: str) -> str:
-    """The commit of the source when first asked for, marked + if files of `gilib` or `experiments` differ.
+    """Return the commit of the source at the first call, and a + if files of `gilib` or `experiments` differ.
 
-    A copy without its repository has the commit that the variable GILIB_REVISION names, else "unknown".
+    For a copy without a repository return the environment variable GILIB_REVISION, or else "unknown".
 
     Args:
-        also: further folders of the repository whose files may differ.
+        also: further folders of the repository whose changes count.
     """
     found = revision_of(Path(__file__).parents[2], *also)
     return os.environ.get("GILIB_REVISION", found) if found == UNKNOWN else found
 
 
 def revision_of(checkout: Path, *also: str) -> str:
-    """The same of another checkout."""
+    """Return the commit of a checkout, with a + if relevant files differ; "unknown" without a repository."""
     try:
         commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
         changed = _git(checkout, "status", "--porcelain", "-uno", "--", "gilib", "experiments", *also)

@@ -1,4 +1,4 @@
-"""Records: one JSON line for each configuration that was run, read with line numbers."""
+"""Read and check records: one JSON line for each configuration that was run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.runner.identity import filled, misfits, record_identity
+from experiments.runner.identity import misfits, record_identity, with_defaults
 
 SCHEMA = 1
-SCALES = ("smoke", "reduced", "long", "paper")  # from the smallest to the full experiment
+SCALES = ("smoke", "reduced", "long", "paper")  # from the smallest to the complete experiment
 NEEDED = {"schema": int, "id": str, "experiment": str, "scale": str, "config": dict, "metrics": dict}
 ABOUT = ("experiment", "scale", "config")
 
@@ -19,29 +19,28 @@ Record = dict[str, Any]
 
 
 class RecordError(RuntimeError):
-    """A results file that cannot be read or written, or that something else has to be recorded before."""
+    """A results file cannot be read or written, or other records are needed first."""
 
 
 def results_directory() -> Path:
-    """Where records live: `GILIB_RESULTS` where it is set, else `results/` of the checkout."""
+    """Return the folder of records: `GILIB_RESULTS` if it is set, else `results/` of the checkout."""
     return Path(os.environ.get("GILIB_RESULTS") or Path(__file__).parents[2] / "results")
 
 
 def results_file(name: str) -> Path:
-    """Where the records of an experiment live."""
+    """Return the file with the records of an experiment."""
     return results_directory() / f"{name}.jsonl"
 
 
 def recorded(name: str, kind: type | None = None) -> list[Record]:
-    """All records of an experiment, in the order of their file, diverged ones included; none if never run.
+    """Return all records of an experiment in the order of their file, including diverged ones; maybe none.
 
     Args:
-        name: the experiment, `results/<name>.jsonl`.
-        kind: the class of its configurations: records from before it had all its fields get their defaults.
+        name: name of the experiment, whose file is `results/<name>.jsonl`.
+        kind: class of its configurations; fields that older records lack get their defaults.
 
     Raises:
-        RecordError: if a line of the file is not a record of the experiment, see `refuse_foreign`; with its
-            number.
+        RecordError: if a line is not a record of the experiment, see `refuse_foreign`; with its number.
     """
     path = results_file(name)
     if not path.exists():
@@ -50,11 +49,11 @@ def recorded(name: str, kind: type | None = None) -> list[Record]:
     refuse_foreign(path, records, name, kind)
     if kind is None:
         return records
-    return [{**record, "config": filled(kind, record["config"])} for record in records]
+    return [{**record, "config": with_defaults(kind, record["config"])} for record in records]
 
 
 def refuse_foreign(path: Path, records: Sequence[Record], name: str, kind: type | None = None) -> None:
-    """Raise if a record in the file of an experiment is of another one, or does not fit its class."""
+    """Check that all records in the file of an experiment belong to it and fit its class."""
     for number, record in enumerate(records, 1):
         if kind is not None:
             refuse_misfit(f"{path}, line {number}", record, kind)
@@ -66,15 +65,15 @@ def refuse_foreign(path: Path, records: Sequence[Record], name: str, kind: type 
 
 
 def refuse_misfit(place: str, record: Record, kind: type) -> None:
-    """Raise if the configurations of an experiment do not have the settings of a record.
+    """Check that the configurations of an experiment have exactly the settings of a record.
 
-    A setting that this version does not know would be left out in silence, and the record taken for another
-    one's repetition.
+    A setting that this version does not know would otherwise be ignored, and the record would count as a
+    repetition of another one.
 
     Args:
-        place: of the record, for the error.
-        record: any.
-        kind: the class of the configurations of its experiment.
+        place: place of the record, for the error.
+        record: the record.
+        kind: class of the configurations of its experiment.
     """
     unknown, missing = misfits(kind, {**record["config"], "scale": record["scale"]})
     if unknown:
@@ -89,12 +88,12 @@ def refuse_misfit(place: str, record: Record, kind: type) -> None:
 
 
 def known_identity(place: str, record: Record, kind: type) -> str:
-    """The identity of a record's settings; an error if its id is another one, because somebody edited it.
+    """Return the identity of a record's settings; raise an error if it is not the record's id.
 
     Args:
-        place: of the record, for the error.
-        record: any whose settings fit.
-        kind: the class of the configurations of its experiment.
+        place: place of the record, for the error.
+        record: a record whose settings fit.
+        kind: class of the configurations of its experiment.
     """
     found = record_identity(record, kind)
     if record["id"] != found:
@@ -106,10 +105,11 @@ def known_identity(place: str, record: Record, kind: type) -> str:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file.
+    """Read the records of a file.
 
     Raises:
-        RecordError: if it cannot be read, or a line is cut short, foreign, of a newer schema or there twice.
+        RecordError: if the file cannot be read, or a line is cut short, foreign, duplicate or of a newer
+            schema.
     """
     try:
         content = path.read_bytes()
@@ -119,7 +119,7 @@ def read_records(path: Path) -> list[Record]:
 
 
 def parse_records(path: Path, content: bytes) -> list[Record]:
-    """The records in the content of a file; `path` is named in errors, see `read_records`."""
+    """Parse the records in the content of a file; errors name `path`, see `read_records`."""
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     parsed = [_parse(path, number, line) for number, line in enumerate(lines, 1)]
     first: dict[str, int] = {}
@@ -134,7 +134,7 @@ def parse_records(path: Path, content: bytes) -> list[Record]:
 
 
 def diverged(record: Record) -> bool:
-    """Whether the training of a record broke down.
+    """Return whether the training of a record broke down.
 
     >>> diverged({"metrics": {}, "diverged_at": 7})
     True
@@ -147,7 +147,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[Record, str]:
-    """The record of a line, and what it is about: experiment, scale and settings as text."""
+    """Return the record of a line, and its experiment, scale and settings as text."""
     try:
         record = json.loads(line, parse_constant=_refuse_constant)
         about = json.dumps([record.get(key) for key in ABOUT], sort_keys=True) if type(record) is dict else ""
@@ -170,7 +170,7 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[Record, str]:
         raise RecordError(
             f"{path}, line {number}: not a record of gilib ({', '.join(wrong) or 'scale'} missing or wrong)"
         )
-    timed = record["experiment"] == "benchmarks"  # whose metrics name what was compared
+    timed = record["experiment"] == "benchmarks"  # its metrics include names of the compared code
     if not timed and any(isinstance(value, str) for value in record["metrics"].values()):
         raise RecordError(f"{path}, line {number}: not a record of gilib (a metric is text, not a number)")
     return record, about

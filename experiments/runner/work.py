@@ -1,4 +1,4 @@
-"""The work of one group of configurations: train, measure, and make the records."""
+"""The work on one group of configurations: train, measure, and compose the records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Group = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a group: its records, or None if it was paused."""
+    """The outcome of a group: its records, or None if it was paused."""
 
     group: Group
     records: list[Record] | None
@@ -41,16 +41,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with every group of configurations; plain data, so that it can travel to other processes.
+    """The work on every group of configurations, as plain data that can be sent to other processes.
 
     Attributes:
-        name: of the experiment.
-        run: of the experiment.
-        device: "cpu", on one thread, or "cuda".
-        deadline: seconds since the epoch after which trainings pause; None: never.
-        progress: whether trainings show a bar.
-        speed: how steps are run.
-        again: whether this repeats what is recorded: checkpoints are kept in a folder of its own alone.
+        name: name of the experiment.
+        run: `Experiment.run` of the experiment.
+        device: "cpu", with one thread, or "cuda".
+        deadline: time, in seconds since the epoch, after which trainings pause; None: never.
+        progress: whether trainings show a progress bar.
+        speed: how steps are executed.
+        again: whether this repeats recorded work; checkpoints then lie in a temporary folder.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Work:
     def __call__(self, group: Group) -> Outcome:
         """Train and measure a group.
 
-        A group that breaks down, or does not fit on the device, is halved until what fails is one
-        configuration: it is recorded as diverged.
+        A group that breaks down, or does not fit on the device, is halved until a single configuration fails,
+        which is recorded as diverged.
         """
-        source_revision()  # of the code that was just imported
+        source_revision()  # store it now: files may change while the training runs
         if self.deadline is not None and time.time() > self.deadline:
             return Outcome(group, None)
         try:
@@ -77,7 +77,7 @@ class Work:
             return Outcome(group, None)
 
     def _folder(self, group: Group) -> contextlib.AbstractContextManager[str | Path]:
-        """Where the group's checkpoints lie."""
+        """Return the folder of the group's checkpoints."""
         if self.again:
             return tempfile.TemporaryDirectory(prefix="gilib-")
         return contextlib.nullcontext(checkpoint_folder(self.name, group))
@@ -102,7 +102,7 @@ class Work:
         ]
 
     def _bodies(self, group: Group, folder: Path) -> list[Record] | None:
-        """What the experiment measured; None if that failed for a group of several."""
+        """Return the bodies of records; None if a group of several configurations failed."""
         try:
             bodies = self._attempt(group, folder)
         except (DivergenceError, FactorisationError) as error:
@@ -116,7 +116,7 @@ class Work:
         return bodies
 
     def _attempt(self, group: Group, folder: Path) -> list[Record]:
-        """Go on from the checkpoint; afresh where that is damaged or of another training."""
+        """Resume from the checkpoint; start again if it is damaged or belongs to another training."""
         left = None if self.deadline is None else time.monotonic() + self.deadline - time.time()
         job = Job(torch.device(self.device), folder / "checkpoint", left, self.progress, self.speed)
         try:
@@ -128,27 +128,27 @@ class Work:
 
 
 def group_identity(name: str, group: Sequence[Any]) -> str:
-    """The content hash of a group of configurations of an experiment, twelve hexadecimal digits."""
+    """Return the content hash of a group of configurations of an experiment, twelve hexadecimal digits."""
     members = " ".join(identity(name, config) for config in group)
     return hashlib.sha256(members.encode()).hexdigest()[:12]
 
 
 def checkpoints(name: str) -> Path:
-    """Where the checkpoints of an experiment live: outside the repository, in the user's cache."""
+    """Return the folder of an experiment's checkpoints, in the user's cache."""
     return user_cache() / "checkpoints" / name
 
 
 def checkpoint_folder(name: str, group: Sequence[Any]) -> Path:
-    """Where a group of configurations keeps its checkpoints."""
+    """Return the folder of a group's checkpoints."""
     return checkpoints(name) / group_identity(name, group)
 
 
 @contextlib.contextmanager
 def _stopwatch(path: Path) -> Iterator[Callable[[], float]]:
-    """Seconds spent on a group so far, those before pauses included: they are written to `path` at a pause.
+    """Measure the seconds spent on a group, including those before pauses, which `path` stores.
 
-    What a process that was killed had spent is lost; its record says that it was resumed. A damaged file
-    counts for nothing.
+    The time of a killed process is lost; the record says that the training was resumed. A damaged file counts
+    as zero seconds.
     """
     before, start = 0.0, time.perf_counter()
     with contextlib.suppress(OSError, ValueError):
@@ -175,10 +175,10 @@ def _head(name: str, config: Any) -> Record:
 
 
 def _checked(name: str, body: Record) -> Record:
-    """The body if it can be written; one that holds NaN or infinity becomes that of a diverged training.
+    """Return the body of a record; one with NaN or infinity becomes that of a diverged training.
 
     Raises:
-        RecordError: if it holds what JSON does not know.
+        RecordError: if JSON cannot represent it.
     """
     try:
         json.dumps(body, allow_nan=False)
@@ -190,7 +190,7 @@ def _checked(name: str, body: Record) -> Record:
 
 
 def _changed(speed: Speed) -> Record:
-    """What is not as usual."""
+    """Return the options of `speed` that differ from their defaults."""
     return {key: value for key, value in dataclasses.asdict(speed).items() if value != getattr(Speed(), key)}
 
 
@@ -200,9 +200,9 @@ def _failure(error: str) -> Record:
 
 @contextlib.contextmanager
 def _one_thread(device: str) -> Iterator[None]:
-    """One thread on the CPU: what a training ends at depends on their number.
+    """Use one thread on the CPU, because results of a training depend on the number of threads.
 
-    Numbers too small to be normal (1e-38 in float32), with which processors compute slowly, count as zero.
+    Denormal numbers (below 1e-38 in float32), with which processors are slow, count as zero.
     """
     threads, flushed = torch.get_num_threads(), sys.float_info.min * 0.5 == 0.0
     torch.set_num_threads(1 if device == "cpu" else threads)

@@ -1,4 +1,4 @@
-"""Writing records: under a lock, in one step: a kill at any moment leaves the old file or the new."""
+"""Write records atomically and under a lock: after a kill, the old file or the new one remains."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from experiments.runner.records import (
 )
 from gilib.files import replace_file, write_all
 
-PROBE_BYTES = 1 << 16  # what must fit on the disk before any work starts
+PROBE_BYTES = 1 << 16  # free space that is required before any work starts
 
 
 def append(name: str, records: Sequence[Record], kind: type | None = None) -> list[Record]:
-    """Append records to `results/<name>.jsonl`, all of them or none; what is recorded already is left out.
+    """Append records to `results/<name>.jsonl`, all or none, except those that are recorded already.
 
-    The file is read and replaced under a lock, the hidden file beside it: two runners that did the same work
-    record it once. The lock of a process that is killed is free again.
-    It is replaced, not extended, because a killed process may leave a write of several pages half done.
+    The file is read and replaced under a lock on a hidden file beside it, so two runners that did the same
+    work record it once. The system frees the lock of a killed process. The file is replaced rather than
+    extended, because a killed process may leave a long write incomplete.
 
     Args:
-        name: the experiment.
-        records: what to add.
-        kind: the class of the experiment's configurations, which every record must fit; None: any fits.
+        name: name of the experiment.
+        records: records to add.
+        kind: class of the experiment's configurations, which every record must fit; None: not checked.
 
     Returns:
-        Those that were added.
+        The records that were added.
 
     Raises:
-        RecordError: if the file is damaged or cannot be written; it is then as it was.
+        RecordError: if the file is damaged or cannot be written; it is not changed then.
     """
     path = results_file(name).resolve()
     try:
@@ -60,13 +60,13 @@ def append(name: str, records: Sequence[Record], kind: type | None = None) -> li
 
 
 def check_writable(name: str, folder: Path) -> None:
-    """Raise before any work starts if records, or checkpoints in `folder`, could not be written.
+    """Check, before any work starts, that records and checkpoints in `folder` can be written.
 
     Raises:
-        RecordError: with the reason, and what to set.
+        RecordError: if not; the message has the reason and a remedy.
     """
     path = results_file(name).resolve()
-    held = path.stat().st_size if path.exists() else 0  # a file is replaced: for a moment there are two of it
+    held = path.stat().st_size if path.exists() else 0  # old and new file exist together for a moment
     _probe(path.parent, "GILIB_RESULTS", held)
     _probe(folder, "XDG_CACHE_HOME")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):

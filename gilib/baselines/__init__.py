@@ -1,4 +1,4 @@
-"""What the papers compare with, answering to the same `draw`."""
+"""Methods that the papers compare with; each has the same method `draw` as a network."""
 
 from gilib.baselines.chains import Chains, HMCSettings
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat

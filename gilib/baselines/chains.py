@@ -1,4 +1,4 @@
-"""Markov chains over the weights of a network: convergence, files, and the samples that they are."""
+"""Markov chains over the weights of a network: samples, convergence diagnostics and files."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
 
 @dataclass(frozen=True)
 class HMCSettings(Checked):
-    """Hamiltonian Monte Carlo in two phases, each with a fixed step size and an identity mass matrix.
+    """Settings of Hamiltonian Monte Carlo: two phases, fixed step sizes and an identity mass matrix.
 
-    The numbers are those of Ober & Aitchison (2021), App. O, which does not say in which coordinates steps
-    are taken. On `gilib.data.toy(seed=0)`, they fit the weights themselves: acceptance 0.99 in burn-in and
-    0.89 after it. In scaled coordinates it is 0.999 and 0.99: steps smaller than one would tune them to.
+    The defaults are those of Ober & Aitchison (2021), App. O, which does not name the coordinates of the
+    steps. On `gilib.data.toy(seed=0)` they suit the weights themselves: acceptance is 0.99 in burn-in and
+    0.89 after it. In scaled coordinates it is 0.999 and 0.99, so steps could be longer.
 
-    The paper starts from standard normals. As weights these are √I prior standard deviations out, and the
+    The paper starts from standard normals. As weights these lie √I prior standard deviations away, and the
     log joint begins between -10⁵ and -10⁷ nats: 15 of 64 chains accepted none of 1000 proposals. Such a chain
-    shows nothing of the posterior, so the default starts from a draw of the prior, from which all 64 moved;
-    what chains converge to does not depend on it.
+    says nothing about the posterior. So the default starts from a draw of the prior, from which all 64 chains
+    moved. The limit of a chain does not depend on its start.
 
     Args:
-        burn_in: states of each chain that are thrown away; 0 for none.
-        samples: states of each chain after that.
-        thin: every how many of them one is kept.
-        leapfrog_steps: per proposal. On a nearly Gaussian target a length near its half period swings back
-            and forth: where effective sizes are small at high acceptance, take another, or a jitter.
-        step_size_burn_in: of the leapfrog integrator in burn-in.
-        step_size: after it.
-        chains: run side by side.
-        seed: of starts, momenta and acceptances.
-        coordinates: "weights", or "scaled": every weight over its prior standard deviation.
-        start: "prior", a draw from the prior; or "normal", standard normals in the coordinates, which are the
-            same if these are scaled.
-        jitter: every proposal has a step size of its own, uniform within this share of the given one (Neal,
-            2011, Sec. 4.2), so that no length of trajectory is a period for long; 0, as in the paper: none.
+        burn_in: number of states of each chain that are discarded.
+        samples: number of states of each chain after burn-in.
+        thin: one of every `thin` states is kept.
+        leapfrog_steps: steps per proposal. On a nearly Gaussian target a trajectory of about half a period
+            swings back and forth: if effective sizes are small at high acceptance, change it or add jitter.
+        step_size_burn_in: step size of the leapfrog integrator in burn-in.
+        step_size: step size after burn-in.
+        chains: number of chains, which run side by side.
+        seed: seed of starts, momenta and acceptances.
+        coordinates: "weights", or "scaled" for weights divided by their prior standard deviations.
+        start: "prior" for a draw from the prior, or "normal" for standard normals in the coordinates. In
+            scaled coordinates both are the same.
+        jitter: every proposal draws its step size uniformly within this fraction of the given one (Neal,
+            2011, Sec. 4.2), so that no trajectory stays near a period; 0, as in the paper, for none.
 
     >>> HMCSettings(chains=2).kept
     1000
@@ -76,7 +76,7 @@ class HMCSettings(Checked):
     jitter: Fraction = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot run."""
+        """Check the settings."""
         check_count(self.samples, "samples", self.thin)
         check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
         check_choice(self.start, ("prior", "normal"), "start")
@@ -85,15 +85,16 @@ class HMCSettings(Checked):
 
     @property
     def kept(self) -> int:
-        """States of each chain that are kept."""
+        """Number of states of each chain that are kept."""
         return self.samples // self.thin
 
     @classmethod
     def tuned(cls, **changes: Any) -> HMCSettings:
-        """Longer trajectories in scaled coordinates, for twice the time: kept states are all but independent.
+        """Return settings with longer trajectories in scaled coordinates, which take twice the time.
 
-        On `gilib.data.toy(seed=0)` 4000 kept states are worth at least 3300 independent ones anywhere in
-        [-2, 2], against some 700 with the paper's; acceptance 0.75, R-hat at most 1.002 against 1.01.
+        Kept states are then nearly independent. On `gilib.data.toy(seed=0)` 4000 kept states are worth at
+        least 3300 independent ones anywhere in [-2, 2]; with the paper's settings they are worth some 700.
+        Acceptance is 0.75, and R-hat at most 1.002 (1.01 with the paper's settings).
 
         >>> HMCSettings.tuned(seed=1).coordinates
         'scaled'
@@ -107,13 +108,13 @@ class Chains(OfNetwork):
     """States of Markov chains whose limit is the posterior of a fully connected ReLU network.
 
     Attributes:
-        weights: of every layer, `[chains, kept, I, O]`, the bias in the last row.
+        weights: weights of every layer, `[chains, kept, I, O]`, with the bias in the last row.
         log_joint: log P(y | x, W) + log P(W) of every state, nats, summed, `[chains, kept]`, float64.
         acceptance: mean acceptance probability of each chain after burn-in, `[chains]`, float64.
-        acceptance_burn_in: the same in burn-in; NaN if there was none.
+        acceptance_burn_in: mean acceptance probability in burn-in; NaN without burn-in.
         noise_variance: σ² of the Gaussian likelihood, in squared units of the targets.
-        seconds: wall-clock time of the sampling, compilation included.
-        settings: with which it was made.
+        seconds: wall-clock time of the sampling, including compilation.
+        settings: settings of the sampler.
     """
 
     weights: tuple[Tensor, ...]
@@ -126,28 +127,28 @@ class Chains(OfNetwork):
 
     @property
     def num_draws(self) -> int:
-        """All kept states of all chains."""
+        """Number of kept states of all chains."""
         return self.log_joint.numel()
 
     @property
     def samples(self) -> Samples:
-        """All kept states, chain after chain."""
+        """All kept states as `Samples`, chain after chain."""
         return self._samples([layer.flatten(0, 1) for layer in self.weights])
 
     @property
     def likelihood(self) -> Gaussian:
-        """With the noise variance of the chains."""
+        """The Gaussian likelihood of the chains."""
         return Gaussian(self.noise_variance)
 
     def network(self) -> Network:
-        """The network whose weights the states are."""
+        """Build a network with the shapes of the weights."""
         shapes = [layer.shape[-2:] for layer in self.weights]
         widths = [inputs - 1 for inputs, _ in shapes] + [shapes[-1][1]]
         given = _GivenWeights()
         return mlp(widths[0], widths[1:-1], widths[-1], posterior=given, dtype=self.weights[0].dtype)
 
     def _samples(self, states: Sequence[Tensor]) -> Samples:
-        """A weight tensor `[S, I, O]` for each layer as states of the network."""
+        """Return weights `[S, I, O]` of each layer as states of the network."""
         net = self.network().to(states[0].device)
         names = [name for name, _ in net.named_parameters()]
         return Samples(net, dict(zip(names, states, strict=True)))
@@ -157,12 +158,12 @@ class Chains(OfNetwork):
         return self.samples.draw(num_samples, generator=generator)
 
     def evaluate(self, x: Tensor) -> Tensor:
-        """All functions at `x` `[N, D]`, one chain at a time; `[chains, kept, N, O]`."""
+        """Evaluate all functions at `x` `[N, D]`, one chain at a time; `[chains, kept, N, O]`."""
         check_tensor(x, "x", self.weights[0])
         return torch.stack([self._samples(one).draw()(x) for one in zip(*self.weights, strict=True)])
 
     def thinned(self, every: int) -> Chains:
-        """Keep every `every`-th of the kept states."""
+        """Return chains with every `every`-th of the kept states."""
         check_count(every, "every")
         if every > self.settings.kept:
             raise ValueError(f"each chain keeps {self.settings.kept} states: thinning by {every} leaves none")
@@ -174,14 +175,14 @@ class Chains(OfNetwork):
         )
 
     def diagnostics(self, grid: Tensor) -> dict[str, Any]:
-        """Convergence in function space: weights have permutations and so tell nothing.
+        """Measure convergence of the functions; hidden units can be permuted, so weights do not show it.
 
         Args:
             grid: inputs `[N, D]` at which the functions are compared.
 
         Returns:
-            Split R-hat and effective sample size (of all kept states together) of the functions at the grid,
-            flattened over points and outputs, their worst values, and those of the log joint; plain values.
+            Plain values: split R-hat and effective sample size (of all kept states together) of the functions
+            at the grid, flattened over points and outputs; the worst of each; and both for the log joint.
 
         Raises:
             ImportError: without the extra `hmc`.
@@ -201,12 +202,12 @@ class Chains(OfNetwork):
     def summary(
         self, grid: Tensor, quantiles: Sequence[float] = QUANTILES, states: int = 1000
     ) -> dict[str, Any]:
-        """What a record keeps: plain values, six significant digits, in the units of training.
+        """Summarise the chains for a record: plain values with six digits, in the units of training.
 
         Args:
-            grid: inputs `[N, D]`; lists over it are flattened, outputs within points.
-            quantiles: probabilities at which the predictive distribution, noise included, is inverted.
-            states: at most how many values of the log joint, evenly spaced over all chains.
+            grid: inputs `[N, D]`; lists over the grid are flattened, outputs within points.
+            quantiles: probabilities of the predictive quantiles, which include noise.
+            states: largest number of values of the log joint, evenly spaced over all chains.
 
         Raises:
             ImportError: without the extra `hmc`.
@@ -229,16 +230,16 @@ class Chains(OfNetwork):
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file; `thinned` first where size matters."""
+        """Save everything to one file; call `thinned` first for a small file."""
         content = {name: value for name, value in vars(self).items() if name != "settings"}
         write(path, {"format": CHAINS_FORMAT, **content, "settings": asdict(self.settings)})
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Chains:
-        """Read what `save` wrote; NumPyro is not needed.
+        """Load chains from a file that `save` wrote; NumPyro is not needed.
 
         Raises:
-            CheckpointError: if the file is damaged, or holds something else.
+            CheckpointError: if the file is damaged, or does not hold chains.
         """
         content = read(path, CHAINS_FORMAT)
         del content["format"]
@@ -253,7 +254,7 @@ class Chains(OfNetwork):
 
 @dataclass(frozen=True)
 class _GivenWeights(Posterior):
-    """Weights that are the state itself."""
+    """A posterior whose draw is the stored weights, without noise."""
 
     short_name: ClassVar[str] = "given"
 

@@ -1,4 +1,4 @@
-"""Have the chains converged, and how many independent draws are they worth? Counted by NumPyro."""
+"""Convergence and effective sample size of Markov chains, computed by NumPyro."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from torch import Tensor
 
 from gilib.optional import require
 
-LEAST = 4  # states per chain: two in each half
+MIN_STATES = 4  # per chain: two in each half
 
 
 def split_r_hat(values: Tensor) -> Tensor:
-    """Split R-hat: total over within-chain standard deviation of half chains (Gelman et al., 2013, Ch. 11).
+    """Return split R-hat: total over within-chain deviation of half chains (Gelman et al., 2013, Ch. 11).
 
     Args:
-        values: a scalar function of the states, or several, `[chains, kept, ...]`.
+        values: one or several scalar functions of the states, `[chains, kept, ...]`.
 
     Returns:
-        `[...]`, float64; 1 where all half chains agree.
+        `[...]`, float64; 1 if all half chains agree.
 
     Raises:
         ImportError: without the extra `hmc`.
@@ -29,13 +29,13 @@ def split_r_hat(values: Tensor) -> Tensor:
 
 
 def effective_sample_size(values: Tensor) -> Tensor:
-    """How many independent draws would give the mean as precisely, from autocorrelations (Geyer, 1992).
+    """Return how many independent draws would estimate the mean as precisely (Geyer, 1992).
 
     Args:
-        values: a scalar function of the states, or several, `[chains, kept, ...]`.
+        values: one or several scalar functions of the states, `[chains, kept, ...]`.
 
     Returns:
-        `[...]`, float64; about chains · kept for independent draws, more for draws that alternate.
+        `[...]`, float64; about chains · kept for independent draws, more if draws alternate.
 
     Raises:
         ImportError: without the extra `hmc`.
@@ -47,7 +47,8 @@ def effective_sample_size(values: Tensor) -> Tensor:
 
 
 def _check(values: Tensor) -> None:
-    if values.dim() < 2 or values.shape[1] < LEAST:
+    if values.dim() < 2 or values.shape[1] < MIN_STATES:
         raise ValueError(
-            f"values must be [chains, kept, ...], at least {LEAST} of them kept, got {list(values.shape)}"
+            f"values must be [chains, kept, ...], at least {MIN_STATES} of them kept, "
+            f"got {list(values.shape)}"
         )

@@ -1,6 +1,7 @@
-"""Hamiltonian Monte Carlo for small networks, on NumPyro: what the approximations are compared with.
+"""Hamiltonian Monte Carlo for small networks, on NumPyro: the reference for approximations.
 
-JAX is imported when sampling starts; it computes in float64 within `hmc`, its global configuration untouched.
+JAX is imported when sampling starts. Within `hmc` it computes in float64; its global configuration does not
+change.
 """
 
 from __future__ import annotations
@@ -41,27 +42,29 @@ def hmc(
         P(W | x, y) ∝ Π_n N(y_n; f_W(x_n), σ²) Π_l Π_io N(W_l,io; 0, s_l²)
 
     Args:
-        widths: of the layers, inputs first, outputs last, without biases: (1, 50, 50, 1) for the toy problem.
+        widths: widths of all layers, inputs first, outputs last, without biases: (1, 50, 50, 1) for the toy
+            problem.
         x: inputs, `[N, widths[0]]`; N = 0 samples the prior.
         y: targets, `[N, widths[-1]]`.
         noise_variance: σ², in squared units of the targets.
-        prior: `NealPrior` (s² = scale²/I, the default) or `StandardPrior` (s² = 1): fixed Gaussian weights.
-        settings: `HMCSettings`; None: the paper's.
-        progress: whether each phase shows a progress bar.
-        checkpoint: file in which the chains are kept twenty times a phase, to go on from if it exists; where
-            they end does not depend on it. None: all in one.
-        deadline: value of `time.monotonic()` after which they are saved and `Paused` raised; None: never.
+        prior: `NealPrior` (s² = scale²/I, the default) or `StandardPrior` (s² = 1), with a fixed scale.
+        settings: settings of the sampler; the paper's if None.
+        progress: whether to show a progress bar for each phase.
+        checkpoint: file in which the chains are saved twenty times a phase. If it exists, sampling resumes
+            from it; the result does not depend on interruptions. None: chains are not saved.
+        deadline: value of `time.monotonic()` after which chains are saved and `Paused` is raised; None:
+            never.
 
     Returns:
-        `Chains`, their weights in the dtype of `x`; all computation is in float64.
+        `Chains`, with weights in the dtype of `x`; all computation is in float64.
 
     Raises:
-        ValueError, TypeError: for arguments that do not fit, or a deadline without a checkpoint.
+        ValueError, TypeError: if arguments do not fit, or there is a deadline without a checkpoint.
         ImportError: without the extra `hmc`.
-        StuckChainError: if a chain accepts nothing in a whole phase.
-        gilib.training.Paused: at the deadline; call again with the same arguments to go on.
-        CheckpointError: if the checkpoint is damaged, or of other data or settings.
-        OSError: if it cannot be written, before any work starts.
+        StuckChainError: if a chain accepts no proposal in a complete phase.
+        gilib.training.Paused: at the deadline; call again with the same arguments to continue.
+        CheckpointError: if the checkpoint is damaged, or belongs to other data or settings.
+        OSError: if the checkpoint cannot be written; raised before any work starts.
 
     >>> settings = HMCSettings(burn_in=0, samples=20, thin=2, chains=2)
     >>> chains = hmc((1, 5, 1), torch.zeros(3, 1), torch.zeros(3, 1), 0.1, settings=settings, progress=False)
@@ -96,7 +99,7 @@ def hmc(
 
 
 def _fingerprint(widths: Sequence[int], x: Tensor, y: Tensor, *described: Any) -> str:
-    """A hash of everything that the chains depend on."""
+    """Return a hash of everything that determines the chains."""
     digest = hashlib.sha256(repr((tuple(widths), *described)).encode())
     for values in (x, y):
         digest.update(values.detach().cpu().double().contiguous().numpy().tobytes())
@@ -104,7 +107,7 @@ def _fingerprint(widths: Sequence[int], x: Tensor, y: Tensor, *described: Any) -
 
 
 def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
-    """Prior standard deviation of the weights of every layer.
+    """Return the prior standard deviation of the weights of every layer.
 
     >>> prior_scales((3, 8, 1), NealPrior())
     [0.5, 0.333...]
@@ -126,14 +129,14 @@ def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
 
 
 def forward(weights: Sequence[Array], x: Array) -> Array:
-    """The network in JAX: weights `[I, O]` of every layer, bias in the last row; x `[N, D]` to `[N, O]`."""
+    """Evaluate the network in JAX at x `[N, D]`; a layer has weights `[I, O]`, the bias in the last row."""
     for k, layer in enumerate(weights):
         x = (x.clip(0.0) if k else x) @ layer[:-1] + layer[-1]
     return x
 
 
 def log_joint(x: Array, y: Array, noise_variance: float, scales: Sequence[float]) -> LogJoint:
-    """log P(y | x, W) + log P(W) in JAX, normalising constants included, nats."""
+    """Return a JAX function for log P(y | x, W) + log P(W), in nats, with normalising constants."""
 
     def evaluate(weights: Sequence[Array]) -> Array:
         value = _log_normal(forward(weights, x) - y, noise_variance)
@@ -145,7 +148,7 @@ def log_joint(x: Array, y: Array, noise_variance: float, scales: Sequence[float]
 
 
 def _log_normal(values: Array, variance: float) -> Array:
-    """Σ log N(value; 0, variance)."""
+    """Return Σ log N(value; 0, variance)."""
     return -0.5 * ((values**2).sum() / variance + values.size * math.log(2.0 * math.pi * variance))
 
 

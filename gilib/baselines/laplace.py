@@ -1,8 +1,8 @@
-"""The Laplace approximation of the last layer, around a network that was trained to a point estimate.
+"""The Laplace approximation of the last layer of a network with point estimates.
 
-`laplace-torch` has more approximations, of plain modules. Networks here have replicas, priors with factors
-and draws of their own, which it does not know; so the few lines for a last layer are here, and tested against
-it.
+`laplace-torch` has more approximations, but for plain modules: it knows neither replicas nor structured
+priors nor draws. So this file has its own few lines for the last layer, which are tested against
+`laplace-torch`.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ CONVEX = (
 def laplace(
     net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, *, batch_size: int | None = None
 ) -> Laplace:
-    """The full Laplace approximation of the last layer's weights (MacKay, 1992; Daxberger et al., 2021).
+    """Compute the full Laplace approximation of the last layer (MacKay, 1992; Daxberger et al., 2021).
 
         Q(W) = N(Ŵ, H⁻¹),    H = P + Σ_n φ_n φ_nᵀ ⊗ Λ_n,    Λ_n = -∂² log P(y_n | f_n) / ∂f_n²,
 
-    φ_n the inputs of the last layer (with the bias column), P the precision of its prior. The layer is linear
-    in W, so H is the Hessian itself, not an approximation; the layers below stay where they are. With a
-    Gaussian likelihood and a network of one layer it is the posterior.
+    where φ_n are the inputs of the last layer (with the bias column) and P is its prior precision. The layer
+    is linear in W, so H is the exact Hessian. The layers below are fixed. With a Gaussian likelihood and a
+    network of one layer, Q is the exact posterior.
 
     Args:
-        net: with `PointEstimate` layers, trained on the ELBO, that is to the maximum a posteriori, and a
-            `Linear` layer at its end; not changed.
-        likelihood: of the targets, with its noise as it is.
+        net: a network with `PointEstimate` layers and a final `Linear` layer, trained on the ELBO, which
+            gives the maximum a posteriori; it is not changed.
+        likelihood: likelihood of the targets, with its current noise.
         x: all training inputs, `[N, D]` or `[R, N, D]`.
         y: all targets.
-        batch_size: points at a time, each of which takes I² numbers; None: all.
+        batch_size: points per batch; all if None. Every point needs I² numbers.
 
     Returns:
-        A `Laplace`, which draws, and so predicts.
+        A `Laplace`, which draws functions and can be passed to `gilib.predict`.
 
     Raises:
-        ValueError: for a network that is random, or ends otherwise.
+        ValueError: if the network is random, or does not end with a `Linear` layer.
         FactorisationError: if H is not positive definite: the likelihood is not log-concave in the outputs.
 
     >>> import gilib
@@ -89,22 +89,22 @@ def laplace(
         precision = precision + torch.einsum("...ni,...nj,...nop->...iojp", features, features, curvature)
         log_joint = log_joint + log_prob
     precision = precision.flatten(-4, -3).flatten(-2)
-    cholesky(precision, NAME, CONVEX)  # before it is drawn from
+    cholesky(precision, NAME, CONVEX)  # fail here rather than at the first draw
     return Laplace(net, last.weights, precision, log_joint.expand(1, *net.replicas)[0], last.bias)
 
 
 @dataclass(frozen=True, eq=False)
 class Laplace(OfNetwork):
-    """A network whose last layer has Gaussian weights around its own: made by `laplace`.
+    """A network whose last layer has Gaussian weights around their point estimate; `laplace` creates it.
 
-    It draws with the layers below as they are now: make it again after further training. The weights of
-    those layers have no density, so log_pq is None.
+    Draws use the current weights of the layers below, so call `laplace` again after further training. Those
+    weights have no density, so log_pq is None.
 
     Args:
         net: the network.
         weights: Ŵ of the last layer, `[R, I, O]`.
-        precision: H of Ŵ as one vector, its outputs side by side, `[R, I O, I O]`, float64.
-        log_joint: log P(y, Ŵ | the layers below), `[R]`, nats.
+        precision: H for Ŵ flattened to a vector, outputs fastest, `[R, I O, I O]`, float64.
+        log_joint: log P(y, Ŵ | layers below), `[R]`, nats.
         bias: whether the last of the I inputs is the constant 1.
     """
 
@@ -115,22 +115,22 @@ class Laplace(OfNetwork):
     bias: bool
 
     def network(self) -> Network:
-        """As given."""
+        """Return the network."""
         return self.net
 
     @property
     def log_evidence(self) -> Tensor:
-        """Log P(y | the layers below) as Laplace approximates it, log_joint + ½ log det(2π H⁻¹), `[R]`."""
+        """Laplace's approximation of log P(y | layers below), log_joint + ½ log det(2π H⁻¹), `[R]` nats."""
         factor = cholesky(self.precision, NAME, CONVEX)
         half_log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.log_joint + 0.5 * self.precision.shape[-1] * LOG_2PI - half_log_det
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
-        """Functions that differ in the last layer.
+        """Draw S functions, which differ in the last layer.
 
         Args:
             num_samples: S.
-            generator: source of the weights; None: torch's default one.
+            generator: source of the weights; torch's default generator if None.
         """
         check_count(num_samples, "num_samples")
         like, size = self.weights, self.precision.shape[-1]
@@ -145,7 +145,7 @@ class Laplace(OfNetwork):
 
 @dataclass(frozen=True)
 class _OtherEnd:
-    """A function whose last step is another one."""
+    """A function whose last step is replaced by another one."""
 
     function: Function
     last: Function
@@ -162,10 +162,10 @@ class _Last(NamedTuple):
 
 
 def _last_layer(net: Network, x: Tensor) -> _Last:
-    """What there is to know about it.
+    """Return weights and prior of the last layer.
 
     Raises:
-        ValueError: if it is not a linear one with a point estimate.
+        ValueError: if the last layer is not linear with a point estimate.
     """
     if net.noise_size:
         raise ValueError(
@@ -192,7 +192,7 @@ def _last_layer(net: Network, x: Tensor) -> _Last:
 def _pieces(
     net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, size: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Inputs of the last layer, outputs and targets, some points at a time."""
+    """Yield inputs of the last layer, outputs and targets, batch by batch."""
     function = net.draw().function
     targets = y.split(size, likelihood.points_axis)
     for some, own in zip(x.split(size, -1 - len(net.input_shape)), targets, strict=True):
@@ -202,7 +202,7 @@ def _pieces(
 
 
 def _curvature(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Log P(y | f) `[R]` and minus its second derivatives at every point, `[R, N, O, O]`."""
+    """Return log P(y | f), `[R]`, and minus its second derivatives at every point, `[R, N, O, O]`."""
     with torch.enable_grad():
         values = outputs.detach().double().requires_grad_()
         log_prob = likelihood.log_prob(values, targets).sum(-1)

@@ -1,4 +1,4 @@
-"""Markov chains side by side on NumPyro, in two phases; in pieces if they are to be paused and resumed."""
+"""Run Markov chains side by side on NumPyro, in two phases, which can be paused and resumed."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from gilib.training import Paused
 Array = Any  # jax.Array: JAX is optional
 LogJoint = Callable[[Sequence[Array]], Array]
 PHASES = ("burn-in", "sampling")
-PIECES = 20  # of a phase: after each of them chains are saved and progress is shown
-OF_JITTER = 2**20  # a key of step sizes; small numbers may give those that NumPyro splits off for momenta
+PIECES = 20  # of a phase: chains are saved, and progress is shown, after each piece
+OF_JITTER = 2**20  # folded into keys for step sizes; small numbers might give NumPyro's keys of momenta
 FORMAT = "gilib sampling 1"
 
 
 class StuckChainError(RuntimeError):
-    """A chain accepted no proposal: its states show where it started, not the posterior."""
+    """A chain accepted no proposal, so its states show only where it started."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The density in the coordinates in which steps are taken.
+    """The density to sample, in the coordinates of the steps.
 
     Attributes:
-        log_joint: of the weights.
+        log_joint: log joint density of the weights.
         scales: prior standard deviation of the weights of every layer.
-        scaled: whether coordinates are weights over their prior standard deviation.
+        scaled: whether coordinates are weights divided by their prior standard deviation.
     """
 
     log_joint: LogJoint
@@ -45,24 +45,24 @@ class Target:
     scaled: bool
 
     def weights(self, position: Sequence[Array]) -> Sequence[Array]:
-        """From coordinates, with any leading axes, to weights."""
+        """Convert coordinates, with any leading axes, to weights."""
         if not self.scaled:
             return position
         return [scale * z for scale, z in zip(self.scales, position, strict=True)]
 
     def potential(self, position: Sequence[Array]) -> Array:
-        """Minus the log joint density of the WEIGHTS: constants do not matter to the dynamics."""
+        """Return minus the log joint density of the WEIGHTS; the constant Jacobian does not matter."""
         return -self.log_joint(self.weights(position))
 
 
 @dataclass(frozen=True)
 class ChainCheckpoint:
-    """Where chains are kept on the way, and when they pause.
+    """The file for unfinished chains, and the time at which they pause.
 
     Attributes:
-        path: of the checkpoint; None: chains are neither saved nor paused.
-        fingerprint: of what is sampled, and how.
-        deadline: the `time.monotonic()` after which they pause; None: never.
+        path: path of the checkpoint; None: chains are neither saved nor paused.
+        fingerprint: hash of the data and settings.
+        deadline: value of `time.monotonic()` after which chains pause; None: never.
     """
 
     path: Path | None = None
@@ -70,10 +70,10 @@ class ChainCheckpoint:
     deadline: float | None = None
 
     def read(self) -> dict[str, Any] | None:
-        """What was saved, or None.
+        """Return the saved content, or None if there is no file.
 
         Raises:
-            CheckpointError: if the file is damaged, or of other chains.
+            CheckpointError: if the file is damaged, or belongs to other chains.
         """
         if self.path is None or not self.path.exists():
             return None
@@ -86,10 +86,10 @@ class ChainCheckpoint:
         return content
 
     def save(self, content: dict[str, Any]) -> None:
-        """Write the chains; pause if it is late.
+        """Save the chains; pause after the deadline.
 
         Raises:
-            Paused: at the deadline.
+            Paused: after the deadline.
         """
         if self.path is None:
             return
@@ -100,17 +100,17 @@ class ChainCheckpoint:
 
 @dataclass
 class ChainProgress:
-    """How far the chains are.
+    """The progress of all chains.
 
     Attributes:
-        start: where the phase began, a tensor for every layer.
+        start: positions at the start of the phase, a tensor for every layer.
         phase: 0 in burn-in, 1 after it.
-        done: states of this phase.
-        state: NumPyro's, its leaves; empty at the start of a phase.
+        done: number of states of this phase so far.
+        state: arrays of NumPyro's state; empty at the start of a phase.
         kept: states kept after burn-in, piece by piece, `[chains, n, I, O]` for every layer.
-        energies: their potential energies, `[chains, n]`.
+        energies: potential energies of these states, `[chains, n]`.
         acceptance: mean acceptance probability in each phase, `[2, chains]`.
-        seconds: spent so far.
+        seconds: time spent so far.
     """
 
     start: list[torch.Tensor]
@@ -125,7 +125,7 @@ class ChainProgress:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Two phases of all chains, side by side."""
+    """Runs both phases of all chains, side by side."""
 
     target: Target
     settings: HMCSettings
@@ -133,7 +133,7 @@ class Sampler:
     stop: ChainCheckpoint = ChainCheckpoint()
 
     def run(self, widths: Sequence[int]) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor, float]:
-        """Weights `[chains, kept, I, O]`, log joints `[chains, kept]`, acceptance `[2, chains]`, seconds."""
+        """Return weights `[chains, kept, I, O]`, log joints `[chains, kept]`, acceptance, and seconds."""
         settings, saved = self.settings, self.stop.read()
         if saved is None:
             nowhere = torch.full((len(PHASES), settings.chains), torch.nan, dtype=torch.float64)
@@ -152,7 +152,7 @@ class Sampler:
         return weights, -torch.cat(standing.energies, 1), standing.acceptance, standing.seconds
 
     def _start(self, widths: Sequence[int]) -> list[np.ndarray]:
-        """A start for each chain, `[chains, I, O]`."""
+        """Draw a start for each chain, `[chains, I, O]`."""
         generator, chains = np.random.default_rng(self.settings.seed), self.settings.chains
         shapes = [(chains, inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
         position = [generator.standard_normal(shape) for shape in shapes]
@@ -161,7 +161,7 @@ class Sampler:
         return position
 
     def _phase(self, key: Array, standing: ChainProgress) -> None:
-        """The rest of a phase, with its own step size; every chain must move."""
+        """Run the rest of a phase; raise an error if a chain did not move."""
         settings, burn_in = self.settings, standing.phase == 0
         steps, thin = (settings.burn_in, 1) if burn_in else (settings.samples, settings.thin)
         if standing.done == steps:
@@ -188,7 +188,7 @@ class Sampler:
     def _begin(
         self, key: Array, standing: ChainProgress
     ) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
-        """Compiled functions from a state to a later one, and to many; and the state to begin with."""
+        """Return compiled functions that skip states and that keep states, and the initial state."""
         jax, infer = require("jax", "hmc"), require("numpyro.infer", "hmc")
         kernel = infer.HMC(
             potential_fn=jax.jit(self.target.potential),
@@ -227,7 +227,7 @@ class Sampler:
         return jax.jit(skip), jax.jit(keep, static_argnums=1), state
 
     def _end(self, state: Any, steps: int, standing: ChainProgress) -> None:
-        """The end of a phase, in which all chains must have moved."""
+        """Finish a phase: store its acceptance, and check that all chains have moved."""
         chains, end = self.settings.chains, [_tensor(part) for part in state.z]
         standing.acceptance[standing.phase] = _tensor(state.mean_accept_prob)
         stuck = (standing.start[0] == end[0]).reshape(chains, -1).all(1)
@@ -240,7 +240,7 @@ class Sampler:
         standing.start = end
 
     def _pieces(self, steps: int, thin: int, done: int) -> Iterator[int]:
-        """Numbers of states until the phase is over; all but the first are multiples of `thin`."""
+        """Yield the sizes of the remaining pieces of a phase; all but the first are multiples of `thin`."""
         pieces = 1 if self.stop.path is None and not self.progress else PIECES
         piece = thin * -(-steps // (pieces * thin))
         while done < steps:
@@ -253,14 +253,14 @@ class Sampler:
 
 
 def _leaves(state: Any) -> list[torch.Tensor]:
-    """The arrays of a state of NumPyro, keys of random numbers as integers."""
+    """Return the arrays of a NumPyro state, with random keys as integers."""
     jax = require("jax", "hmc")
     leaves = jax.tree.leaves(state)
     return [_tensor(jax.random.key_data(leaf)).long() if _is_key(leaf) else _tensor(leaf) for leaf in leaves]
 
 
 def _with_leaves(like: Any, leaves: list[torch.Tensor]) -> Any:
-    """A state of NumPyro with other arrays."""
+    """Return a NumPyro state with other arrays."""
     jax = require("jax", "hmc")
     given, structure = jax.tree.flatten(like)
     return structure.unflatten(

@@ -1,32 +1,31 @@
-"""Convolutions as regressions: the second moments of all windows of a set of images, without its patches.
+"""Convolutions as regressions: second moments of all windows of a set of images, without storing patches.
 
-A convolution is a regression onto its windows: row u of X' holds the pixels that window u sees. The
-posterior of its weights needs X'ᵀX' and X'ᵀY alone (Ober & Aitchison, 2021, App. C). Written out, X' takes
-k² times the memory of the images. Here the two are computed exactly, by whichever of several routes is the
-fastest.
+A convolution is a regression on its windows: row u of X' holds the pixels of window u. The posterior of its
+weights needs only X'ᵀX' and X'ᵀY (Ober & Aitchison, 2021, App. C). X' itself would take k² times the memory
+of the images. This package computes both products exactly, by the fastest of three routes.
 
-The modules, in order of reading:
+Read the modules in this order:
 
     windows     which pixels a convolution sees: kernel, stride, padding, boundary
-    moments     `autocorrelation` and `window_moments`, with gradients: what the rest of gilib calls
-    checks      what these two refuse
+    moments     `autocorrelation` and `window_moments`, with gradients: the functions that gilib calls
+    checks      checks of their arguments
     routes      the three routes, and `fastest_route`, which compares them
-    costs       the model of time by which they are compared
+    costs       the model of their times
 
     patches     route 1: explicit patches of a few images at a time; for any windows, fastest for few channels
-    lags        windows at every pixel: their moments from correlations at the lags within a kernel. These are
-                computed by one of
-      direct    route 2: a convolution with a kernel of 2k-1 pixels, of medium numbers of channels
+    lags        moments of windows at every pixel, from correlations at the lags within a kernel. These are
+                computed by
+      direct    route 2: a convolution with a kernel of 2k-1 pixels, for medium numbers of channels
       spectral  route 3: products of Fourier coefficients, for many channels
-    fourier     the coefficients of route 3
-    borders     windows that a padded convolution lacks: left out of the lags again, exactly
-    phases      strides: windows of a finer image whose channels are the phases of this one; then as in `lags`
+    fourier     the Fourier coefficients of route 3
+    borders     corrections for windows that a padded convolution does not have
+    phases      strides: windows at every pixel of an image whose channels are the phases of this one
 
-    padding     what surrounds an image, and the adjoint
-    budget      how much of a set of images is worked on at a time
+    padding     padding of images, and its adjoint
+    budget      how many images are processed at a time
 
-A test takes any two routes to the same moments and gradients; a benchmark (`benchmarks/autocorrelation.py`)
-times them against patches.
+A test checks that all routes give the same moments and gradients; a benchmark
+(`benchmarks/autocorrelation.py`) times them against patches.
 
 >>> import torch
 >>> images, outputs = torch.randn(10, 3, 8, 8), torch.randn(10, 5, 8, 8)

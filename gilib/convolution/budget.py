@@ -1,21 +1,21 @@
-"""How much of a set of images is worked on at a time."""
+"""The number of entries of a set of images that are processed at a time."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-ACCELERATED = 64  # times as much as on a CPU: where every kernel has to be launched, cache is not what counts
+ACCELERATED = 64  # times as many as on a CPU: on accelerators launches of kernels matter, not the cache
 
 
 def at_once(entries: int, images: Tensor, share: float) -> int:
-    """Entries for one piece of work on a set of images.
+    """Return the number of entries to process at a time.
 
     Args:
-        entries: that stay in the cache of a CPU.
-        images: the whole set.
-        share: entries for one of the set, at most, and one image at least. With it a CPU's peak memory beyond
-            inputs and results is at most three times the inputs; where the moments are larger than the
-            images (small images, many channels), there are up to two copies of the moments besides.
+        entries: number of entries that fit into a CPU's cache.
+        images: the complete set.
+        share: upper limit on a CPU, as a multiple of the entries of the set. It keeps the peak memory beyond
+            inputs and results below three times the inputs; if the moments are larger than the images (small
+            images, many channels), up to two copies of the moments are added.
 
     >>> import torch
     >>> at_once(1000, torch.empty(5000), 0.5), at_once(1000, torch.empty(600), 0.5)

@@ -1,4 +1,4 @@
-"""What the statistics of a convolution refuse, before any work."""
+"""Checks of the arguments of `window_moments`, before any work starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gilib.validation import check_is_tensor
 
 
 def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | None) -> None:
-    """Raise unless images, outputs and weights fit each other and the windows."""
+    """Raise an error unless images, outputs and precisions fit each other and the windows."""
     for value, name, axes in ((x, "x", "C, H, W"), (y, "y", "O, H', W'")):
         if check_is_tensor(value, name).dim() < 4:
             raise ValueError(f"{name} must have shape [..., B, {axes}], got {list(value.shape)}")

@@ -1,4 +1,4 @@
-"""What the moments of a set of images cost by every route: a model, fitted to measured times."""
+"""A model of the time that each route takes for the moments of a set of images, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from gilib.convolution.spectral import SpectralCorrelation
 from gilib.convolution.windows import Pair, Windows
 
 # Nanoseconds on one core in float32, forward and backward, fitted to times at 4 x 4 to 32 x 32 pixels.
-OPERATION = 0.0125  # of a product of small matrices
-PATCH_ENTRY = 2.2  # to cut out and to put back one number
-COEFFICIENT = 13.0  # to transform one number: forward, once more in the backward pass, and back
+OPERATION = 0.0125  # one operation of a product of small matrices
+PATCH_ENTRY = 2.2  # to cut out one number, and to put its gradient back
+COEFFICIENT = 13.0  # to transform one number: forward, again in the backward pass, and its gradient back
 CONVOLVED = 0.0046  # an operation of a convolution
 PIXEL = 4.7  # to pad and weight one number, and to add its gradient
-PAIR = 130.0  # to arrange one moment of phases, and its gradient, of which not all are wanted
-START = {"spectral": 2e6, "convolution": 1e6}  # of one correlation; borders take three
+PAIR = 130.0  # to arrange one moment of phases, needed or not, and its gradient
+START = {"spectral": 2e6, "convolution": 1e6}  # fixed cost of one correlation; with borders there are three
 
 
 class Work(NamedTuple):
-    """The sizes that costs depend on.
+    """The sizes that determine the costs.
 
     Attributes:
-        images: how many.
-        channels: of x.
-        size: of x, (height, width).
+        images: number of images.
+        channels: channels of x.
+        size: pixels of x, (height, width).
         outputs: channels of y.
-        places: windows, (vertical, horizontal).
-        quick: whether there is a fast library for convolutions.
+        places: numbers of windows, (vertical, horizontal).
+        quick: whether a fast library for convolutions is available.
     """
 
     images: int
@@ -43,26 +43,26 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor) -> Work:
-        """For images x and y; convolutions in float64 are slow, and on a GPU nothing was measured."""
+        """Read the sizes of x and y; only convolutions in float32 on a CPU are known to be fast."""
         (images, channels, *size), (outputs, *places) = x.shape[-4:], y.shape[-3:]
         quick = x.dtype == torch.float32 and x.device.type == "cpu"
         return cls(images, channels, (size[0], size[1]), outputs, (places[0], places[1]), quick)
 
     def by_phase(self, windows: Windows) -> tuple[Work, Windows]:
-        """The same as windows at every pixel of the images' phases."""
+        """Return the equivalent work for windows at every pixel of the images' phases."""
         phases = Phases(windows, self.places)
         return self._replace(channels=self.channels * prod(phases.count), size=phases.size), phases.inside
 
 
 def patches_time(work: Work, windows: Windows) -> float:
-    """Nanoseconds by patches."""
+    """Return the nanoseconds of the route by patches."""
     rows, size = work.images * prod(work.places), work.channels * windows.pixels
     products = 2 * (2 * size**2 + 3 * size * work.outputs)
     return rows * (OPERATION * products + PATCH_ENTRY * (size + work.outputs))
 
 
 def spectral_time(work: Work, windows: Windows) -> float:
-    """Nanoseconds by Fourier coefficients."""
+    """Return the nanoseconds of the route by Fourier coefficients."""
     if not windows.at_every_pixel(work.size):
         return _phases_time(work, windows) + spectral_time(*work.by_phase(windows))
     circle = SpectralCorrelation.circle(work.size, windows.kernel, windows.padding, windows.circular)
@@ -74,7 +74,7 @@ def spectral_time(work: Work, windows: Windows) -> float:
 
 
 def convolution_time(work: Work, windows: Windows) -> float:
-    """Nanoseconds by gradients of a convolution's weights."""
+    """Return the nanoseconds of the route by convolutions."""
     if not work.quick:
         return inf
     if not windows.at_every_pixel(work.size):
@@ -90,7 +90,7 @@ def convolution_time(work: Work, windows: Windows) -> float:
 
 
 def _phases_time(work: Work, windows: Windows) -> float:
-    """To put pixels in order by phase, twice, and their gradients back; and to select moments."""
+    """Return the nanoseconds to sort pixels by phase, twice, to put gradients back and to select moments."""
     phases, inside = work.by_phase(windows)
     entries = work.images * work.channels * prod(work.size)
     return PIXEL * entries + PAIR * (phases.channels * inside.pixels) ** 2
@@ -104,11 +104,11 @@ def _sticking_out(windows: Windows) -> Pair:
 
 
 def _correlations(windows: Windows) -> int:
-    """Of the whole images, and of the strips along the borders where windows stick out."""
+    """Return the number of correlations: one for the images, two more for strips along borders."""
     return 3 if any(_sticking_out(windows)) else 1
 
 
 def _border(windows: Windows, size: Pair) -> int:
-    """The pixels of all strips, times the squares of the factors by which they multiply channels."""
+    """Return the pixels of all strips, times the squares of the factors by which they multiply channels."""
     rows, columns = _sticking_out(windows)
     return rows**2 * size[1] + columns**2 * size[0] + 4 * prod((rows, columns)) ** 2

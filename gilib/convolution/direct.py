@@ -1,9 +1,9 @@
 """Correlations of sets of images at the lags within a kernel, as gradients of a convolution's weights.
 
-Where X * W meets an upstream gradient Y, the gradient of its weights is Σ_b Σ_u X_bc(u + l) Y_bo(u), which
-is R_xy; with a kernel of 2k-1 pixels, and X for Y, it is R_xx. The adjoints are convolutions. Every lag costs
-C² products a pixel, those of Fourier coefficients cost less in all. But coefficients have to be transformed
-and put in order first, while convolutions run as fast as large matrix products.
+For a convolution X * W with upstream gradient Y, the gradient of W is Σ_b Σ_u X_bc(u + l) Y_bo(u), which is
+R_xy. With a kernel of 2k-1 pixels, and X instead of Y, it is R_xx. The adjoints are convolutions, too. Every
+lag costs C² products a pixel; Fourier coefficients need fewer products in all, but have to be transformed and
+reordered first, while convolutions run as fast as large matrix products.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from torch.nn.grad import conv2d_weight
 from gilib.convolution.budget import at_once
 from gilib.convolution.windows import Pair
 
-CHUNK = 2**19  # entries of padded images in one convolution, for each thread: longer sums lose digits
-SHARE = 1.25  # of the entries of all images x, at most, on a CPU
+CHUNK = 2**19  # entries of padded images per convolution and thread: longer sums lose digits
+SHARE = 1.25  # limit of the entries on a CPU, as a multiple of the entries of all images x
 
 
 @dataclass(frozen=True)
 class DirectCorrelation:
-    """What `gilib.convolution.spectral.SpectralCorrelation` computes, without Fourier transforms.
+    """The correlations of `gilib.convolution.spectral.SpectralCorrelation`, without Fourier transforms.
 
     Attributes:
         kernel: k, (height, width).
         padding: p, (k-1)/2 if circular.
-        circular: whether images wrap around; they have at least k-1 pixels then.
+        circular: whether images wrap around; if so, they have at least k-1 pixels.
     """
 
     kernel: Pair
@@ -39,7 +39,7 @@ class DirectCorrelation:
 
     @classmethod
     def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> DirectCorrelation:
-        """For any images; circular ones must not be smaller than k-1 pixels."""
+        """Construct for any images; circular ones must have at least k-1 pixels."""
         return cls(kernel, padding, circular)
 
     def __call__(self, x: Tensor, y: Tensor | None, root: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -55,6 +55,7 @@ class DirectCorrelation:
                 cross[g] += conv2d_weight(
                     self._around(images, self.padding), cross.shape[1:], _times(y[g, part], weights)
                 )
+        # R_xx[-d] = R_xx[d]ᵀ: lags up to 0 were computed, the others are their transposes
         half = auto.flatten(3)[..., : auto.shape[3] * auto.shape[4] - columns].permute(3, 0, 1, 2)
         whole = torch.cat([half, half[:-1].flip(0).mT])
         return whole, None if cross is None else cross.flatten(3).permute(3, 0, 2, 1)
@@ -71,6 +72,7 @@ class DirectCorrelation:
     ) -> None:
         """Write the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
         rows, columns = self._reach
+        # x is both factors of R_xx: add the gradient at lag d and the transposed one at lag -d
         both = (d_auto + d_auto.flip(0).mT).permute(1, 2, 3, 0).contiguous()
         both = both.unflatten(3, (2 * rows + 1, 2 * columns + 1))
         outside = (rows - self.padding[0], columns - self.padding[1])
@@ -84,7 +86,7 @@ class DirectCorrelation:
             d_x[g, part] = _times(gradient, weights)
 
     def _cross_kernels(self, d_cross: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient of R_xy as kernels from x to y, `[G, O, C, k, k]`, and from y to x."""
+        """Return the gradient of R_xy as kernels from x to y, `[G, O, C, k, k]`, and from y to x."""
         kernels = d_cross.permute(1, 3, 2, 0).contiguous().unflatten(3, self.kernel)
         return kernels, kernels.transpose(1, 2).flip(3, 4).contiguous()
 
@@ -97,13 +99,13 @@ class DirectCorrelation:
         return self._padded(images, (width[0], width[0]), (width[1], width[1]))
 
     def _padded(self, images: Tensor, rows: Pair, columns: Pair) -> Tensor:
-        """Images `[B, C, H, W]` with so many more rows above and below, columns left and right."""
+        """Pad images `[B, C, H, W]` with rows (above, below) and columns (left, right)."""
         if not any((*rows, *columns)):
             return images
         return pad(images, (*columns, *rows), mode="circular" if self.circular else "constant")
 
     def _parts(self, x: Tensor, root: Tensor | None) -> Iterator[tuple[int, slice, Tensor | None]]:
-        """A set, some of its images, and their λ."""
+        """Yield a set, a slice of its images, and their λ."""
         height, width = (n + 2 * far for n, far in zip(x.shape[-2:], self._reach, strict=True))
         most = at_once(CHUNK * torch.get_num_threads(), x[0], SHARE)
         step = max(1, most // (x.shape[2] * height * width))
@@ -114,5 +116,5 @@ class DirectCorrelation:
 
 
 def _times(images: Tensor, weights: Tensor | None) -> Tensor:
-    """Images `[B, ...]` times weights `[B]`."""
+    """Multiply images `[B, ...]` by weights `[B]`."""
     return images if weights is None else images * weights[:, None, None, None]

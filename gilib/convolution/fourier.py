@@ -1,4 +1,4 @@
-"""Two-dimensional Fourier coefficients of sets of images, frequencies first."""
+"""Two-dimensional Fourier coefficients of sets of images, with frequencies as the first axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gilib.convolution.windows import Pair
 
 
 def fast_length(least: int) -> int:
-    """The smallest even number from `least` on with prime factors up to 7 (or 1): such transforms are fast.
+    """Return the smallest even number ≥ `least` without prime factors above 7 (or 1), for fast transforms.
 
     >>> fast_length(34), fast_length(1)
     (36, 1)
@@ -25,30 +25,30 @@ def fast_length(least: int) -> int:
 
 @dataclass(frozen=True)
 class Transform:
-    """X̂(ω) = Σ_u X(u) exp(-i ω·u) at the frequencies of a circle of pixels, and its adjoint.
+    """The discrete Fourier transform X̂(ω) = Σ_u X(u) exp(-i ω·u) of periodic images, and its adjoint.
 
-    Images are real, so that half of the horizontal frequencies tell the others.
+    Images are real, so half of the horizontal frequencies determine the others.
 
     Attributes:
-        size: pixels of the circle, (height, width), at least those of the images.
+        size: pixels of one period, (height, width), at least those of the images.
     """
 
     size: Pair
 
     @property
     def frequencies(self) -> Pair:
-        """How many there are, vertical and horizontal; the horizontal one runs fastest."""
+        """Numbers of vertical and horizontal frequencies; the horizontal ones run fastest."""
         return self.size[0], self.size[1] // 2 + 1
 
     def coefficients(self, images: Tensor, root: Tensor | None) -> Tensor:
-        """Real and imaginary parts of the coefficients of G sets of images, weighted.
+        """Return the coefficients of G sets of weighted images.
 
         Args:
             images: `[G, B, C, H, W]`.
-            root: weights of the images, `[B]`, or None.
+            root: weights of the images, `[B]`; 1 if None.
 
         Returns:
-            `[2, F, G, B, C]`.
+            Real and imaginary parts, `[2, F, G, B, C]`.
         """
         weighted = images if root is None else images * root[:, None, None, None]
         if self.size[0] > 1:
@@ -58,7 +58,7 @@ class Transform:
         return torch.view_as_real(spectrum).permute(5, 3, 4, 0, 1, 2).contiguous().flatten(1, 2)
 
     def inverse(self, coefficients: Tensor, root: Tensor | None, size: Pair) -> Tensor:
-        """Images of `size` with these coefficients, weighted: the adjoint of `coefficients` after `share`."""
+        """Return weighted images with these coefficients; with `share` the adjoint of `coefficients`."""
         spectrum = torch.view_as_complex(coefficients.permute(2, 3, 4, 1, 0).contiguous())
         spectrum = spectrum.unflatten(3, self.frequencies)
         if self.size[0] > 1:
@@ -67,19 +67,19 @@ class Transform:
         return images if root is None else images * root[:, None, None, None]
 
     def share(self, like: Tensor) -> Tensor:
-        """What each frequency, with its mirror image, counts in the inverse transform, `[F]`."""
+        """Return the weight of each frequency in the inverse transform, with its mirror image, `[F]`."""
         rows, columns = self.frequencies
         column = torch.arange(columns, device=like.device)
         alone = (column == 0) | (2 * column == self.size[1])
         return ((2.0 - alone.to(like.dtype)) / math.prod(self.size)).repeat(rows)
 
     def waves(self, vertical: Tensor, horizontal: Tensor, like: Tensor) -> Tensor:
-        """Cos and -sin of ω·d at n lags d: what takes coefficients, times `share`, to values there.
+        """Return cos and -sin of ω·d at n lags d, which map coefficients, times `share`, to values at d.
 
         Args:
-            vertical: lags, `[n]`.
-            horizontal: likewise.
-            like: tells dtype and device.
+            vertical: vertical lags, `[n]`.
+            horizontal: horizontal lags, `[n]`.
+            like: a tensor with the wanted dtype and device.
 
         Returns:
             `[2, n, F]`.

@@ -1,16 +1,16 @@
 """Moments of all windows of an image from a few lags, for windows at every pixel.
 
-With circular boundaries the windows at all shifts of an image are alike, so that
+With circular boundaries all shifts of an image have the same windows, so that
 
     (X'ᵀX')[cδ, c'δ'] = R_xx[δ' - δ, c, c']            (Ober & Aitchison, 2021, Eq. 43).
 
-With zeros around the image the same sum runs over all windows that touch the image, also those that a layer
-with padding p < k-1 does not have. They are left out exactly, by inclusion and exclusion:
+With zeros around the image the same sum runs over all windows that touch the image, including some that a
+layer with padding p < k-1 does not have. Inclusion and exclusion removes these exactly:
 
-    all - above and below - left and right + the corners,
+    all - above and below - left and right + the corners.
 
-every term of which is again a correlation, of a strip whose rows (or columns) are taken for channels. X'ᵀY
-needs no correction: y is zero where there is no window.
+Every term is again a correlation, of a strip whose rows (or columns) count as channels. X'ᵀY needs no
+correction: y is zero where there is no window.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gilib.convolution.windows import Windows
 def moments(
     kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
 ) -> tuple[Tensor, Tensor]:
-    """X'ᵀX' and X'ᵀY of windows at every pixel.
+    """Return X'ᵀX' and X'ᵀY of windows at every pixel.
 
     Args:
-        kind: of the correlations.
+        kind: class of the correlations.
         x: `[B, C, H, W]`.
         y: `[B, O, H', W']`.
-        root: √λ of every image, `[B]`, or None.
-        windows: at every pixel of the images (`Windows.at_every_pixel`).
+        root: √λ of every image, `[B]`; 1 if None.
+        windows: windows at every pixel of the images (`Windows.at_every_pixel`).
 
     Returns:
         `[C K, C K]` and `[C K, O]`.
@@ -65,7 +65,7 @@ def write_gradients(
     d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
     d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
     whole, *borders = Strips.all(x.shape[-2:], windows)
-    edges = [strips.cut(x) for strips in borders]  # before x may be overwritten
+    edges = [strips.cut(x) for strips in borders]  # d_x may be x itself: cut strips before it is overwritten
     d_auto = whole.gather(d_pairs[None])
     whole.correlation(x, kind).write_adjoint(x[None], y[None], root, d_auto, d_lags, d_x[None], d_y[None])
     for strips, images in zip(borders, edges, strict=True):

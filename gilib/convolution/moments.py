@@ -1,4 +1,4 @@
-"""Statistics of a convolution without its patches: the second moments of all windows of a set of images."""
+"""Second moments of all windows of a set of images: the statistics of a convolution, without its patches."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ def autocorrelation(
     padding: int | Pair | None = None,
     route: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """X'ᵀΛX' and X'ᵀΛY for the patches X' of images, without patches (Ober & Aitchison, 2021, App. C).
+    """Return X'ᵀΛX' and X'ᵀΛY for the patches X' of images, without patches (Ober & Aitchison, 2021, App. C).
 
         (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(s u + δ - p) X_bc'(s u + δ' - p)           (Eq. 42)
         (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(s u + δ - p) Y_bo(u)                       (Eq. 40)
 
-    Exact for every boundary, padding and stride. Leading axes broadcast. Differentiable once, and as often
-    as you like by transforms of `torch.func`, for which all patches are made.
+    The result is exact for every boundary, padding and stride, and differentiable once. Transforms of
+    `torch.func` may differentiate any number of times; for them all patches are built. Leading axes
+    broadcast.
 
     Args:
         x: images, `[..., B, C, H, W]`.
         y: outputs, one for every window, `[..., B, O, H', W']`.
         kernel_size: k, an integer or (height, width).
-        precision: λ, one positive weight per image, `[..., B]`; None: 1.
-        boundary: "circular", as in the paper; or "zero", as the layers of a network pad.
-        stride: s.
-        padding: p; None: (k - 1) / 2, which keeps the size of an image.
-        route: "spectral", "convolution" or "patches"; None: which should be the fastest.
+        precision: λ, one positive weight per image, `[..., B]`; 1 if None.
+        boundary: "circular", as in the paper; or "zero", like the layers of a network.
+        stride: s, an integer or (height, width).
+        padding: p, an integer or (height, width); by default (k - 1) / 2, which keeps the size of an image.
+        route: "spectral", "convolution" or "patches"; by default the one that should be fastest.
 
     Returns:
-        `[..., C K, C K]` and `[..., C K, O]`, K the pixels of the kernel, which run fastest.
+        `[..., C K, C K]` and `[..., C K, O]`, where the K pixels of the kernel run fastest.
 
     Raises:
-        TypeError, ValueError: if shapes or types do not fit, or an even kernel comes without padding.
+        TypeError, ValueError: if shapes or types do not fit, or an even kernel has no padding.
 
     >>> xtx, xty = autocorrelation(torch.ones(5, 2, 8, 8), torch.ones(5, 3, 8, 8), 3)
     >>> xtx.shape, xty.shape, xtx[0, 0].item()
@@ -63,7 +64,7 @@ def autocorrelation(
 def window_moments(
     x: Tensor, y: Tensor, windows: Windows, precision: Tensor | None = None, route: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`autocorrelation` for given `Windows`."""
+    """Return the moments of `autocorrelation` for given `Windows`."""
     check_images(x, y, windows, precision)
     name = fastest_route(x, y, windows) if route is None else route
     check_choice(name, ROUTES, "route")
@@ -74,7 +75,7 @@ def window_moments(
 
 
 def _plainly(x: Tensor, y: Tensor, precision: Tensor | None, windows: Windows) -> tuple[Tensor, Tensor]:
-    """The same for transforms of `torch.func`, which may ask for second derivatives: from all patches."""
+    """Compute the moments from all patches, which transforms of `torch.func` can differentiate twice."""
     cut = patches(x.flatten(0, -4), windows).movedim(3, 0).flatten(1, 3).flatten(2)  # [... B, C K, windows]
     rows = cut.unflatten(0, x.shape[:-3]).movedim(-3, -2)  # [..., C K, B, windows]
     weighted = rows if precision is None else precision[..., None, :, None] * rows
@@ -115,8 +116,10 @@ class _Moments(Operation):
             ctx.route.write_gradients(*sets, ctx.windows, d_gram[index], d_cross[index], *own)
             for each, part in zip(sums, own, strict=True):
                 each.add(index, part)
-            if d_precision is not None and root is not None:  # the moments are homogeneous in √λ X and √λ Y
-                weight = root.square().clamp_min(torch.finfo(root.dtype).tiny)  # underflow: 0 / tiny
+            # Moments depend on √λ X and √λ Y alone, so 2λ ∂λ = X·∂X + Y·∂Y for every image. For λ = 0
+            # both sides vanish; tiny avoids 0 / 0.
+            if d_precision is not None and root is not None:
+                weight = root.square().clamp_min(torch.finfo(root.dtype).tiny)
                 total = _dot(images, own[0]) + _dot(targets, own[1])
                 d_precision.expand(*lead, -1)[index].add_(0.5 * total / weight)
         return sums[0].total, sums[1].total, d_precision, None, None
@@ -139,7 +142,7 @@ class _Moments(Operation):
 
 
 def _batch_first(part: Tensor, dim: int | None, rank: int) -> Tensor:
-    """The batch axis first, and axes of size 1 behind it up to `rank` others."""
+    """Move the batch axis to the front and insert axes of size 1 behind it, up to `rank` others."""
     part = part[None] if dim is None else part.movedim(dim, 0)
     return part.reshape(len(part), *(1,) * (rank + 1 - part.dim()), *part.shape[1:])
 
@@ -154,7 +157,7 @@ def _lead(x: Tensor, y: Tensor, precision: Tensor | None) -> torch.Size:
 def _each(
     lead: torch.Size, x: Tensor, y: Tensor, precision: Tensor | None
 ) -> Iterator[tuple[tuple[int, ...], tuple[Tensor, Tensor, Tensor | None]]]:
-    """The sets of images along the leading axes, one after the other: x, y and √λ."""
+    """Yield the sets of images along the leading axes, one by one: x, y and √λ."""
     x, y = (part.expand(*lead, *part.shape[-4:]) for part in (x, y))
     root = None if precision is None else precision.sqrt().expand(*lead, precision.shape[-1])
     for index in product(*map(range, lead)):
@@ -162,7 +165,7 @@ def _each(
 
 
 class _Sum:
-    """The gradient of images, some of which belong to several sets: one set's part at a time is added."""
+    """The gradient of images that may belong to several sets, accumulated set by set."""
 
     def __init__(self, images: Tensor, lead: torch.Size):
         shared = images.shape[:-4] != lead
@@ -171,15 +174,15 @@ class _Sum:
         self.spare = images.new_empty(images.shape[-4:]) if shared else None
 
     def part(self, index: tuple[int, ...]) -> Tensor:
-        """Where the part of a set is to be written: in place if the images are its alone."""
+        """Return the buffer for one set's gradient: the total itself if no other set has these images."""
         return self.slots[index] if self.spare is None else self.spare
 
     def add(self, index: tuple[int, ...], part: Tensor) -> None:
-        """Add a part that is not in its place."""
+        """Add one set's gradient, unless it was written to the total directly."""
         if self.spare is not None:
             self.slots[index].add_(part)
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Inner products of images, `[B]`."""
+    """Return inner products of images, `[B]`."""
     return (left.reshape(len(left), 1, -1) @ right.reshape(len(right), -1, 1))[:, 0, 0]

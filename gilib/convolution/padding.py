@@ -1,4 +1,4 @@
-"""What surrounds an image: zeros or copies of its pixels, and the adjoint."""
+"""Pad images with zeros or with copies of their pixels, and the adjoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gilib.convolution.windows import Windows
 
 
 def padded(images: Tensor, windows: Windows) -> Tensor:
-    """Images `[B, C, H, W]` with the padding of `windows`, `[B, C, H + 2p, W + 2p]`."""
+    """Pad images `[B, C, H, W]` as `windows` say, `[B, C, H + 2p, W + 2p]`."""
     above, left = windows.padding
     if not (above or left):
         return images
@@ -17,7 +17,7 @@ def padded(images: Tensor, windows: Windows) -> Tensor:
 
 
 def unpadded(values: Tensor, windows: Windows) -> Tensor:
-    """The adjoint of `padded`: a view of `values`, to which those of copied pixels were added in place."""
+    """Apply the adjoint of `padded`: add values of copied pixels in place, and return a view of `values`."""
     for axis, width in zip((2, 3), windows.padding, strict=True):
         inner = values.shape[axis] - 2 * width
         if windows.circular and width:

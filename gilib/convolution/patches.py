@@ -1,6 +1,6 @@
-"""Patches of a few images at a time, for any windows.
+"""Moments of any windows from explicit patches, a few images at a time.
 
-Explicit patches of all images would need k² times the memory of the images; those of a few stay in cache.
+Patches of all images would take k² times the memory of the images; patches of a few fit into the cache.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from gilib.convolution.budget import at_once
 from gilib.convolution.padding import padded, unpadded
 from gilib.convolution.windows import Windows
 
-CHUNK = 2**19  # entries of the patches made at a time: 2 MB in float32, but ...
-SHARE = 1.0  # ... no more than this of the entries of the images, on a CPU
+CHUNK = 2**19  # entries of the patches built at a time: 2 MB in float32
+SHARE = 1.0  # limit of these entries on a CPU, as a multiple of the entries of the images
 
 
 def patches(images: Tensor, windows: Windows) -> Tensor:
-    """The windows of padded `images` `[B, C, H, W]`, a view `[C, k_h, k_w, B, H', W']`."""
+    """Return the windows of padded `images` `[B, C, H, W]` as a view `[C, k_h, k_w, B, H', W']`."""
     images = padded(images, windows)
     (height, width), (down, across) = windows.kernel, windows.stride
     return images.unfold(2, height, down).unfold(3, width, across).permute(1, 4, 5, 0, 2, 3)
 
 
 def write_images(values: Tensor, images: Tensor, windows: Windows) -> None:
-    """Write the adjoint of `patches` to `images`: every pixel the sum of its values in all windows."""
+    """Write the adjoint of `patches` to `images`: sum the values of every pixel over all windows."""
     (down, across), (above, left) = windows.stride, windows.padding
     rows, columns = values.shape[-2:]
     around = images.new_zeros(*images.shape[:2], images.shape[2] + 2 * above, images.shape[3] + 2 * left)
@@ -47,7 +47,7 @@ def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:
 def _rows(
     x: Tensor, y: Tensor, weights: Tensor | None, windows: Windows, chunk: slice
 ) -> tuple[Tensor, Tensor]:
-    """Patches `[C K, n]` and pseudo-outputs `[O, n]` of some images, times the weights `[B]`."""
+    """Return patches `[C K, n]` and pseudo-outputs `[O, n]` of some images, times the weights `[B]`."""
     x, y = x[chunk], y[chunk]
     if weights is not None:
         factors = weights[chunk, None, None, None]
@@ -57,7 +57,7 @@ def _rows(
 
 
 def moments(x: Tensor, y: Tensor, root: Tensor | None, windows: Windows) -> tuple[Tensor, Tensor]:
-    """X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of x `[B, C, H, W]` and y `[B, O, H', W']`, weighted."""
+    """Return weighted X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of x `[B, C, H, W]` and y `[B, O, H', W']`."""
     size = x.shape[1] * windows.pixels
     gram, cross = x.new_zeros(size, size), x.new_zeros(size, y.shape[1])
     for chunk in _chunks(x, y, windows):

@@ -1,9 +1,10 @@
-"""Moments of windows with strides, or at other places than every pixel, from those of windows at every pixel.
+"""Moments of windows with strides, or not at every pixel, from those of windows at every pixel.
 
-Pixel δ of window u is pixel s u + δ of the padded image. With δ = s q + r that is pixel u + q of phase r, the
-image of every s-th pixel from pixel r on: the polyphase decomposition of multirate filters. So windows of k
-pixels with stride s are windows of ⌈k/s⌉ pixels at every pixel of an image whose channels are the phases of
-all channels, C s² if k >= s. Their moments hold all that is wanted and, unless s divides k, some that is not.
+Pixel δ of window u is pixel s u + δ of the padded image. Write δ = s q + r: this is pixel u + q of phase r,
+the image of every s-th pixel starting at pixel r (the polyphase decomposition of multirate filters). So
+windows of k pixels with stride s are windows of ⌈k/s⌉ pixels at every pixel of an image whose channels are
+the phases of all channels, C s² channels if k >= s. Their moments include all that are needed and, unless s
+divides k, some that are not.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gilib.convolution.windows import Pair, Windows
 
 @dataclass(frozen=True)
 class Phases:
-    """How windows of a padded image are windows at every pixel of its phases.
+    """The correspondence between windows of an image and windows at every pixel of its phases.
 
     Attributes:
-        windows: of the image.
-        places: windows, (vertical, horizontal).
+        windows: windows of the image.
+        places: numbers of windows, (vertical, horizontal).
     """
 
     windows: Windows
@@ -35,24 +36,24 @@ class Phases:
 
     @classmethod
     def of(cls, size: Pair, windows: Windows) -> Phases:
-        """For images of `size`, (height, width)."""
+        """Construct for images of `size`, (height, width)."""
         return cls(windows, windows.output_size(size))
 
     @property
     def count(self) -> Pair:
-        """Phases with a pixel in the window, min(s, k)."""
+        """Numbers of phases with a pixel in the window, min(s, k)."""
         down, across = (min(s, k) for s, k in zip(self.windows.stride, self.windows.kernel, strict=True))
         return down, across
 
     @property
     def kernel(self) -> Pair:
-        """⌈k/s⌉, pixels of a window in every phase."""
+        """Pixels of a window in every phase, ⌈k/s⌉."""
         down, across = (-(-k // s) for s, k in zip(self.windows.stride, self.windows.kernel, strict=True))
         return down, across
 
     @property
     def size(self) -> Pair:
-        """Pixels of a phase, those in windows."""
+        """Pixels of a phase that lie in windows."""
         height, width = (n + k - 1 for n, k in zip(self.places, self.kernel, strict=True))
         return height, width
 
@@ -62,7 +63,7 @@ class Phases:
         return Windows(self.kernel, (1, 1), (0, 0), "zero")
 
     def split(self, images: Tensor) -> Tensor:
-        """The phases of `images` `[B, C, H, W]`, `[B, C r, *size]`; the r phases of a channel run fastest."""
+        """Split `images` `[B, C, H, W]` into r phases per channel, which run fastest, `[B, C r, *size]`."""
         around = padded(images, self.windows)
         below, right = (n - had for n, had in zip(self._covered, around.shape[-2:], strict=True))
         around = pad(around, (0, right, 0, below))
@@ -78,7 +79,7 @@ class Phases:
         images.copy_(unpadded(around[..., :height, :width], self.windows))
 
     def needed_indices(self, channels: int, like: Tensor) -> Tensor:
-        """Which rows of the moments of phases are pixels of windows, `[C K]`."""
+        """Return the rows of the moments of phases that belong to pixels of windows, `[C K]`."""
         (down, across), pixels = self.windows.stride, prod(self.kernel)
         a, b = (torch.arange(k, device=like.device) for k in self.windows.kernel)
         phase = (a % down * self.count[1])[:, None] + b % across
@@ -87,14 +88,14 @@ class Phases:
         return (each[:, None] + place.flatten()).flatten()
 
     def _grid(self, whole: Tensor) -> Tensor:
-        """The phases as a view, `[B, C, size, phases, size, phases]`."""
+        """View the phases as `[B, C, size, phases, size, phases]`."""
         (down, across), (rows, columns) = self.windows.stride, self.count
         split = whole.unflatten(3, (-1, across)).unflatten(2, (-1, down))
         return split[:, :, :, :rows, :, :columns]
 
     @property
     def _covered(self) -> Pair:
-        """Pixels of the padded image from which whole phases come; some may lie beyond it."""
+        """Pixels of the padded image that complete phases need; some may lie beyond the image."""
         height, width = (n * s for n, s in zip(self.size, self.windows.stride, strict=True))
         return height, width
 
@@ -102,7 +103,7 @@ class Phases:
 def moments(
     kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
 ) -> tuple[Tensor, Tensor]:
-    """X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of any windows; see `gilib.convolution.lags.moments`."""
+    """Return X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of any windows; see `gilib.convolution.lags.moments`."""
     if windows.at_every_pixel(x.shape[-2:]):
         return lags.moments(kind, x, y, root, windows)
     phases = Phases.of(_size(x), windows)
@@ -130,7 +131,7 @@ def write_gradients(
     size = x.shape[1] * prod(phases.count) * phases.inside.pixels
     d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
     d_pairs[needed[:, None], needed], d_lags[needed] = d_gram, d_cross
-    parts = phases.split(x)  # a copy, in whose place its gradient is written
+    parts = phases.split(x)  # a copy, which its gradient overwrites
     lags.write_gradients(kind, parts, y, root, phases.inside, d_pairs, d_lags, parts, d_y)
     return phases.join(parts, d_x)
 

@@ -1,4 +1,4 @@
-"""Three ways to the same moments, and which is the fastest for given shapes."""
+"""The three routes to the same moments, and the choice of the fastest for given shapes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gilib.convolution.windows import Windows
 
 
 class Route(NamedTuple):
-    """A way to compute the moments of one set of images, and to write their gradients to given buffers.
+    """A way to compute the moments of one set of images and their gradients.
 
     Attributes:
-        moments: the computation.
-        write_gradients: its adjoint.
-        time: what it should take: nanoseconds on one core.
+        moments: computes the moments.
+        write_gradients: writes gradients to given buffers.
+        time: predicts the time, in nanoseconds on one core.
     """
 
     moments: Callable[..., tuple[Tensor, Tensor]]
@@ -30,11 +30,11 @@ class Route(NamedTuple):
 
 
 def fastest_route(x: Tensor, y: Tensor, windows: Windows) -> str:
-    """The route that should take the least time: "spectral", "convolution" or "patches".
+    """Return the route that should take the least time: "spectral", "convolution" or "patches".
 
-    Of products the spectral route needs about 4 C² + 6 C O a pixel, whatever the K pixels of the kernel are;
-    convolutions 5 K C² + 3 K C O, but fast ones; patches 2 (C K)² + 3 C K O. Many channels are left to the
-    spectral route, few channels and kernels of one pixel to patches.
+    With K pixels in the kernel, the spectral route takes about 4 C² + 6 C O products a pixel, whatever K is.
+    Convolutions take 5 K C² + 3 K C O products, which are faster, and patches 2 (C K)² + 3 C K O. So the
+    spectral route suits many channels, and patches suit few channels and kernels of one pixel.
 
     >>> import torch
     >>> images = torch.empty(100, 32, 32, 32)

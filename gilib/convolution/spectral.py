@@ -3,8 +3,8 @@
     R_xx[d, c, c'] = Σ_b λ_b Σ_u X_bc(u) X_bc'(u + d)      R_xy[l, c, o] = Σ_b λ_b Σ_u X_bc(u + l) Y_bo(u)
 
 With coefficients X̂ = A + iB and Ŷ = P + iQ at each frequency, R is linear in AᵀA + BᵀB and AᵀB - BᵀA, and in
-AᵀP + BᵀQ and AᵀQ - BᵀP. The adjoint is linear in the same coefficients; they are computed again, not kept.
-Both work on a few images and some of the frequencies at a time: fresh memory costs as much as arithmetic.
+AᵀP + BᵀQ and AᵀQ - BᵀP. The adjoint is linear in the same coefficients, which are computed again rather than
+stored. Both process a few images and frequencies at a time, because new memory costs as much as arithmetic.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from gilib.convolution.budget import at_once
 from gilib.convolution.fourier import Transform, fast_length
 from gilib.convolution.windows import Pair
 
-CHUNK = 2**20  # coefficients of images x that are held at a time: 4 MB in float32 ...
-FEWEST = 24  # ... but those of so many images at least, for the sake of the matrix products ...
-SHARE = 0.5  # ... and, on a CPU, no more than this of the entries of x
-BLOCK = 2**18  # entries of the products of coefficients held at a time: 1 MB in float32
+CHUNK = 2**20  # coefficients of x in memory at a time: 4 MB in float32
+FEWEST = 24  # images at a time, at least, so that matrix products stay efficient
+SHARE = 0.5  # limit of these coefficients on a CPU, as a multiple of the entries of x
+BLOCK = 2**18  # entries of the products of coefficients in memory at a time: 1 MB in float32
 
 
 @dataclass(frozen=True)
 class SpectralCorrelation:
-    """Correlations of images x with themselves at lags -(k-1) ... k-1, with images y at lags -p ... k-1-p.
+    """Correlations of images x with themselves at lags 1-k ... k-1, and with images y at lags -p ... k-1-p.
 
     Attributes:
-        transform: at whose frequencies products are taken.
-        auto: waves at half of the lags of x with itself, `[2, n, F]`: R_xx[-d] = R_xx[d]ᵀ.
+        transform: the Fourier transform.
+        auto: waves at half of the lags of x with itself, `[2, n, F]`; the others follow from
+            R_xx[-d] = R_xx[d]ᵀ.
         cross: waves at all lags of x with y, `[2, m, F]`.
-        share: of each frequency, `[F]`.
+        share: weight of each frequency, `[F]`.
     """
 
     transform: Transform
@@ -43,7 +44,7 @@ class SpectralCorrelation:
 
     @classmethod
     def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> SpectralCorrelation:
-        """For images like `x`; on a plane (not circular) lags must not meet around the circle."""
+        """Construct for images like `x`; unless these wrap around, the period is long enough for all lags."""
         transform = Transform(cls.circle(x.shape[-2:], kernel, padding, circular))
         auto = _grid([torch.arange(1 - k, k, device=x.device) for k in kernel])
         cross = _grid([p - torch.arange(k, device=x.device) for k, p in zip(kernel, padding, strict=True)])
@@ -53,7 +54,7 @@ class SpectralCorrelation:
 
     @staticmethod
     def circle(size: tuple[int, ...], kernel: Pair, padding: Pair, circular: bool) -> Pair:
-        """The pixels of a circle around which the lags of images of `size` do not meet."""
+        """Return a period of pixels around which the lags of images of `size` do not overlap."""
         height, width = (
             n if circular else fast_length(n + max(k - 1, p, 2 * p - k + 1))
             for n, k, p in zip(size, kernel, padding, strict=True)
@@ -83,6 +84,7 @@ class SpectralCorrelation:
                     p, q = y_hat[:, block].flatten(1, 2)
                     _accumulate(cross, to_cross[0, :, block], (a.mT @ p).baddbmm_(b.mT, q))
                     _accumulate(cross, to_cross[1, :, block], (a.mT @ q).baddbmm_(b.mT, p, alpha=-1))
+        # AᵀA + BᵀB is symmetric and AᵀB - BᵀA antisymmetric: one product AᵀB gives the latter
         auto, skew = (part.unflatten(1, shape) for part in (auto, skew))
         half = auto + skew - skew.mT
         whole = torch.cat([half, half[:-1].flip(0).mT])
@@ -101,7 +103,7 @@ class SpectralCorrelation:
         """Write the gradients of x and y, given those of R_xx and R_xy, to `d_x` and `d_y`."""
         half = d_auto[: len(d_auto) // 2 + 1].clone()
         half[:-1] += d_auto[len(half) :].flip(0).mT
-        even, odd = half + half.mT, half - half.mT
+        even, odd = half + half.mT, half - half.mT  # gradients of the symmetric and antisymmetric parts
         for x_hat, y_hat, part, weights in self._coefficients(x, y, root):
             for block in self._blocks(x_hat, y_hat):
                 a, b = x_hat[:, block].flatten(1, 2)  # [f G, B, C]
@@ -115,7 +117,7 @@ class SpectralCorrelation:
                     d_b.baddbmm_(q, g.mT).baddbmm_(p, n.mT, alpha=-1)
                     torch.bmm(a, g, out=p).baddbmm_(b, n, alpha=-1)
                     torch.bmm(b, g, out=q).baddbmm_(a, n)
-                a.copy_(d_a)
+                a.copy_(d_a)  # gradients replace coefficients, to be transformed back without new memory
                 b.copy_(d_b)
             d_x[:, part] = self.transform.inverse(x_hat, weights, _size(x))
             if y is not None and y_hat is not None and d_y is not None:
@@ -124,7 +126,7 @@ class SpectralCorrelation:
     def _coefficients(
         self, x: Tensor, y: Tensor | None, root: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor | None, slice, Tensor | None]]:
-        """Coefficients of some images at a time, which images, and their weights."""
+        """Yield coefficients of a few images at a time, the slice of images, and their weights."""
         per_image = 2 * self.auto.shape[-1] * len(x) * x.shape[2]
         step = max(1, at_once(max(CHUNK, FEWEST * per_image), x, SHARE) // per_image)
         for start in range(0, x.shape[1], step):
@@ -136,7 +138,7 @@ class SpectralCorrelation:
 
     @staticmethod
     def _blocks(x_hat: Tensor, y_hat: Tensor | None) -> Iterator[slice]:
-        """Blocks of frequencies."""
+        """Yield blocks of frequencies."""
         _, count, sets, _, channels = x_hat.shape
         columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
         step = max(1, at_once(BLOCK, x_hat, 1.0) // (sets * channels * columns))
@@ -145,12 +147,12 @@ class SpectralCorrelation:
 
 
 def _accumulate(total: Tensor, waves: Tensor, products: Tensor) -> None:
-    """Add the lags `[n, G C C']` of products of coefficients `[f G, C, C']`."""
+    """Add to `total` the lags `[n, G C C']` of products of coefficients `[f G, C, C']`."""
     total.addmm_(waves, products.view(waves.shape[1], -1))
 
 
 def _products(waves: Tensor, real: Tensor, imaginary: Tensor) -> tuple[Tensor, ...]:
-    """Gradients of products of coefficients `[f G, C, C']`, before `share`, from those of lags."""
+    """Return gradients of products of coefficients `[f G, C, C']`, before `share`, given those of lags."""
     parts = zip(waves, (real, imaginary), strict=True)
     return tuple((wave.mT @ part.flatten(1)).view(-1, *part.shape[-2:]) for wave, part in parts)
 

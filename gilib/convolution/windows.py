@@ -1,4 +1,4 @@
-"""Which pixels a convolution sees: kernel, stride, padding and boundary."""
+"""The pixels that a convolution sees: kernel, stride, padding and boundary."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BOUNDARIES = ("circular", "zero")
 class Windows:
     """The windows of a convolution: one for every output pixel.
 
-    Window u covers the pixels s u + δ - p of the image, δ = 0 ... k-1 in each direction; a pixel outside the
-    image is zero, or wraps around.
+    In each direction, window u covers the pixels s u + δ - p of the image, δ = 0 ... k-1. Pixels outside the
+    image are zero, or wrap around.
 
     Attributes:
         kernel: k, (height, width).
-        stride: s.
-        padding: p.
+        stride: s, (vertical, horizontal).
+        padding: p, (vertical, horizontal).
         boundary: "circular" or "zero".
 
     >>> Windows.of(3).output_size((32, 28))
@@ -44,10 +44,10 @@ class Windows:
         padding: int | Pair | None = None,
         boundary: str = "circular",
     ) -> Windows:
-        """Windows from single numbers or pairs; padding None keeps the size of the image at stride 1.
+        """Construct from single numbers or pairs; by default padding keeps the size of an image at stride 1.
 
         Raises:
-            ValueError: for numbers that are none, an even kernel without padding, or an unknown boundary.
+            ValueError: if a size is invalid, an even kernel has no padding, or the boundary is unknown.
         """
         check_choice(boundary, BOUNDARIES, "boundary")
         kernel, steps = as_pair(kernel_size, "kernel_size", 1), as_pair(stride, "stride", 1)
@@ -62,7 +62,7 @@ class Windows:
 
     @property
     def pixels(self) -> int:
-        """K, the pixels of a window."""
+        """K, the number of pixels of a window."""
         return self.kernel[0] * self.kernel[1]
 
     @property
@@ -71,9 +71,9 @@ class Windows:
         return self.boundary == "circular"
 
     def at_every_pixel(self, size: tuple[int, ...]) -> bool:
-        """Whether there are windows at every pixel, but for those that stick out of a padded image.
+        """Return whether there is a window at every pixel, except those that stick out of the padded image.
 
-        Those that wrap around have to be centred, and no lag may be longer than the image.
+        Circular windows must also be centred, and no lag may be longer than the image.
         """
         if self.stride != (1, 1):
             return False
@@ -81,7 +81,7 @@ class Windows:
         return all(2 * p == k - 1 <= n if self.circular else k - 1 - p <= n for n, k, p in sides)
 
     def output_size(self, size: Pair) -> Pair:
-        """The number of windows for an image of `size`.
+        """Return the numbers of windows (vertical, horizontal) for an image of `size`.
 
         Raises:
             ValueError: if the padded image is smaller than the kernel, or than its circular padding.
@@ -102,7 +102,7 @@ class Windows:
 
 
 def as_pair(value: int | Pair, name: str, least: int) -> Pair:
-    """A number for both directions, or one for each: (height, width), integers of at least `least`."""
+    """Return (height, width) from a number or a pair; raise an error unless both are integers ≥ `least`."""
     pair = (value, value) if isinstance(value, Integral) else value
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise ValueError(f"{name} must be an integer or a pair (height, width), got {value!r}")

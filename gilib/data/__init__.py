@@ -1,13 +1,12 @@
 """Data sets with their published splits: nine UCI regressions, labelled tables, images, a series and a toy.
 
-The nine regression sets come with the package, and so do Spambase, MAGIC, the carbon dioxide of Mauna Loa
-and a sample of MNIST (see `load_uci`, `load_classification`, `load_co2` and `load_images` for sources and
-licences). Other images are found on this
-machine or fetched once. Every set is checked against a SHA-256 of its decoded values. Splits are generated,
-normalisation uses training data only, and no global random state is touched.
+The package includes the nine regression sets, Spambase, MAGIC, the carbon dioxide of Mauna Loa and a sample
+of MNIST (`load_uci`, `load_classification`, `load_co2` and `load_images` name sources and licences). Other
+images are found on this machine or downloaded once. Every set is checked against a SHA-256 of its decoded
+values. Splits are generated, normalisation uses training data only, and no global random state is touched.
 
-In order of reading: `dataset` (a table, its splits), `normalisation`, `toy_problem`; `tables` and `images`
-list the sets and load them; `storage` is where files lie, and how they are fetched.
+Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `tables` and `images`
+list the sets and load them. `storage` finds and downloads files.
 
 >>> import gilib.data
 >>> split = gilib.data.load_uci("yacht").split(0)

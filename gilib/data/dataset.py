@@ -1,4 +1,4 @@
-"""A table in original units, of regression or of classification, and its splits into training and test."""
+"""Tables for regression or classification in original units, and their splits into training and test."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gilib.validation import check_is_tensor
 
 @checked
 def sha256_of(x: Tensor, y: Tensor) -> str:
-    r"""The SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
+    r"""Return the SHA-256 of decoded arrays, which depends on neither the machine nor the file format.
 
-    Hashed are, in this order: the ASCII header `"x <f8 N D\ny <f8 N O\n"` with the sizes in decimal, then
-    the values of `x`, then those of `y`, each as contiguous row-major little-endian float64.
+    The hash covers the ASCII header `"x <f8 N D\ny <f8 N O\n"` with the sizes in decimal, then the values of
+    `x`, then the values of `y`, each as contiguous row-major little-endian float64.
 
     Args:
         x: inputs, `[N, D]`.
@@ -45,7 +45,7 @@ def sha256_of(x: Tensor, y: Tensor) -> str:
 
 @checked
 def split_indices(num_points: int, k: int) -> tuple[Tensor, Tensor]:
-    """The rows of published split `k` of a data set of `num_points` rows.
+    """Return the training and test rows of published split `k` of a data set with `num_points` rows.
 
     The publishers seed NumPy's legacy generator with 1 once per data set, draw one permutation per split, and
     take its first `round(0.9 N)` rows for training (Hernández-Lobato & Adams, 2015). Split `k` therefore
@@ -73,9 +73,9 @@ def split_indices(num_points: int, k: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Training and test data in normalised units, with what leads back to original units.
+    """Training and test data in normalised units, with the normalisation that restores original units.
 
-    Labels `[N]`, int64, stay as they are; so `test_y_raw` then is `test_y`.
+    Labels, int64 `[N]`, are not normalised: `test_y_raw` then equals `test_y`.
 
     Attributes:
         name: name of the data set.
@@ -84,7 +84,7 @@ class Split:
         train_y: `[N, O]`, normalised; or labels `[N]`.
         test_x: `[N*, D]`, normalised with the training data's statistics.
         test_y: `[N*, O]`, normalised with the training data's statistics; or labels `[N*]`.
-        test_x_raw: `[N*, D]`, float64, original units: what `gilib.predict` takes with a normalisation.
+        test_x_raw: `[N*, D]`, float64, original units, as `gilib.predict` expects with a normalisation.
         test_y_raw: `[N*, O]`, float64, original units, for metrics; or labels `[N*]`.
         normalisation: fitted to the training data of this split; float64.
         train_index: rows of the data set that are in `train_x`, `[N]`.
@@ -106,18 +106,18 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Checked):
-    """A table in original units: inputs with real targets, or with labels.
+    """A table of inputs with real targets or labels, in original units.
 
     Attributes:
         name: short name.
         x: inputs, `[N, D]`, float64.
         y: targets, `[N, O]`, float64; or labels, `[N]`, int64, from 0.
-        num_splits: number of splits, made as `split_indices` makes them.
-        description: what the inputs and the target are.
-        source: where the data come from.
-        licence: under which terms.
-        note: what a user should know before using them.
-        class_names: what each label stands for; empty where the targets are real.
+        num_splits: number of splits; `split_indices` generates them.
+        description: meaning of the inputs and the target.
+        source: origin of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
+        class_names: name of each class; empty if the targets are real.
 
     Raises:
         TypeError: if `x` is not float64, or `y` neither float64 nor int64.
@@ -139,7 +139,7 @@ class Dataset(Checked):
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit each other."""
+        """Check that the arrays fit each other."""
         check_is_tensor(self.x, "x")
         check_is_tensor(self.y, "y")
         _check_pair(self.x, self._columns)
@@ -165,12 +165,12 @@ class Dataset(Checked):
 
     @property
     def _columns(self) -> Tensor:
-        """The targets `[N, O]`; labels as one column of numbers."""
+        """The targets `[N, O]`; labels become one column of float64 numbers."""
         return self.y[..., None].double() if self.has_labels else self.y
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the decoded arrays as `sha256_of` defines it, labels as one column of numbers."""
+        """SHA-256 of the arrays, by `sha256_of`; labels count as one column of numbers."""
         return sha256_of(self.x, self._columns)
 
     def split(
@@ -179,12 +179,12 @@ class Dataset(Checked):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> Split:
-        """Split `k`: nine tenths for training, normalised by the statistics of the training data only.
+        """Return split `k`: nine tenths for training, normalised by the statistics of the training data.
 
         Args:
             k: number of the split, from 0 to `num_splits - 1`.
-            dtype: of the normalised data; statistics are taken in float64 first.
-            device: of the data; the CPU if not given.
+            dtype: dtype of the normalised data; the statistics are computed in float64.
+            device: device of the data; the CPU if not given.
 
         Raises:
             TypeError: if `k` is not an integer, or `dtype` is not a floating-point type.

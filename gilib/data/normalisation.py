@@ -1,4 +1,4 @@
-"""Scaling of inputs and targets to mean zero and standard deviation one, and the way back."""
+"""Scale inputs and targets to mean zero and standard deviation one, and back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from gilib.validation import as_tensor
 
 T = TypeVar("T", Tensor, np.ndarray)
-ROUNDINGS = 10  # between the values of a constant column, at most
+ROUNDINGS = 10  # a column whose values differ by no more rounding units than this is constant
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
 def _arrays_too(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, T], T]:
-    """A method of tensors that gives an array of numpy for one."""
+    """Let a method of tensors accept a NumPy array, too, for which it then returns a NumPy array."""
 
     @wraps(method)
     def both(self: Any, value: Any) -> Any:
@@ -38,9 +38,9 @@ class Normalisation:
     .. math:: \tilde x = (x - m_x) / s_x, \qquad \tilde y = (y - m_y) / s_y, \qquad
               \log p(y) = \log p(\tilde y) - \sum_o \log s_{y,o}
 
-    The statistics come from training data only. Every method returns the dtype and the device of its
-    argument, whatever the dtype of the statistics (float64 as fitted), and an array of numpy for one.
-    Leading axes are free: `[..., D]` and `[..., O]`.
+    The statistics come from training data only. Every method keeps the dtype and the device of its argument,
+    whatever the dtype of the statistics (float64 from `fit`), and returns a NumPy array if it was given one.
+    Arguments may have any leading axes: `[..., D]` and `[..., O]`.
 
     Attributes:
         x_mean: mean of each input column, `[D]`, original units.
@@ -62,7 +62,7 @@ class Normalisation:
     y_std: Tensor  # [O]
 
     def __post_init__(self) -> None:
-        """Refuse statistics with which no scaling is possible."""
+        """Check that the statistics define a scaling."""
         for field in fields(self):
             _check_statistic(field.name, getattr(self, field.name))
         for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std")):
@@ -74,12 +74,12 @@ class Normalisation:
 
     @classmethod
     def fit(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Normalisation:
-        """Take means and unbiased deviations from training data; a constant column is divided by 1.
+        """Compute means and unbiased deviations of training data; a constant column gets deviation 1.
 
         Args:
-            x: training inputs, `[N, D]`, original units; a tensor or an array of numpy.
-            y: training targets, `[N, O]`, original units, likewise; None: for inputs alone (classes).
-                Targets and predictions then stay as they are.
+            x: training inputs, `[N, D]`, original units; a tensor or a NumPy array.
+            y: training targets, `[N, O]`, original units; a tensor or a NumPy array. With None (for labels)
+                targets and predictions are not scaled.
 
         Raises:
             TypeError: if an argument is not a floating-point tensor.
@@ -106,7 +106,7 @@ class Normalisation:
 
     @classmethod
     def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
-        """The normalisation of `num_inputs` inputs and `num_outputs` targets that changes nothing.
+        """Return a normalisation of `num_inputs` inputs and `num_outputs` targets that changes nothing.
 
         >>> Normalisation.identity(3, 1).log_density_shift
         0.0
@@ -155,17 +155,17 @@ class Normalisation:
         return sd * self.y_std.to(sd)  # [..., O]
 
     def __repr__(self) -> str:
-        """How many columns it scales; the statistics are its attributes."""
+        """Show the numbers of inputs and targets."""
         return f"Normalisation({len(self.x_mean)} inputs, {len(self.y_mean)} targets)"
 
     @property
     def inputs_alone(self) -> bool:
-        """Whether targets are left as they are."""
+        """Whether only inputs are scaled."""
         return not len(self.y_mean)
 
     @property
     def log_density_shift(self) -> float:
-        r"""What to ADD to a log density in normalised units to have it in original units, in nats per point.
+        r"""Nats per point to ADD to a log density in normalised units; the sum is in original units.
 
         .. math:: -\sum_o \log s_{y,o}
 
@@ -176,17 +176,17 @@ class Normalisation:
         return float(self.y_std.double().reciprocal().log().sum())
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> Normalisation:
-        """The same normalisation with its statistics in another dtype or on another device."""
+        """Return this normalisation with its statistics in another dtype or on another device."""
         state = self.state()
         return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
 
     def state(self) -> dict[str, Tensor]:
-        """The four statistics as a plain dictionary of tensors, for saving."""
+        """Return the four statistics as a plain dictionary of tensors, for saving."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
-        """Rebuild a normalisation from what `state` returned.
+        """Rebuild a normalisation from the dictionary that `state` returned.
 
         Raises:
             ValueError: if names are missing or unknown.
@@ -204,9 +204,10 @@ class Normalisation:
 
 
 def constant_columns(value: Tensor) -> Tensor:
-    """Which columns are constant, `[columns]`: their values are within a few roundings of each other.
+    """Return which columns are constant up to rounding, `[columns]`.
 
-    Shares and their sum are, and their deviation would make millions of the next rounding.
+    Columns such as proportions that sum to one vary by a few rounding errors. Dividing by so small a
+    deviation would turn the next rounding error into millions.
     """
     low, high = value.min(0).values, value.max(0).values
     rounding = torch.finfo(value.dtype).eps * torch.maximum(low.abs(), high.abs())
@@ -214,7 +215,7 @@ def constant_columns(value: Tensor) -> Tensor:
 
 
 def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
-    """Column means and unbiased deviations; a constant column has its value as mean and 1 as deviation."""
+    """Return column means and unbiased deviations; a constant column has deviation 1."""
     constant, exact = constant_columns(value), value.double()
     mean = torch.where(constant, exact.min(0).values, exact.mean(0))
     variance = (exact - mean).square().sum(0) / max(len(value) - 1, 1)
@@ -223,7 +224,7 @@ def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _floating(name: str, value: Any) -> Tensor:
-    """A tensor of floating-point numbers, or an array of numbers as one in float64."""
+    """Return a checked floating-point tensor; a NumPy array is converted to float64."""
     if isinstance(value, np.ndarray):
         value = as_tensor(value, name, _FLOAT64).double()
     _check_floating(name, value)

@@ -1,4 +1,4 @@
-"""Where data files lie: in the package, on this machine, or at an address that one is fetched from."""
+"""Find data files in the package or on this machine, and download those that are missing."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from gilib.files import replacing
 
 TIMEOUT_SECONDS = 30.0
 CHUNK_BYTES = 1 << 16
-MOST_BYTES = 1 << 28  # of a download; the largest that there is, CIFAR-10, has 170 MB
-SHIPPED = "the copy that ships with gilib"  # what errors call it
+MOST_BYTES = 1 << 28  # the largest download that is accepted; CIFAR-10, the largest one known, has 170 MB
+SHIPPED = "the copy that ships with gilib"  # its name in error messages
 
 
 class DataError(RuntimeError):
-    """A data set could not be found, read or trusted; the message says what to do about it."""
+    """A data set could not be found, read or verified; the message says what to do."""
 
 
 class ChecksumError(DataError):
-    """A file was read, but the decoded arrays are not the published ones."""
+    """A file was read, but its decoded arrays differ from the published ones."""
 
 
 class DownloadError(DataError):
-    """A file could not be fetched in full from its official place."""
+    """A file could not be downloaded completely from its official address."""
 
 
 def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """This user's cache directory for gilib, by the custom of the platform; it need not exist.
+    """Return this user's cache directory for gilib, which need not exist.
 
-    `$LOCALAPPDATA/gilib` on Windows, elsewhere `$XDG_CACHE_HOME/gilib`, by default `~/.cache/gilib`.
+    The directory is `$LOCALAPPDATA/gilib` on Windows and `$XDG_CACHE_HOME/gilib` elsewhere, by default
+    `~/.cache/gilib`.
 
     Args:
-        platform: as `sys.platform` names it; this machine's if not given.
-        environ: the environment variables; this process's if not given.
+        platform: a value of `sys.platform`; the current platform if not given.
+        environ: environment variables; those of this process if not given.
 
     >>> user_cache("linux", {"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
     '/var/cache/me/gilib'
@@ -50,9 +51,9 @@ def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = 
 
 
 def data_directory() -> Path:
-    """The directory that data files are looked up in and fetched to; it need not exist.
+    """Return the directory in which data files are looked up and stored; it need not exist.
 
-    The environment variable `GILIB_DATA` where it is set, else this user's cache.
+    The environment variable `GILIB_DATA` names it; if that is not set, it is this user's cache.
 
     >>> isinstance(data_directory(), Path)
     True
@@ -62,7 +63,7 @@ def data_directory() -> Path:
 
 
 def shipped_table(name: str) -> bytes | None:
-    """The content of a table that comes with the package, or None where it does not.
+    """Return the content of a table that the package includes, or None if it does not include the table.
 
     Args:
         name: short name of the set, such as `"power"`.
@@ -78,13 +79,13 @@ def shipped_table(name: str) -> bytes | None:
 
 
 def find_file(folder: str) -> Path | None:
-    """The `data.txt` of a publisher's folder on this machine, or None.
+    """Find the `data.txt` of a publisher's folder on this machine; return None if it is not there.
 
-    Looked up below `GILIB_DATA` and then below the user cache, as `uci/FOLDER/data.txt`,
-    `FOLDER/data.txt` or `FOLDER/data/data.txt` (the layout of the publishers' repository).
+    The search covers `GILIB_DATA` and then the user cache, for `uci/FOLDER/data.txt`, `FOLDER/data.txt` or
+    `FOLDER/data/data.txt` (the layout of the publishers' repository).
 
     Args:
-        folder: the publisher's name of the folder, such as `"power-plant"`.
+        folder: the publisher's folder name, such as `"power-plant"`.
     """
     for directory in dict.fromkeys((data_directory(), user_cache())):
         for place in (("uci", folder), (folder,), (folder, "data")):
@@ -95,16 +96,16 @@ def find_file(folder: str) -> Path | None:
 
 
 def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
-    """Fetch `url` to `target` with a progress bar; `target` appears whole and checked, or not at all.
+    """Download `url` to `target` with a progress bar; `target` appears complete and checked, or not at all.
 
     Args:
-        url: the official address of the file.
-        target: where the file will lie; its folder is created.
-        check: is given the whole content and raises where that is not what it should be.
+        url: official address of the file.
+        target: path of the file; its folder is created.
+        check: receives the complete content and raises an error if it is wrong.
 
     Raises:
-        DataError: if the folder of `target` cannot be written to.
-        DownloadError: if the address cannot be reached, answers with an error, ends early or is too long.
+        DataError: if the folder of `target` is not writable.
+        DownloadError: if the address cannot be reached, or its answer is an error, incomplete or too long.
     """
     with ExitStack() as stack:
         try:
@@ -120,7 +121,7 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
 
 
 def _download(url: str, sink: IO[bytes], target: Path) -> None:
-    """Copy `url` to `sink`, every failure turned into one that says what to do."""
+    """Copy `url` to `sink`; turn every failure into a `DownloadError` that says what to do."""
     from http.client import HTTPException
     from urllib.request import urlopen
 
@@ -134,7 +135,7 @@ def _download(url: str, sink: IO[bytes], target: Path) -> None:
 
 
 def _copy(response: Any, sink: IO[bytes], label: str) -> str:
-    """Copy a response to `sink` under a progress bar; return what is wrong with its length, or nothing."""
+    """Copy a response to `sink` with a progress bar; return a problem with its length, or an empty string."""
     from tqdm import tqdm
 
     length = response.headers.get("Content-Length")

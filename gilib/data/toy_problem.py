@@ -1,4 +1,4 @@
-"""The cubic with a gap: a one-dimensional problem on which methods show their in-between uncertainty."""
+"""The cubic with a gap: a one-dimensional problem that shows a method's uncertainty between data."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class ToyProblem:
     """One draw of the toy problem.
 
     Attributes:
-        x: inputs, `[N, 1]`, normalised where that was asked for.
-        y: targets, `[N, 1]`, normalised where that was asked for.
+        x: inputs, `[N, 1]`, normalised if `toy` was called with `normalise=True`.
+        y: targets, `[N, 1]`, normalised if the inputs are.
         x_raw: inputs, `[N, 1]`, float64, original units.
         y_raw: targets, `[N, 1]`, float64, original units.
-        normalisation: from original units to those of `x` and `y`; the identity where none was asked for.
+        normalisation: map from original units to the units of `x` and `y`.
         noise_variance: variance of the true noise in the units of `y`: `noise_sd**2 / y_std**2`.
-        seed: with which the data were drawn.
-        sha256: of `x_raw` and `y_raw`, see `gilib.data.sha256_of`.
+        seed: seed of the draw.
+        sha256: checksum of `x_raw` and `y_raw`, see `gilib.data.sha256_of`.
     """
 
     x: Tensor
@@ -52,18 +52,18 @@ def toy(
               \epsilon \sim \mathcal N(0, 3^2)
 
     Args:
-        seed: of the draw; equal seeds give equal data, and no global generator is touched.
+        seed: seed of the draw; equal seeds give equal data, and no global generator is touched.
         num_points: number of points N, at least 2.
         noise_sd: standard deviation of the noise, original units, positive.
         normalise: whether inputs and targets are normalised, as in the paper.
-        balanced: whether exactly half of the points lie in each interval, the left ones first, in place of an
-            independent choice for each point.
-        dtype: of `x` and `y`; they are drawn in float64.
+        balanced: put exactly half of the points into each interval, the left ones first; otherwise each
+            point chooses its interval independently.
+        dtype: dtype of `x` and `y`; they are drawn in float64.
 
     Raises:
         TypeError: if `dtype` is not a floating-point type.
-        ValueError: if there are too few points, or an odd number where `balanced`, or `noise_sd` is not
-            positive.
+        ValueError: if there are fewer than two points, an odd number of points with `balanced`, or if
+            `noise_sd` is not positive.
 
     >>> problem = toy(seed=1)
     >>> problem.x.shape, bool(problem.x_raw.abs().min() >= 2)

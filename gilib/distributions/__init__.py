@@ -1,4 +1,4 @@
-"""Distributions in the conventions of `torch.distributions`, every draw a function of standard normals."""
+"""Distributions in the style of `torch.distributions`, whose draws are functions of standard normals."""
 
 from gilib.distributions.gamma import gamma_from_normal, log_gamma_from_normal
 from gilib.distributions.matrix_normal import MatrixNormal

@@ -1,4 +1,4 @@
-"""What the Wishart and the inverse Wishart share: parameters, checks and Bartlett's random factor."""
+"""The common base of Wishart and inverse Wishart: parameters, checks and Bartlett's random factor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WishartFamily(Distribution, ABC):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and keep the parameters; see the subclasses."""
+        """Check and store the parameters; see the subclasses."""
         matrix = _one_matrix(scale, scale_tril)
         size = matrix.shape[-1]
         floating = isinstance(df, Tensor) and df.is_floating_point()
@@ -45,7 +45,7 @@ class WishartFamily(Distribution, ABC):
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """`df` above p - 1 and `scale_tril` a Cholesky factor."""
+        """`df` exceeds p - 1, and `scale_tril` is a Cholesky factor."""
         return {"df": constraints.greater_than(self.size - 1), "scale_tril": constraints.lower_cholesky}
 
     @property
@@ -54,7 +54,7 @@ class WishartFamily(Distribution, ABC):
         return self.scale_tril @ self.scale_tril.mT
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> WishartFamily:
-        """The same distribution over a larger batch, without copying the parameters."""
+        """Return this distribution with a larger batch shape, without copying the parameters."""
         new: WishartFamily = self._get_checked_instance(type(self), _instance)
         batch_shape = torch.Size(batch_shape)
         new.df = self.df.expand(batch_shape)
@@ -69,7 +69,7 @@ class WishartFamily(Distribution, ABC):
         noise: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Draw matrices, differentiably in both parameters; arguments as for `rsample_cholesky`."""
+        """Draw matrices, differentiable in both parameters; arguments as for `rsample_cholesky`."""
         factor = self.rsample_cholesky(sample_shape, noise, generator)
         return factor @ factor.mT
 
@@ -88,28 +88,28 @@ class WishartFamily(Distribution, ABC):
         """Draw lower Cholesky factors."""
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density (nats) of `value` `[..., p, p]` with respect to its p(p+1)/2 distinct entries."""
+        """Return the log density (nats) of `value` `[..., p, p]` over its p(p+1)/2 distinct entries."""
         if self._validate_args:
             self._validate_sample(value)
         return self.log_prob_cholesky(cholesky(value, "the value"))
 
     @abstractmethod
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Log density of `factor` `factor`ᵀ."""
+        """Return the log density (nats) of the matrix with Cholesky factor `factor` `[..., p, p]`."""
 
     @property
     def size(self) -> int:
-        """p: the matrices are p × p."""
+        """p, the number of rows and of columns."""
         return self.event_shape[-1]
 
     @property
     def column_df(self) -> Tensor:
-        """(ν - j + 1) / 2 for j = 1..p, `[*batch, p]`."""
+        """Half the degrees of freedom of each column, (ν - j + 1) / 2 for j = 1..p, `[*batch, p]`."""
         return (self.df[..., None] - torch.arange(self.size, dtype=self.df.dtype, device=self.df.device)) / 2
 
     @property
     def log_norm(self) -> Tensor:
-        """(νp/2) log 2 + log Γ_p(ν/2) (Eqs. 64-65)."""
+        """Log normaliser for a unit scale, (νp/2) log 2 + log Γ_p(ν/2) (Eqs. 64-65)."""
         p = self.size
         log_gamma = torch.lgamma(self.column_df).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
         return self.df * (p / 2 * math.log(2)) + log_gamma
@@ -121,7 +121,7 @@ class WishartFamily(Distribution, ABC):
         noise: Tensor | None,
         generator: torch.Generator | None,
     ) -> Tensor:
-        """Standard normals below the diagonal, roots of Gamma(concentration, ½) variables on it."""
+        """Draw a factor: normals below the diagonal, roots of Gamma(concentration, ½) variables on it."""
         if noise is None:
             shape = self._extended_shape(torch.Size(sample_shape))
             like = self.scale_tril
@@ -141,7 +141,7 @@ class WishartFamily(Distribution, ABC):
             )
 
     def check_factor(self, factor: Tensor) -> None:
-        """Raise, if arguments are validated, unless `factor` holds lower Cholesky factors."""
+        """If arguments are validated, raise an error unless `factor` holds lower Cholesky factors."""
         if not self._validate_args:
             return
         if factor.shape[-2:] != self.event_shape or not bool(constraints.lower_cholesky.check(factor).all()):
@@ -152,7 +152,7 @@ class WishartFamily(Distribution, ABC):
 
 
 def _one_matrix(scale: Tensor | None, scale_tril: Tensor | None) -> Tensor:
-    """The one that is given of the scale matrix and its factor."""
+    """Return the scale matrix or its factor, whichever is given."""
     matrix, name = (scale_tril, "scale_tril") if scale is None else (scale, "scale")
     if matrix is None or (scale is not None and scale_tril is not None):
         raise ValueError(

@@ -1,15 +1,16 @@
 """Gamma variables as functions of standard normals, with exact gradients in both arguments.
 
-A draw is s = F_a⁻¹(Φ(z)). Its logarithm is found by Halley's method on log F_a(s) = log Φ(z) where s is small
-and on log(1 - F_a(s)) = log Φ(-z) where it is large. Either tail is a positive, smooth integral,
+A draw is s = F_a⁻¹(Φ(z)). Halley's method finds its logarithm, from log F_a(s) = log Φ(z) for small s and
+from log(1 - F_a(s)) = log Φ(-z) for large s. Either tail is a positive, smooth integral,
 
     F_a(s)     = s p_a(s) ∫_0^∞ exp(-a w - s (e^{-w} - 1)) dw,
     1 - F_a(s) = s p_a(s) ∫_0^∞ exp( a w - s (e^w    - 1)) dw,
 
-taken by the double-exponential trapezoidal rule (Takahasi & Mori, 1974). The derivative in a needs the first
-moment of the same integrand, so that implicit reparameterisation (Figurnov et al., 2018) needs no finite
-difference and suffers no cancellation. `torch.special.gammainc` does not serve: for a > 20 it is right to
-1e-9 only, and it has no derivative in a. All is done in float64, without branches that depend on data.
+computed with the double-exponential trapezoidal rule (Takahasi & Mori, 1974). The derivative in a needs only
+the first moment of the same integrand, so implicit reparameterisation (Figurnov et al., 2018) works without
+finite differences and without cancellation. `torch.special.gammainc` is no alternative: for a > 20 it is
+accurate to 1e-9 only, and it has no derivative in a. All computation is in float64, and on accelerators no
+branch depends on data.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
         s = F_a⁻¹(Φ(z)),    ∂s/∂z = φ(z) / p_a(s),    ∂s/∂a = -(∂F_a(s)/∂a) / p_a(s).
 
     For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s (1e-14 for a ≥ 1) and 1e-13 in both
-    derivatives; below, it grows as 1/a. The derivatives can be differentiated in their turn. The work inside
-    takes a few hundred float64 numbers per element. For another rate, divide by it.
+    derivatives; for smaller a it grows as 1/a. The derivatives are differentiable, too. The computation needs
+    a few hundred float64 numbers per element. For another rate, divide by it.
 
     Args:
-        concentration: a > 0, of any shape that broadcasts with that of `z`. Where it is not positive the
-            result is NaN: a check would stop an accelerator's queue.
+        concentration: a > 0, of any shape that broadcasts with that of `z`. Where it is not positive, the
+            result is NaN, because a check would stall an accelerator's queue.
         z: standard normals, floating point, any shape.
 
     Returns:
         Gamma variables of the broadcast shape, in the dtype of `z`.
 
     Raises:
-        TypeError: `z` is not a floating-point tensor.
+        TypeError: if `z` is not a floating-point tensor.
 
     >>> gamma_from_normal(1.0, torch.zeros(1))  # the median of an exponential variable, log 2
     tensor([0.6931])
@@ -63,7 +64,7 @@ def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
         log s = log F_a⁻¹(Φ(z)).
 
-    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows where its logarithm does not. The accuracy
+    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. The accuracy
     is that of `gamma_from_normal`.
 
     Args:
@@ -74,7 +75,7 @@ def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
         Logarithms of the broadcast shape, in the dtype of `z`.
 
     Raises:
-        TypeError: `z` is not a floating-point tensor.
+        TypeError: if `z` is not a floating-point tensor.
 
     >>> log_gamma_from_normal(2**-10, torch.zeros(1))  # its exponential is zero in float32
     tensor([-710.3591])
@@ -84,7 +85,7 @@ def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
 
 def _log_ratio(concentration: Tensor | float, z: Tensor) -> tuple[Tensor, Tensor]:
-    """The concentration in float64 and log(s / a), both of the broadcast shape."""
+    """Return the concentration in float64 and log(s / a), both of the broadcast shape."""
     if not isinstance(z, Tensor) or not z.is_floating_point():
         kind = z.dtype if isinstance(z, Tensor) else type(z).__name__
         raise TypeError(f"z must be a floating-point tensor of standard normals, got {kind}: convert it")
@@ -95,7 +96,7 @@ def _log_ratio(concentration: Tensor | float, z: Tensor) -> tuple[Tensor, Tensor
 
 
 class _LogRatio(Operation):
-    """log(s / a) of float64 tensors of one shape; the backward pass is differentiable in its turn."""
+    """log(s / a) of float64 tensors of one shape; the backward pass is differentiable, too."""
 
     generate_vmap_rule = True
 
@@ -119,7 +120,7 @@ class _LogRatio(Operation):
 
 
 def _rule(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Nodes `[nodes]` of the quadrature, and its weights of integral and first moment, `[nodes, 2]`."""
+    """Return nodes `[nodes]` of the quadrature and weights for integral and first moment, `[nodes, 2]`."""
     step = (_LAST_NODE - _FIRST_NODE) / (_NODES - 1)
     x = _FIRST_NODE + step * torch.arange(_NODES, dtype=torch.float64, device=device)
     node = torch.exp(x - torch.exp(-x))
@@ -133,14 +134,15 @@ _RULE = _rule(torch.device("cpu"))
 class _Tail(NamedTuple):
     """One tail of the Gamma distribution function, elementwise.
 
-    The lower tail is integrated at a + 1, where the integrand has a single scale however small a is, and
-    brought back by F_a(s) = F_{a+1}(s) + s p_{a+1}(s).
+    The lower tail is integrated at a + 1, where the integrand has a single scale for every a, and
+    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a.
 
     Attributes:
         sign: -1 for the lower tail, +1 for the upper.
         exponent: a + 1 for the lower tail, a for the upper.
         integral: the tail's probability over s p_a(s).
-        moment: what gives d log s / da = moment + sign · integral · (log s - ψ(exponent)) at fixed z.
+        moment: first moment of the integrand. At fixed z, d log s / da =
+            moment + sign · integral · (log s - ψ(exponent)).
     """
 
     sign: Tensor
@@ -150,7 +152,7 @@ class _Tail(NamedTuple):
 
 
 def _tail(a: Tensor, log_ratio: Tensor) -> _Tail:
-    """Integrate the tail in which log_ratio = log(s / a) lies."""
+    """Integrate the tail that contains log_ratio = log(s / a)."""
     s = a * log_ratio.exp()
     lower = s <= a.clamp(min=1.0)
     lift = lower.to(a.dtype)
@@ -172,7 +174,7 @@ def _tail(a: Tensor, log_ratio: Tensor) -> _Tail:
 
 
 def _log_peak(a: Tensor) -> Tensor:
-    """The log density of log s at s = a, a log a - a - log Γ(a), by Stirling's series for large a."""
+    """Return the log density of log s at s = a, a log a - a - log Γ(a), by Stirling's series for large a."""
     large = a.clamp(min=10.0)
     series = torch.zeros_like(a)
     for coefficient in reversed(_STIRLING):
@@ -182,7 +184,7 @@ def _log_peak(a: Tensor) -> Tensor:
 
 
 def _log_normal_cdf(z: Tensor) -> Tensor:
-    """The logarithm of Φ(z) by functions that `torch.func.vmap` batches (it does not batch `log_ndtr`)."""
+    """Return log Φ(z), without `log_ndtr`, which `torch.func.vmap` cannot batch."""
     scaled = z * math.sqrt(0.5)
     below = (0.5 * torch.special.erfcx(-scaled.clamp(max=0.0))).log() - scaled**2
     return torch.where(z < 0, below, torch.log1p(-0.5 * torch.erfc(scaled)))
@@ -192,8 +194,8 @@ def _solve(a: Tensor, z: Tensor) -> Tensor:
     """Find log(s / a) by Halley's method on the logarithm of the tail's probability.
 
     The start is the larger of s = a (1 - 1/(9a) + z/(3√a))³ (Wilson & Hilferty, 1931; large a) and
-    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the other vanishes). Three steps reach rounding error for a ≥ 0.05
-    and five for a ≥ 1e-5, |z| ≤ 9. Each cubes the error: where reading is free, a small change is the last.
+    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the first is zero). Three steps reach rounding error for a ≥ 0.05,
+    and five for a ≥ 1e-5, |z| ≤ 9. Each step cubes the error, so on a CPU a small change ends the iteration.
     """
     log_lower, log_upper = _log_normal_cdf(z), _log_normal_cdf(-z)
     cube_root = 1.0 - 1.0 / (9.0 * a) + z / (3.0 * a.sqrt())

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from gilib.linalg.columns import solve_shared
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -20,18 +20,18 @@ class MatrixNormal(Distribution):
 
         W = M + chol(V) E chol(Σ)ᵀ, E standard normal;    Cov(W_io, W_jp) = V_ij Σ_op.
 
-    The rows may be given by their precision V⁻¹ = T Tᵀ, as regressions have it: then T⁻ᵀ takes the place of
-    chol(V), and no matrix is inverted.
+    The rows may be given by their precision V⁻¹ = T Tᵀ, which regressions compute. T⁻ᵀ then replaces chol(V),
+    and no matrix is inverted.
 
     Args:
         loc: M, `[..., I, O]`.
         row_scale_tril: chol(V), `[..., I, I]`; or
-        row_precision_tril: T, the Cholesky factor of V⁻¹.
+        row_precision_tril: T, the Cholesky factor of V⁻¹, `[..., I, I]`.
         column_scale_tril: chol(Σ), `[..., O, O]`.
         validate_args: as in `torch.distributions`.
 
     Raises:
-        ValueError: factors that are not lower triangular with a positive diagonal, or shapes that do not fit.
+        ValueError: if factors are not lower triangular with a positive diagonal, or shapes do not fit.
 
     >>> MatrixNormal(torch.zeros(3, 2), torch.eye(3), column_scale_tril=2 * torch.eye(2)).variance[0]
     tensor([4., 4.])
@@ -49,7 +49,7 @@ class MatrixNormal(Distribution):
         row_precision_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and keep the parameters."""
+        """Check and store the parameters."""
         rows, by_precision = _rows(row_scale_tril, row_precision_tril)
         if column_scale_tril is None:
             raise ValueError("give column_scale_tril, the Cholesky factor of the covariance of the columns")
@@ -66,7 +66,7 @@ class MatrixNormal(Distribution):
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """A matrix of numbers and two Cholesky factors."""
+        """`loc` is a real matrix, and both factors are Cholesky factors."""
         tril = constraints.lower_cholesky
         return {"loc": self.support, "row_tril": tril, "column_scale_tril": tril}
 
@@ -100,7 +100,7 @@ class MatrixNormal(Distribution):
         return (rows * columns).expand(self.loc.shape)
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> MatrixNormal:
-        """The same with more leading axes."""
+        """Return this distribution with a larger batch shape."""
         loc = self.loc.expand(*batch_shape, *self.event_shape)
         name = "row_precision_tril" if self.by_precision else "row_scale_tril"
         return MatrixNormal(
@@ -108,7 +108,7 @@ class MatrixNormal(Distribution):
         )
 
     def entropy(self) -> Tensor:
-        """½ [I O (1 + log 2π) + O log det V + I log det Σ], `[*batch]` nats."""
+        """Return the entropy ½ [I O (1 + log 2π) + O log det V + I log det Σ], `[*batch]` nats."""
         mean_log_prob = self.log_prob_noise(torch.zeros_like(self.loc)) - 0.5 * self.event_shape.numel()
         return -mean_log_prob
 
@@ -118,15 +118,15 @@ class MatrixNormal(Distribution):
         noise: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Draw matrices `[*sample_shape, *batch, I, O]`, differentiably in all parameters.
+        """Draw matrices `[*sample_shape, *batch, I, O]`, differentiable in all parameters.
 
         Args:
-            sample_shape: leading axes of the draw.
-            noise: E, standard normals `[*sample_shape, *batch, I, O]`; then `sample_shape` may be left out.
-            generator: of the noise, if none is given.
+            sample_shape: leading axes of the draw; not needed with `noise`.
+            noise: E, standard normals `[*sample_shape, *batch, I, O]`; drawn if None.
+            generator: source of the noise, if it is drawn.
 
         Raises:
-            ValueError: the noise has the wrong shape.
+            ValueError: if the noise has the wrong shape.
         """
         if noise is None:
             shape = self._extended_shape(torch.Size(sample_shape))
@@ -143,13 +143,13 @@ class MatrixNormal(Distribution):
             return self.rsample(sample_shape, generator=generator)
 
     def _by_rows(self, values: Tensor) -> Tensor:
-        """Chol(V) times `values`, the factor shared by all samples."""
+        """Return chol(V) times `values`; all samples share the factor."""
         if not self.by_precision:
             return self.row_tril @ values
         return solve_shared(self.row_tril.mT, values)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density (nats) of matrices `[..., I, O]`."""
+        """Return the log density (nats) of matrices `[..., I, O]`."""
         if self._validate_args:
             self._validate_sample(value)
         deviation = value - self.loc
@@ -162,16 +162,16 @@ class MatrixNormal(Distribution):
         )
 
     def log_prob_noise(self, noise: Tensor) -> Tensor:
-        """Log density (nats) of the matrix that `rsample` makes of `noise`, without a solve."""
+        """Return the log density (nats) of the matrix that `rsample` draws from `noise`, without a solve."""
         rows, outputs = self.event_shape
         sign = 1.0 if self.by_precision else -1.0
-        of_rows = sign * outputs * half_log_det(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
-        log_det = of_rows.sub(half_log_det(self.column_scale_tril), alpha=rows)
+        of_rows = sign * outputs * tril_logdet(self.row_tril) - 0.5 * rows * outputs * LOG_2PI
+        log_det = of_rows.sub(tril_logdet(self.column_scale_tril), alpha=rows)
         return log_det.sub(noise.square().sum((-2, -1)), alpha=0.5)
 
 
 def _rows(scale: Tensor | None, precision: Tensor | None) -> tuple[Tensor, bool]:
-    """The one factor that is given, and whether it is that of the precision."""
+    """Return the factor that is given, and whether it factorises the precision."""
     factor = precision if scale is None else scale
     if factor is None or (scale is not None and precision is not None):
         raise ValueError(

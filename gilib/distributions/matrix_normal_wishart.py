@@ -14,7 +14,7 @@ from gilib.linalg import cholesky
 
 
 class MatrixNormalInverseWishart:
-    """The conjugate prior, and posterior, of a regression with correlated noise: a law of a pair (W, Σ).
+    """The conjugate prior or posterior of weights W and noise covariance Σ in a regression.
 
         Σ ~ IW(Ψ, ν),    W | Σ ~ MN(M, V, Σ)                              (Kurle et al., 2024, Eq. 14)
 
@@ -26,10 +26,10 @@ class MatrixNormalInverseWishart:
         validate_args: as in `torch.distributions`.
 
     Attributes:
-        noise: the law IW(Ψ, ν) of Σ.
+        noise: the distribution IW(Ψ, ν) of Σ.
 
     Raises:
-        ValueError: as `MatrixNormal` and `InverseWishart` do.
+        ValueError: for the reasons of `MatrixNormal` and `InverseWishart`.
 
     >>> eye = torch.eye(2)
     >>> pair = MatrixNormalInverseWishart(torch.zeros(3, 2), torch.eye(3), 5.0, eye)
@@ -46,14 +46,14 @@ class MatrixNormalInverseWishart:
         scale_tril: Tensor,
         validate_args: bool | None = None,
     ) -> None:
-        """Keep both parts."""
+        """Check and store the parameters."""
         self.noise = InverseWishart(df, scale_tril=scale_tril, validate_args=validate_args)
         self.validate_args = validate_args
         self.loc, self.row_precision_tril = loc, row_precision_tril
         self.batch_shape = self.given(self.noise.scale_tril).batch_shape
 
     def given(self, covariance_tril: Tensor) -> MatrixNormal:
-        """The law of W given the Cholesky factor of Σ, `[..., O, O]`."""
+        """Return the distribution of W given the Cholesky factor of Σ, `[..., O, O]`."""
         return MatrixNormal(
             self.loc,
             column_scale_tril=covariance_tril,
@@ -63,24 +63,24 @@ class MatrixNormalInverseWishart:
 
     @property
     def at_mode(self) -> MatrixNormal:
-        """The law of W given the mode of IW(Ψ, ν), Σ = Ψ / (ν + O + 1) (ibid., Eqs. 21, 22)."""
+        """The distribution of W given the mode of IW(Ψ, ν), Σ = Ψ / (ν + O + 1) (ibid., Eqs. 21, 22)."""
         root = (self.noise.df + self.noise.size + 1).sqrt()[..., None, None]
         return self.given(self.noise.scale_tril / root)
 
     @property
     def mean(self) -> tuple[Tensor, Tensor]:
-        """M and Ψ / (ν-O-1), which is NaN for ν ≤ O + 1."""
+        """The means M and Ψ / (ν-O-1); the latter is NaN for ν ≤ O + 1."""
         return self.loc, self.noise.mean
 
     @property
     def mode(self) -> tuple[Tensor, Tensor]:
-        """M and Ψ / (ν+O+1+I), where the joint density is largest."""
+        """The mode of the joint density, M and Ψ / (ν+O+1+I)."""
         size = self.noise.size
         total = self.noise.df + size + 1 + self.loc.shape[-2]
         return self.loc, self.noise.scale / total[..., None, None]
 
     def predictive(self, features: Tensor) -> StudentT:
-        """The law of every output of y = xᵀW + ε, ε ~ N(0, Σ), with W and Σ integrated out.
+        """Return the distribution of each output of y = xᵀW + ε, ε ~ N(0, Σ), with W and Σ integrated out.
 
             y_o ~ t(ν - O + 1), of location (xᵀM)_o and squared scale (1 + xᵀVx) Ψ_oo / (ν - O + 1)
 
@@ -88,7 +88,7 @@ class MatrixNormalInverseWishart:
             features: x, `[..., N, I]`.
 
         Returns:
-            Independent over points; outputs by themselves, `[..., N, O]`.
+            Marginal distributions of single points and outputs, `[..., N, O]`.
         """
         white = torch.linalg.solve_triangular(self.row_precision_tril, features.mT, upper=False)
         spread = 1.0 + white.square().sum(-2)[..., None]
@@ -103,13 +103,13 @@ class MatrixNormalInverseWishart:
         noise: tuple[Tensor, Tensor] | None = None,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Draw pairs, differentiably.
+        """Draw pairs (W, Σ), differentiable in all parameters.
 
         Args:
             sample_shape: leading axes of the draw.
-            noise: standard normals for W `[*sample_shape, *batch, I, O]` and for Σ `[..., O, O]`, the latter
-                as `InverseWishart.rsample_cholesky` takes them.
-            generator: of the noise, if none is given.
+            noise: standard normals for W `[*sample_shape, *batch, I, O]` and for Σ `[..., O, O]` (see
+                `InverseWishart.rsample_cholesky`); drawn if None.
+            generator: source of the noise, if it is drawn.
 
         Returns:
             W `[*sample_shape, *batch, I, O]` and Σ `[*sample_shape, *batch, O, O]`.
@@ -121,14 +121,14 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Log density (nats) of pairs, with respect to W and the distinct entries of Σ.
+        """Return the log density (nats) of pairs over W and the distinct entries of Σ.
 
         Args:
             weights: W, `[..., I, O]`.
             covariance: Σ, `[..., O, O]`, positive definite.
 
         Returns:
-            `[...]`, the leading axes of both broadcast with those of the law.
+            `[...]`, the broadcast leading axes of both arguments and the distribution.
         """
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)

@@ -1,14 +1,15 @@
 """Wishart and inverse Wishart distributions with real degrees of freedom, drawn from standard normals.
 
-Bartlett's decomposition in Ober & Aitchison (2021), App. D, stands on an UPPER triangular T (Eq. 47) with
-T_jj² ~ Gamma((ν-j+1)/2, ½) (Eq. 48) and does not say which product is Σ. It is TᵀT: by the QR decomposition
-XᵀX = TᵀT (Eq. 46, for ν ≥ P) the first column of X keeps all ν degrees of freedom and every later one loses
-one more, and only TᵀT has the volume element ∏_j T_jj^{m-j+1} (Eq. 55). Here the factor is kept as the LOWER
-triangular transpose, so that T Tᵀ ~ W(Id, ν) and T is the Cholesky factor of the draw.
+Ober & Aitchison (2021), App. D, write Bartlett's decomposition with an UPPER triangular T (Eq. 47), where
+T_jj² ~ Gamma((ν-j+1)/2, ½) (Eq. 48), and do not say which product is Σ. It is TᵀT: in the QR decomposition
+XᵀX = TᵀT (Eq. 46, for ν ≥ P) the first column of X has all ν degrees of freedom and every later column one
+fewer, and only TᵀT has the volume element ∏_j T_jj^{m-j+1} (Eq. 55). This file uses the LOWER triangular
+transpose: then T Tᵀ ~ W(Id, ν), and T is the Cholesky factor of the draw.
 
-AᵀA ~ W(Id, ν) with A lower triangular needs the degrees of freedom in reverse, A_jj² ~ Gamma((ν-p+j)/2, ½).
-With Ψ = C Cᵀ, X = C⁻ᵀ AᵀA C⁻¹ ~ W(Ψ⁻¹, ν), hence X⁻¹ = (C A⁻¹)(C A⁻¹)ᵀ ~ IW(Ψ, ν): C A⁻¹ is lower triangular,
-so it is the Cholesky factor of the draw, and no matrix is inverted.
+For AᵀA ~ W(Id, ν) with A lower triangular, the order of the degrees of freedom is reversed:
+A_jj² ~ Gamma((ν-p+j)/2, ½). With Ψ = C Cᵀ, X = C⁻ᵀ AᵀA C⁻¹ ~ W(Ψ⁻¹, ν), hence
+X⁻¹ = (C A⁻¹)(C A⁻¹)ᵀ ~ IW(Ψ, ν). C A⁻¹ is lower triangular, so it is the Cholesky factor of the draw, and no
+matrix is inverted.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from torch import Tensor
 from torch.distributions import register_kl
 
 from gilib.distributions.bartlett import WishartFamily
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 
 
 class Wishart(WishartFamily):
-    """The Wishart distribution W(V, ν) over p × p positive definite matrices, ν real.
+    """The Wishart distribution W(V, ν) over p × p positive definite matrices, with real ν.
 
     The density (Ober & Aitchison, 2021, Eq. 65, there for V = Id) and the mean are
 
         log P(X) = ½(ν-p-1) log|X| - ½ tr(V⁻¹X) - ½ν log|V| - ½νp log 2 - log Γ_p(ν/2),    E[X] = ν V.
 
     Args:
-        df: ν > p - 1, a number or a tensor whose shape broadcasts with the leading axes of the scale.
+        df: ν > p - 1, a number or a tensor that broadcasts with the leading axes of the scale.
         scale: V, `[..., p, p]`, symmetric positive definite; or
         scale_tril: its lower Cholesky factor L.
-        validate_args: as in `torch.distributions`. Pass False inside `torch.func.vmap` and CUDA graphs; a
-            scale that has no factor is then reported as by `gilib.linalg.cholesky`.
+        validate_args: as in `torch.distributions`. Pass False inside `torch.func.vmap` and CUDA graphs;
+            `gilib.linalg.cholesky` then reports a scale without a factor.
 
     Raises:
-        ValueError: ν ≤ p - 1, a scale that is not symmetric positive definite, or shapes that do not fit.
+        ValueError: if ν ≤ p - 1, the scale is not symmetric positive definite, or shapes do not fit.
 
     >>> Wishart(2.5, scale_tril=torch.eye(2)).mean
     tensor([[2.5000, 0.0000],
@@ -48,17 +49,17 @@ class Wishart(WishartFamily):
 
     @property
     def mean(self) -> Tensor:
-        """ν V, `[*batch, p, p]`."""
+        """The mean ν V, `[*batch, p, p]`."""
         return self.df[..., None, None] * self.scale
 
     @property
     def mode(self) -> Tensor:
-        """(ν-p-1) V, `[*batch, p, p]`; NaN for ν ≤ p + 1, where the density has no maximum."""
+        """The mode (ν-p-1) V, `[*batch, p, p]`; NaN for ν ≤ p + 1, where the density has no maximum."""
         return _where_positive(self.df - self.size - 1)[..., None, None] * self.scale
 
     @property
     def variance(self) -> Tensor:
-        """ν (V_ij² + V_ii V_jj), `[*batch, p, p]`."""
+        """The variance ν (V_ij² + V_ii V_jj) of each entry, `[*batch, p, p]`."""
         return self.df[..., None, None] * (self.scale**2 + _outer_diagonal(self.scale))
 
     def rsample_cholesky(
@@ -71,54 +72,54 @@ class Wishart(WishartFamily):
 
         Args:
             sample_shape: leading axes of the draw.
-            noise: standard normals `[*sample_shape, *batch, p, p]`; those below the diagonal enter as they
-                are, those on it through the Gamma quantile function, the others not at all. With noise given,
-                `sample_shape` may be left out.
-            generator: of the noise, if none is given.
+            noise: standard normals `[*sample_shape, *batch, p, p]`; drawn if None. Those below the diagonal
+                are used directly, those on it through the Gamma quantile function, the others not at all.
+                With noise, `sample_shape` is not needed.
+            generator: source of the noise, if it is drawn.
 
         Returns:
             `[*sample_shape, *batch, p, p]`.
 
         Raises:
-            ValueError: the noise has the wrong shape.
+            ValueError: if the noise has the wrong shape.
         """
         return self.scale_tril @ self.bartlett(self.column_df, sample_shape, noise, generator)
 
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Log density (nats) of X from its lower Cholesky factor `[..., p, p]`, by one triangular solve.
+        """Return the log density (nats) of the matrix X, given its lower Cholesky factor `[..., p, p]`.
 
-        The density is that of the matrix X, not of the factor.
+        This takes one triangular solve. The density is that of X, not of the factor.
         """
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(self.scale_tril, factor, upper=False)
         return (
-            (self.df - self.size - 1) * half_log_det(factor)
+            (self.df - self.size - 1) * tril_logdet(factor)
             - 0.5 * root.square().sum((-2, -1))
-            - self.df * half_log_det(self.scale_tril)
+            - self.df * tril_logdet(self.scale_tril)
             - self.log_norm
         )
 
 
 class InverseWishart(WishartFamily):
-    """The inverse Wishart distribution IW(Ψ, ν), ν real: the law of Ω = X⁻¹ for X ~ W(Ψ⁻¹, ν).
+    """The inverse Wishart distribution IW(Ψ, ν) with real ν: the distribution of Ω = X⁻¹ for X ~ W(Ψ⁻¹, ν).
 
     The density and the mean of the inverse (the prior of Ober & Aitchison, 2021, Eq. 19) are
 
         log P(Ω) = ½ν log|Ψ| - ½(ν+p+1) log|Ω| - ½ tr(ΨΩ⁻¹) - ½νp log 2 - log Γ_p(ν/2),    E[Ω⁻¹] = ν Ψ⁻¹.
 
-    Where both Ω and a ratio of densities are needed, one factor `g = q.rsample_cholesky(noise=noise)` serves:
-    Ω is `g @ g.mT`, log P - log Q is `p.log_prob_cholesky(g) - q.log_prob_cholesky(g)`, and Ω⁻¹ is
+    One factor `g = q.rsample_cholesky(noise=noise)` gives both a draw and a ratio of densities: Ω is
+    `g @ g.mT`, log P - log Q is `p.log_prob_cholesky(g) - q.log_prob_cholesky(g)`, and Ω⁻¹ is
     `torch.cholesky_inverse(g)`.
 
     Args:
-        df: ν > p - 1, a number or a tensor whose shape broadcasts with the leading axes of the scale.
+        df: ν > p - 1, a number or a tensor that broadcasts with the leading axes of the scale.
         scale: Ψ, `[..., p, p]`, symmetric positive definite; or
         scale_tril: its lower Cholesky factor C.
-        validate_args: as in `torch.distributions`. Pass False inside `torch.func.vmap` and CUDA graphs; a
-            scale that has no factor is then reported as by `gilib.linalg.cholesky`.
+        validate_args: as in `torch.distributions`. Pass False inside `torch.func.vmap` and CUDA graphs;
+            `gilib.linalg.cholesky` then reports a scale without a factor.
 
     Raises:
-        ValueError: ν ≤ p - 1, a scale that is not symmetric positive definite, or shapes that do not fit.
+        ValueError: if ν ≤ p - 1, the scale is not symmetric positive definite, or shapes do not fit.
 
     >>> InverseWishart(5.0, scale_tril=torch.eye(2)).mean
     tensor([[0.5000, 0.0000],
@@ -127,17 +128,17 @@ class InverseWishart(WishartFamily):
 
     @property
     def mean(self) -> Tensor:
-        """Ψ / (ν-p-1), `[*batch, p, p]`; NaN for ν ≤ p + 1, where there is none."""
+        """The mean Ψ / (ν-p-1), `[*batch, p, p]`; NaN for ν ≤ p + 1, where it does not exist."""
         return self.scale / _where_positive(self.df - self.size - 1)[..., None, None]
 
     @property
     def mode(self) -> Tensor:
-        """Ψ / (ν+p+1), `[*batch, p, p]`."""
+        """The mode Ψ / (ν+p+1), `[*batch, p, p]`."""
         return self.scale / (self.df + self.size + 1)[..., None, None]
 
     @property
     def variance(self) -> Tensor:
-        """((d+2) Ψ_ij² + d Ψ_ii Ψ_jj) / ((d+1) d² (d-2)), d = ν-p-1, `[*batch, p, p]`; NaN for d ≤ 2."""
+        """The variance ((d+2) Ψ_ij² + d Ψ_ii Ψ_jj) / ((d+1) d² (d-2)), d = ν-p-1; NaN for d ≤ 2."""
         d = (_where_positive(self.df - self.size - 3) + 2)[..., None, None]
         return ((d + 2) * self.scale**2 + d * _outer_diagonal(self.scale)) / ((d + 1) * d**2 * (d - 2))
 
@@ -151,31 +152,31 @@ class InverseWishart(WishartFamily):
 
         Args:
             sample_shape: leading axes of the draw.
-            noise: standard normals `[*sample_shape, *batch, p, p]`; those below the diagonal enter A as they
-                are, those on it through the Gamma quantile function, the others not at all. With noise given,
-                `sample_shape` may be left out.
-            generator: of the noise, if none is given.
+            noise: standard normals `[*sample_shape, *batch, p, p]`; drawn if None. Those below the diagonal
+                are used directly, those on it through the Gamma quantile function, the others not at all.
+                With noise, `sample_shape` is not needed.
+            generator: source of the noise, if it is drawn.
 
         Returns:
             `[*sample_shape, *batch, p, p]`.
 
         Raises:
-            ValueError: the noise has the wrong shape.
+            ValueError: if the noise has the wrong shape.
         """
         a = self.bartlett(self.column_df.flip(-1), sample_shape, noise, generator)
         factor: Tensor = torch.linalg.solve_triangular(a, self.scale_tril, upper=False, left=False)
         return factor
 
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Log density (nats) of Ω from its lower Cholesky factor `[..., p, p]`, by one triangular solve.
+        """Return the log density (nats) of the matrix Ω, given its lower Cholesky factor `[..., p, p]`.
 
-        The density is that of the matrix Ω, not of the factor.
+        This takes one triangular solve. The density is that of Ω, not of the factor.
         """
         self.check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(factor, self.scale_tril, upper=False)
         return (
-            self.df * half_log_det(self.scale_tril)
-            - (self.df + self.size + 1) * half_log_det(factor)
+            self.df * tril_logdet(self.scale_tril)
+            - (self.df + self.size + 1) * tril_logdet(factor)
             - 0.5 * root.square().sum((-2, -1))
             - self.log_norm
         )
@@ -191,7 +192,7 @@ def _where_positive(value: Tensor) -> Tensor:
 
 
 def _whitened(root: Tensor, other: Tensor) -> Tensor:
-    """R⁻¹S of two triangular factors."""
+    """Return R⁻¹S for triangular factors R = `root` and S = `other`."""
     if root.shape[-1] != other.shape[-1]:
         raise ValueError(
             f"KL needs matrices of one size, got {root.shape[-1]} × {root.shape[-1]} "
@@ -202,10 +203,12 @@ def _whitened(root: Tensor, other: Tensor) -> Tensor:
 
 
 def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -> Tensor:
-    """KL(W(V_p, ν_p) || W(V_q, ν_q)) from a root of V_q⁻¹V_p and log|V_q| - log|V_p|.
+    """Return KL(W(V_p, ν_p) || W(V_q, ν_q)), given a root of V_q⁻¹V_p and log|V_q| - log|V_p|.
 
-    ½ν_q (log|V_q| - log|V_p|) + ½ν_p (tr(V_q⁻¹V_p) - p) + log Γ_p(½ν_q) - log Γ_p(½ν_p)
-    + ½(ν_p-ν_q) ψ_p(½ν_p), with the normalisers' powers of two, which cancel, left in.
+        ½ν_q (log|V_q| - log|V_p|) + ½ν_p (tr(V_q⁻¹V_p) - p) + log Γ_p(½ν_q) - log Γ_p(½ν_p)
+        + ½(ν_p-ν_q) ψ_p(½ν_p)
+
+    The code also has the normalisers' powers of two, which cancel.
     """
     log_chi = torch.digamma(p.column_df).sum(-1) + p.size * math.log(2)  # E log|X| for V = Id
     trace = whitened.square().sum((-2, -1))
@@ -220,12 +223,12 @@ def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -
 
 @register_kl(Wishart, Wishart)
 def _kl_wishart(p: Wishart, q: Wishart) -> Tensor:
-    log_det = 2 * (half_log_det(q.scale_tril) - half_log_det(p.scale_tril))
+    log_det = 2 * (tril_logdet(q.scale_tril) - tril_logdet(p.scale_tril))
     return _kl(p, q, _whitened(q.scale_tril, p.scale_tril), log_det)
 
 
 @register_kl(InverseWishart, InverseWishart)
 def _kl_inverse_wishart(p: InverseWishart, q: InverseWishart) -> Tensor:
-    """The divergence of the inverses, which are Wishart with scales Ψ⁻¹: inversion is one to one."""
-    log_det = 2 * (half_log_det(p.scale_tril) - half_log_det(q.scale_tril))
+    """Return the divergence of the inverses, Wishart matrices with scales Ψ⁻¹; inversion preserves it."""
+    log_det = 2 * (tril_logdet(p.scale_tril) - tril_logdet(q.scale_tril))
     return _kl(p, q, _whitened(p.scale_tril, q.scale_tril), log_det)

@@ -1,4 +1,4 @@
-"""Linear algebra: factorisations that explain their failures, and structured symmetric operators."""
+"""Cholesky factorisations that explain their failures, and structured symmetric operators."""
 
 from gilib.linalg.factor import (
     FactorisationError,

@@ -1,8 +1,9 @@
-"""Work on a batch in pieces that stay in a processor's cache.
+"""Process a batch in pieces that fit into a processor's cache.
 
-A batch of a few hundred matrices takes megabytes, and so does every temporary made from it. All at once, each
-of them travels to memory and back, and the allocator returns it to the system and asks for it again, page by
-page. Piece by piece they stay in cache, in memory that the process has. An accelerator takes all at once.
+A batch of a few hundred matrices takes megabytes, and so does every temporary computed from it. If the whole
+batch is processed at once, each temporary travels to main memory and back, and the allocator returns it to
+the system and requests it again, page by page. Small pieces stay in the cache, and their memory is reused.
+Accelerators process the whole batch at once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-BLOCK_BYTES = 2**20  # of one temporary: smaller pieces cost more calls than they save
+BLOCK_BYTES = 2**20  # size of one temporary: with smaller pieces, calls cost more than the cache saves
 
 
 def at_once(like: Tensor, entries: int) -> int:
-    """How many items of `entries` numbers, of the kind of `like`, make a piece: one at least.
+    """Return how many items of `entries` numbers, with dtype and device of `like`, one piece holds.
 
     >>> import torch
     >>> at_once(torch.empty(0), 2**16), at_once(torch.empty(0), 2**30)
@@ -27,7 +28,7 @@ def at_once(like: Tensor, entries: int) -> int:
 
 
 def pieces(count: int, step: int) -> Iterator[slice]:
-    """0 ... `count` - 1 in consecutive pieces of `step`, the last of which may be smaller.
+    """Yield slices that split `count` items into consecutive pieces of `step`; the last may be smaller.
 
     >>> list(pieces(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]
@@ -39,12 +40,12 @@ def pieces(count: int, step: int) -> Iterator[slice]:
 def piecewise(
     function: Callable[..., tuple[Tensor, ...]], matrices: Tensor, *others: Tensor
 ) -> tuple[Tensor, ...]:
-    """What `function` makes of a batch, piece by piece if two temporaries of its size are too large.
+    """Apply `function` to a batch, piece by piece if two temporaries of its size exceed the block size.
 
     Args:
-        function: takes and gives batches, each tensor with B along its first axis.
-        matrices: `[B, I, J]`, of which temporaries are made.
-        others: of the same batch, `[B, ...]`.
+        function: maps batches to batches; every tensor has the batch axis B first.
+        matrices: `[B, I, J]`, the largest argument, of whose size the temporaries are.
+        others: further arguments, `[B, ...]`.
 
     >>> import torch
     >>> piecewise(lambda a, b: (a @ b, a.mT), torch.eye(2)[None], torch.ones(1, 2, 1))[0].flatten()

@@ -1,4 +1,4 @@
-"""Matrices shared along some axes of a batch: those axes become columns, and one product serves them all."""
+"""Multiply matrices that a batch shares along some axes by turning those axes into columns of one product."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 class Columns:
-    """How to lay out a batch of right-hand sides beside the B matrices that multiply them.
+    """The layout of a batch of right-hand sides as columns for the B matrices that multiply them.
 
     Args:
-        own: leading axes of the matrices `[*own, I, I]`; B of them.
-        lead: leading axes of the right-hand sides, to which `own` broadcasts.
+        own: leading axes of the matrices `[*own, I, I]`, B matrices in all.
+        lead: leading axes of the right-hand sides; `own` must broadcast to them.
 
     >>> shared = Columns((2,), (5, 2))  # five samples for each of two matrices
     >>> columns = shared.merge(torch.ones(5, 2, 4, 1))
@@ -22,7 +22,7 @@ class Columns:
     """
 
     def __init__(self, own: Sequence[int], lead: Sequence[int]):
-        """Tell the axes that the matrices have from those along which they are shared."""
+        """Separate the axes of the matrices from the axes along which they are shared."""
         self.lead, self.together = torch.Size(lead), tuple(own) != tuple(lead)
         if not self.together:
             return
@@ -35,7 +35,7 @@ class Columns:
         self.axes, self.order = [*kept, *shared], [*kept, len(lead), *shared, len(lead) + 1]
 
     def merge(self, values: Tensor) -> Tensor:
-        """`[*lead, I, C]`, or what broadcasts to it, as `[B, I, columns]`."""
+        """Arrange values that broadcast to `[*lead, I, C]` as `[B, I, columns]`."""
         if values.shape[:-2] != self.lead:
             values = values.expand(*self.lead, *values.shape[-2:])
         if not self.together:
@@ -44,14 +44,14 @@ class Columns:
         return values.reshape(self.kept.numel(), values.shape[len(self.kept)], -1)
 
     def total(self, values: Tensor) -> Tensor:
-        """Sums of `[*lead]`, or what broadcasts to it, over the axes that become columns, `[B, 1]`."""
+        """Sum values that broadcast to `[*lead]` over the axes that become columns; `[B, 1]`."""
         values = values.expand(self.lead)
         if not self.together:
             return values.reshape(-1, 1)
         return values.permute(self.axes).reshape(self.kept.numel(), -1).sum(-1, keepdim=True)
 
     def split(self, columns: Tensor, count: int) -> Tensor:
-        """The way back: `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""
+        """Undo `merge`: arrange `[B, I, columns]` as `[*lead, I, C]` with C = `count`."""
         if not self.together:
             return columns.reshape(*self.lead, *columns.shape[-2:])
         values = columns.reshape(*self.kept, columns.shape[-2], *self.shared, count)
@@ -59,14 +59,14 @@ class Columns:
 
 
 def solve_shared(factor: Tensor, values: Tensor) -> Tensor:
-    """`factor`⁻¹ `values` for upper triangular matrices that right-hand sides share along leading axes.
+    """Solve with upper triangular matrices that right-hand sides share along leading axes.
 
     Args:
         factor: `[*own, I, I]`.
         values: `[*lead, I, C]`, where `own` broadcasts to `lead`.
 
     Returns:
-        `[*lead, I, C]`.
+        `factor`⁻¹ `values`, `[*lead, I, C]`.
 
     >>> solve_shared(2.0 * torch.eye(2), torch.ones(3, 2, 1)).flatten()
     tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000])

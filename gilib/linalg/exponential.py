@@ -1,4 +1,4 @@
-"""Exponentials of products of a few coordinates: the values of squared exponential kernels."""
+"""Compute the values of squared exponential kernels as exponentials of inner products."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gilib.linalg.products import product
 from gilib.linalg.samples import leading, one_by_one, samples
 
 LOG2_E = 1.0 / math.log(2.0)
-LARGE = 2**14  # values of one sample, measured: at 10 000 all samples at once are as fast
+MIN_VALUES = 2**14  # of a sample, for a loop over samples; measured: 10 000 values gain nothing
 
 
 class Exponents(NamedTuple):
-    """What exp(leftᵀ @ right) is made of, for those who evaluate it in pieces.
+    """The two factors of exp(leftᵀ @ right), for callers that evaluate it in pieces.
 
-    Exponents are in the arithmetic of the coordinates, values in that of `dtype`.
+    The product is computed in the dtype of the factors, its exponential in `dtype`.
 
     Attributes:
         left: `[..., D, N]`, few coordinates of many points.
         right: `[..., D, M]`; leading axes broadcast.
-        dtype: of the values.
+        dtype: dtype of the values.
 
     >>> Exponents(torch.zeros(1, 2), torch.ones(1, 3), torch.float32).values()
     tensor([[1., 1., 1.],
@@ -36,11 +36,11 @@ class Exponents(NamedTuple):
     dtype: torch.dtype
 
     def values(self) -> Tensor:
-        """`[..., N, M]`; where nobody asks for a gradient a large sample at a time, in a cache."""
+        """Return the values, `[..., N, M]`; without gradients, large samples are computed one by one."""
         left, right, dtype = self
         lead, size = leading(left, right), left.shape[-1] * right.shape[-1]
         graph = torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)
-        if graph or forward_ad._current_level >= 0 or not one_by_one(left, lead, size >= LARGE):
+        if graph or forward_ad._current_level >= 0 or not one_by_one(left, lead, size >= MIN_VALUES):
             return product(left.mT, right).to(dtype).exp()
         values = left.new_empty(*lead, left.shape[-1], right.shape[-1], dtype=dtype)
         exponents = left.new_empty(values.shape[-2:])
@@ -50,10 +50,10 @@ class Exponents(NamedTuple):
 
 
 def exponential(left: Tensor, right: Tensor, exponents: Tensor, out: Tensor) -> Tensor:
-    """The values of one sample, `[N, M]`, into `out`, by way of `exponents`; not differentiable.
+    """Write the values of one sample, `[N, M]`, to `out`, with `exponents` as workspace; not differentiable.
 
-    As powers of two, which torch computes with all of a processor's width; those of e go to MKL, which takes
-    four times as long on AMD's processors.
+    The values are powers of two, which torch vectorises on every processor. For powers of e it calls MKL,
+    which takes four times as long on AMD processors.
     """
     torch.addmm(exponents, left.mT, right, beta=0.0, alpha=LOG2_E, out=exponents)
     return out.copy_(exponents).exp2_()

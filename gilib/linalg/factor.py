@@ -1,10 +1,10 @@
 """Cholesky factors, and their inverses, of symmetric positive definite matrices.
 
-The book's one engine needs the *inverse* of a Cholesky factor: with it, sampling, scoring and
-differentiating a Gaussian given by its precision are all plain matrix products. LAPACK handles a few
-hundred small matrices one after the other at a few GFLOP/s; halving the matrix until the diagonal blocks
-are small, and multiplying batches of blocks in between, is two to three times faster at the widths that
-Bayesian neural networks have.
+Bayesian linear regression needs the *inverse* of a Cholesky factor: with it, sampling, scoring and
+differentiating a Gaussian given by its precision are plain matrix products. LAPACK factorises a few hundred
+small matrices one after the other, at a few GFLOP/s. It is two to three times faster, at the widths of
+Bayesian neural networks, to halve the matrices until their diagonal blocks are small and to multiply batches
+of blocks in between.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor
 from gilib.linalg.blocks import at_once, pieces
 
 _failures_raise = ContextVar("failures_raise", default=True)
-FEWEST = 128  # matrices at a time: fewer, and the calls for their blocks cost more than a cache saves
-LEAVES = ((10, 64), (32, 32))  # up to so many matrices, the largest diagonal block given to LAPACK; measured
-LEAF = 16  # the same of more, on sizes 51 to 128
+MIN_MATRICES = 128  # in a piece: with fewer, calls for their blocks cost more than the cache saves
+LEAVES = ((10, 64), (32, 32))  # (most matrices, largest diagonal block for LAPACK); measured
+LEAF = 16  # largest diagonal block for more matrices than that; measured at sizes 51 to 128
 ADVICE = "rows that are nearly dependent, or scales far apart; compute in float64, or lower the learning rate"
 
 
@@ -29,27 +29,28 @@ class FactorisationError(RuntimeError):
     """A matrix that should be positive definite has no Cholesky factor.
 
     Attributes:
-        what: the name of the matrix.
-        where: the layers that it belongs to, outermost first.
+        what: name of the matrix.
+        cause: why it cannot be factorised, and what to do.
+        where: names of the layers that contain the matrix, outermost first.
     """
 
     def __init__(self, what: str, cause: str, where: tuple[str, ...] = ()):
-        """Name the matrix, say why it failed, and where."""
+        """Compose the message."""
         self.what, self.cause, self.where = what, cause, where
         place = "".join(f"{name}: " for name in where)
         super().__init__(f"{place}{what} is not positive definite ({cause})")
 
     def __reduce__(self) -> tuple[type, tuple[str, str, tuple[str, ...]]]:
-        """Travel between processes."""
+        """Make the error picklable, so that it can pass between processes."""
         return type(self), (self.what, self.cause, self.where)
 
     def within(self, layer: str) -> FactorisationError:
-        """The same error, seen from the layer that contains it."""
+        """Return this error with the name of an enclosing layer added."""
         return FactorisationError(self.what, self.cause, (layer, *self.where))
 
 
 def _diagnose(matrix: Tensor, advice: str) -> str:
-    """Say in words why the worst matrix of a batch cannot be factorised, and what to do."""
+    """Explain why the worst matrix of a batch cannot be factorised, and what to do."""
     flat = matrix.detach().reshape(-1, *matrix.shape[-2:])
     finite = torch.isfinite(flat).all(-1).all(-1)
     if not finite.all():
@@ -69,7 +70,10 @@ def _diagnose(matrix: Tensor, advice: str) -> str:
 
 
 def readable(tensor: Tensor) -> bool:
-    """Whether a decision may depend on values: on the CPU, where reading is free, outside compilers."""
+    """Return whether Python may read values: on the CPU, outside compilers and `torch.func.vmap`.
+
+    On an accelerator reading a value would make the program wait for all queued work.
+    """
     if torch.compiler.is_compiling():
         return False
     wrapped = torch._C._functorch
@@ -80,9 +84,9 @@ def readable(tensor: Tensor) -> bool:
 
 @contextmanager
 def failures_as_nan() -> Iterator[None]:
-    """Within it a matrix that cannot be factorised spoils only its own results: its factor is NaN.
+    """Give a matrix that cannot be factorised a factor of NaN within this context, instead of an error.
 
-    For batches of independent problems of which one may break down while the others go on.
+    Use it for batches of independent problems, so that one failure does not stop the others.
 
     >>> with failures_as_nan():
     ...     cholesky(torch.tensor([[[4.0]], [[-1.0]]])).flatten()
@@ -96,20 +100,19 @@ def failures_as_nan() -> Iterator[None]:
 
 
 def cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> Tensor:
-    """The lower Cholesky factor T of `matrix` = T Tᵀ; only the lower triangle is read.
+    """Return the lower Cholesky factor T of `matrix` = T Tᵀ; only the lower triangle is read.
 
     Args:
         matrix: `[..., I, I]`, symmetric positive definite.
-        what: the matrix's name, for the error.
-        advice: what may be wrong with it, and what to do.
+        what: name of the matrix, for the error.
+        advice: possible causes and remedies, for the error.
 
     Returns:
-        T, `[..., I, I]`. On an accelerator no flag is read, so that nothing waits: the factor of a matrix
-        that is not positive definite is filled with NaN, which reaches the objective, where `gilib.fit` reads
-        it.
+        T, `[..., I, I]`. On an accelerator, where reading a flag would stall the queue, the factor of a
+        matrix that is not positive definite is NaN instead; `gilib.fit` notices the NaN in the objective.
 
     Raises:
-        FactorisationError: on the CPU, if a matrix is not positive definite, outside of `failures_as_nan`.
+        FactorisationError: on the CPU and outside of `failures_as_nan`, if a matrix is not positive definite.
 
     >>> cholesky(torch.tensor([[4.0, 0.0], [2.0, 2.0]]))
     tensor([[2., 0.],
@@ -124,30 +127,30 @@ def cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> 
     return factor.masked_fill((info != 0)[..., None, None], torch.nan)
 
 
-def half_log_det(factor: Tensor) -> Tensor:
-    """Log det T = ½ log det T Tᵀ of triangular matrices `[..., I, I]` with a positive diagonal, `[...]`.
+def tril_logdet(factor: Tensor) -> Tensor:
+    """Return log det T = ½ log det T Tᵀ, `[...]`, of triangular T `[..., I, I]` with a positive diagonal.
 
-    >>> half_log_det(torch.eye(3))
+    >>> tril_logdet(torch.eye(3))
     tensor(0.)
     """
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def identities(like: Tensor) -> Tensor:
-    """As many identity matrices, in one's memory."""
+    """Return a batch of identity matrices in the shape of `like` that occupies the memory of one."""
     return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device).expand_as(like)
 
 
 def inverse_cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> Tensor:
-    """The inverse T⁻¹ of the lower Cholesky factor of `matrix` = T Tᵀ, by blocks.
+    """Return the inverse T⁻¹ of the lower Cholesky factor of `matrix` = T Tᵀ, computed by blocks.
 
-    With H = [[A, Bᵀ], [B, C]] the factor's inverse is [[a, 0], [-c B aᵀ a, c]], where a and c are those of A
-    and of the Schur complement C - (B aᵀ)(B aᵀ)ᵀ.
+    For H = [[A, Bᵀ], [B, C]] the factor's inverse is [[a, 0], [-c B aᵀ a, c]], where a is the inverse factor
+    of A, and c the inverse factor of the Schur complement C - (B aᵀ)(B aᵀ)ᵀ.
 
     Args:
         matrix: `[..., I, I]`, symmetric positive definite; only its lower triangle is read.
-        what: the matrix's name, for the error.
-        advice: as for `cholesky`.
+        what: name of the matrix, for the error.
+        advice: possible causes and remedies, for the error.
 
     Returns:
         T⁻¹, `[..., I, I]`, lower triangular. Failures are reported as by `cholesky`.
@@ -163,8 +166,8 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADV
 
 
 def _in_pieces(batch: Tensor, what: str) -> Tensor:
-    """The inverse factors of a batch `[B, I, I]`, some matrices after the others."""
-    step = max(FEWEST, at_once(batch, batch.shape[-2:].numel()))
+    """Return the inverse factors of a batch `[B, I, I]`, computed piece by piece."""
+    step = max(MIN_MATRICES, at_once(batch, batch.shape[-2:].numel()))
     if len(batch) <= step:
         return _inverse_cholesky(batch, what, leaf(len(batch)))
     inverse = torch.empty_like(batch)
@@ -174,15 +177,15 @@ def _in_pieces(batch: Tensor, what: str) -> Tensor:
 
 
 def leaf(count: int) -> int:
-    """The largest diagonal block of so many matrices that LAPACK takes whole.
+    """Return the size of the largest diagonal block that LAPACK factorises, for a batch of `count` matrices.
 
-    The calls for a few more blocks cost more than LAPACK on few matrices, and less than on many.
+    With few matrices, smaller blocks cost more in calls than they save; with many matrices they pay.
     """
     return next((size for most, size in LEAVES if count <= most), LEAF)
 
 
 def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
-    """Whole where it is small, and on an accelerator, where every block would be a few launches."""
+    """Recurse into halves; on an accelerator, where every block costs kernel launches, factorise at once."""
     size = matrix.shape[-1]
     if size <= largest or matrix.device.type != "cpu":
         factor = cholesky(matrix, what)

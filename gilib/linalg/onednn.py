@@ -1,13 +1,12 @@
-"""Large products of float32 by oneDNN, on processors of which torch's own library uses half.
+"""Compute large float32 products with oneDNN on AMD processors, where torch's own library is half as fast.
 
-torch multiplies with MKL, which takes instructions of 512 bits on Intel's processors only. AMD's are that
-wide from family 26 (Zen 5) on: there large products run at some 230 GFLOP/s a core by oneDNN, which torch
-brings along for convolutions, in place of 110. A call costs ten microseconds more, a new shape a third of a
-millisecond; errors of rounding are up to three times as large. `torch.backends.mkldnn.enabled = False`
-switches it off.
+torch multiplies with MKL, which uses 512-bit instructions on Intel processors only. AMD processors have them
+from family 26 (Zen 5) on. There oneDNN, which torch includes for convolutions, reaches some 230 GFLOP/s a
+core instead of 110. A call costs ten microseconds more, a new shape a third of a millisecond, and rounding
+errors are up to three times as large. `torch.backends.mkldnn.enabled = False` switches oneDNN off.
 
-Needed with torch 2.13, whose MKL is 2024.2. Needless from the first release in which benchmarks are as fast
-with `--without-onednn` on such a processor: then this file goes, and its uses in `products`.
+This file is needed with torch 2.13, whose MKL is 2024.2. Delete it, and its uses in `products`, as soon as
+the benchmarks run as fast with `--without-onednn` on such a processor.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from torch.autograd import forward_ad
 from gilib.linalg.factor import readable
 from gilib.linalg.operation import within_transform
 
-LEAST = 2**21  # multiplications of a product that is worth the call; measured
-TERMS = 32  # of each of its sums: with fewer, most of the time is spent on writing them
-NARROW = 8  # rows or columns: fewer are a product with vectors, which is bound by memory
-WIDE_FAMILY = 26  # of AMD: its first processors that compute with 512 bits at once
+LEAST = 2**21  # fewest multiplications for which the call pays; measured
+TERMS = 32  # fewest terms in each sum: with fewer, most of the time goes into writing the result
+NARROW = 8  # fewest rows and columns: below, the product is bound by memory, like one with a vector
+WIDE_FAMILY = 26  # the first family of AMD processors with 512-bit arithmetic
 CPUINFO = Path("/proc/cpuinfo")
 
 
 def by_onednn(left: Tensor, right: Tensor) -> bool:
-    """Whether a product `[..., I, J]` and `[..., J, K]`, of one sample, goes to oneDNN.
+    """Return whether oneDNN should multiply one sample of `[..., I, J]` and `[..., J, K]`.
 
-    Its operation has no forward derivative, no batching rule and no autocast, and compilers and traces do not
-    know it: whoever asks for these gets torch's own.
+    torch's operation for oneDNN has no forward derivative, no batching rule and no autocast, and cannot be
+    compiled or traced. In all these cases torch's own product is used.
     """
     if not _is_large(left, right) or torch.compiler.is_compiling():
         return False
@@ -48,7 +47,7 @@ def by_onednn(left: Tensor, right: Tensor) -> bool:
 
 
 def _is_large(left: Tensor, right: Tensor) -> bool:
-    """Whether matrices that fit are worth the call. One on the left that lies by columns is copied first."""
+    """Return whether a product is large enough for oneDNN, which copies a column-major left matrix first."""
     (rows, terms), (others, columns) = left.shape[-2:], right.shape[-2:]
     if rows * terms * columns < LEAST or terms != others or terms < TERMS or min(rows, columns) < NARROW:
         return False
@@ -59,22 +58,22 @@ def _is_large(left: Tensor, right: Tensor) -> bool:
 
 @functools.cache
 def runs_at_half_width() -> bool:
-    """Whether torch's products in float32 leave half of this processor unused, and oneDNN would not."""
+    """Return whether this processor computes with 512 bits, but MKL does not use them."""
     backends = torch.backends
     if not (backends.mkl.is_available() and backends.mkldnn.is_available()):
         return False
     if backends.cpu.get_cpu_capability() != "AVX512" or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    said = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""  # Linux alone says
+    said = CPUINFO.read_text(errors="replace") if CPUINFO.exists() else ""  # only Linux has this file
     family = re.search(r"vendor_id\s*:\s*AuthenticAMD\ncpu family\s*:\s*(\d+)", said)
     return family is not None and int(family[1]) >= WIDE_FAMILY
 
 
 def onednn(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right`, by the operation that torch's compiler uses for linear layers.
+    """Return `left` @ `right`, computed by the operation that torch's compiler uses for linear layers.
 
-    Its second argument is the transpose. Of matrices that are neither rows nor columns side by side in memory
-    it takes a slow path: they are copied.
+    Its second argument is the transpose of `right`. Matrices that are neither row-major nor column-major are
+    copied first, because the operation is slow for them.
     """
     found: Tensor = torch.ops.mkldnn._linear_pointwise.default(
         _dense(left), _dense(right.mT), None, "none", [], ""

@@ -1,4 +1,4 @@
-"""Operations with derivatives of their own."""
+"""Differentiable operations with hand-written gradients."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import torch
 
 
 class Operation(torch.autograd.Function):
-    """A function whose gradient we write: as torch's, called at less cost.
+    """`torch.autograd.Function` with cheaper calls.
 
-    torch asks Python for the signature of `forward` at every call, for 30 microseconds. Here the answer is
-    kept, where Python looks for it first.
+    torch inspects the signature of `forward` at every call, which takes 30 microseconds. This class stores
+    the signature where `inspect` looks first.
 
     >>> Operation.__base__ is torch.autograd.Function
     True
     """
 
     def __init_subclass__(cls) -> None:
-        """Note the signature."""
+        """Store the signature of `forward`."""
         super().__init_subclass__()
         cls.forward.__signature__ = inspect.signature(cls.forward)  # type: ignore[attr-defined]
 
 
 def is_transformed(*tensors: torch.Tensor) -> bool:
-    """Whether a transform of `torch.func` differentiates by one of them, at any depth, perhaps twice."""
+    """Return whether a transform of `torch.func`, at any depth, differentiates with respect to a tensor."""
     if torch.compiler.is_compiling():
         return False
     functorch = torch._C._functorch
@@ -40,17 +40,17 @@ def is_transformed(*tensors: torch.Tensor) -> bool:
 
 
 def within_transform() -> bool:
-    """Whether a transform of `torch.func` is at work, which takes operations with a `setup_context` alone."""
+    """Return whether a transform of `torch.func` is active, which needs operations with `setup_context`."""
     return not torch.compiler.is_compiling() and torch._C._functorch.maybe_current_level() is not None
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A gradient without one of its own, which says so as soon as that is asked for.
+    """Decorate a backward pass that cannot be differentiated again, so that an attempt raises an error.
 
-    As `torch.autograd.function.once_differentiable`, whose error never comes where `torch.autograd.grad`
-    names its inputs: what passes through the operation is then missing in second derivatives, in silence.
-    Transforms of `torch.func` always ask for a graph, and mostly do not use it: there plain products take the
-    place of operations (see `is_transformed`), which have derivatives of every order.
+    `torch.autograd.function.once_differentiable` raises its error too late: if `torch.autograd.grad` is given
+    its inputs, second derivatives silently lack the contribution of the operation. Transforms of `torch.func`
+    always request a graph and rarely use it, so there is no error inside of them. Operations replace
+    themselves by plain products there (see `is_transformed`), which have derivatives of every order.
     """
     once = torch.autograd.function.once_differentiable(backward)
 

@@ -1,4 +1,4 @@
-"""Structured symmetric matrices: prior precisions that are not built before they are added."""
+"""Structured symmetric matrices, used for prior precisions without building them."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from gilib.linalg.factor import cholesky
 
 
 class SymmetricOperator(ABC):
-    """A symmetric positive definite `[..., I, I]` matrix P known by its structure.
+    """A symmetric positive definite `[..., I, I]` matrix P with a known structure.
 
-    A prior over the columns of a weight matrix is N(0, P⁻¹); `regression` adds P to the statistics, scores
-    weights under it and draws from it, and needs nothing else.
+    The prior over each column of a weight matrix is N(0, P⁻¹). `regression` adds P to the statistics, scores
+    weights under the prior and draws from it.
     """
 
     size: int
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """The matrix itself, `[..., I, I]`."""
+        """Return the matrix, `[..., I, I]`."""
 
     @abstractmethod
     def diagonal(self) -> Tensor:
-        """Its diagonal, `[..., I]`."""
+        """Return the diagonal, `[..., I]`."""
 
     @abstractmethod
     def log_det(self) -> Tensor:
-        """Its log-determinant, `[...]`."""
+        """Return the log-determinant, `[...]`."""
 
     @abstractmethod
     def to(self, dtype: torch.dtype) -> SymmetricOperator:
-        """The same operator in another precision of arithmetic."""
+        """Return the operator in another dtype."""
 
     @abstractmethod
     def quadratic(self, weights: Tensor) -> Tensor:
-        """Σ_o w_oᵀ P w_o over the columns of `weights` `[..., I, O]`; `[...]`."""
+        """Return Σ_o w_oᵀ P w_o, `[...]`, over the columns of `weights` `[..., I, O]`."""
 
     @abstractmethod
-    def colour(self, noise: Tensor) -> Tensor:
-        """Map standard normals `[..., I, O]` to columns P^-½ z distributed as N(0, P⁻¹)."""
+    def sqrt_inv_matmul(self, noise: Tensor) -> Tensor:
+        """Return P^-½ z for standard normals z `[..., I, O]`: columns distributed as N(0, P⁻¹)."""
 
     @abstractmethod
-    def pull_back(self, features: Tensor) -> Tensor:
-        """Map rows `[..., M, I]` to Φ P^-½: `pull_back(Φ) @ z` is `Φ @ colour(z)`."""
+    def whiten(self, features: Tensor) -> Tensor:
+        """Return Φ P^-½, `[..., M, I]`, so that `whiten(Φ) @ z` equals `Φ @ sqrt_inv_matmul(z)`."""
 
     def add_to(self, matrix: Tensor) -> Tensor:
-        """`matrix` + P for a `matrix` `[..., G, I, I]` with one more axis, of groups of outputs."""
+        """Return `matrix` + P for a `matrix` `[..., G, I, I]` with an additional axis of output groups."""
         return matrix + self.dense()[..., None, :, :]
 
 
@@ -69,41 +69,41 @@ class ScaledIdentity(SymmetricOperator):
     size: int
 
     def dense(self) -> Tensor:
-        """The matrix itself, `[..., I, I]`."""
+        """Return the matrix, `[..., I, I]`."""
         return torch.diag_embed(self.diagonal())
 
     def diagonal(self) -> Tensor:
-        """Its diagonal, `[..., I]`."""
+        """Return the diagonal, `[..., I]`."""
         return self.scale[..., None].expand(*self.scale.shape, self.size)
 
     def log_det(self) -> Tensor:
-        """I log(scale), `[...]`."""
+        """Return I log(scale), `[...]`."""
         return self.size * self.scale.log()
 
     def to(self, dtype: torch.dtype) -> ScaledIdentity:
-        """The same operator in another precision of arithmetic."""
+        """Return the operator in another dtype."""
         return ScaledIdentity(self.scale.to(dtype), self.size)
 
     def quadratic(self, weights: Tensor) -> Tensor:
-        """Scale · Σ w², `[...]`."""
+        """Return scale · Σ w², `[...]`."""
         return self.scale * weights.square().sum((-2, -1))
 
-    def colour(self, noise: Tensor) -> Tensor:
-        """Noise / √scale, `[..., I, O]`."""
+    def sqrt_inv_matmul(self, noise: Tensor) -> Tensor:
+        """Return `noise` / √scale, `[..., I, O]`."""
         return noise / self.scale.sqrt()[..., None, None]
 
-    def pull_back(self, features: Tensor) -> Tensor:
-        """Features / √scale, `[..., M, I]`."""
-        return self.colour(features)
+    def whiten(self, features: Tensor) -> Tensor:
+        """Return `features` / √scale, `[..., M, I]`."""
+        return self.sqrt_inv_matmul(features)
 
 
 @dataclass(frozen=True)
 class KroneckerIdentity(SymmetricOperator):
-    """P = Id_repeats ⊗ B: the same block for every channel of a convolution (Ober & Aitchison, 2021, Eq. 19).
+    """P = Id_repeats ⊗ B: one block shared by all channels of a convolution (Ober & Aitchison, 2021, Eq. 19).
 
     Args:
         block: B, `[..., K, K]`, symmetric positive definite.
-        repeats: number of blocks; I = repeats · K, the index within a block running fastest.
+        repeats: number of blocks; I = repeats · K, and the index within a block runs fastest.
 
     >>> KroneckerIdentity(2.0 * torch.eye(2), 3).quadratic(torch.ones(6, 1))
     tensor(12.)
@@ -118,7 +118,7 @@ class KroneckerIdentity(SymmetricOperator):
         return self.repeats * self.block.shape[-1]
 
     def dense(self) -> Tensor:
-        """The matrix itself, `[..., I, I]`."""
+        """Return the matrix, `[..., I, I]`."""
         identity = torch.eye(self.repeats, dtype=self.block.dtype, device=self.block.device)
         blocks = (
             identity[:, None, :, None] * self.block[..., None, :, None, :]
@@ -126,36 +126,36 @@ class KroneckerIdentity(SymmetricOperator):
         return blocks.reshape(*self.block.shape[:-2], self.size, self.size)
 
     def diagonal(self) -> Tensor:
-        """Its diagonal, `[..., I]`."""
+        """Return the diagonal, `[..., I]`."""
         diagonal = self.block.diagonal(dim1=-2, dim2=-1)
         return diagonal.repeat(*(1,) * (diagonal.dim() - 1), self.repeats)
 
     def log_det(self) -> Tensor:
-        """Repeats · log det B, `[...]`."""
+        """Return repeats · log det B, `[...]`."""
         factor = cholesky(self.block, "the block of the prior precision")
         return 2.0 * self.repeats * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def to(self, dtype: torch.dtype) -> KroneckerIdentity:
-        """The same operator in another precision of arithmetic."""
+        """Return the operator in another dtype."""
         return KroneckerIdentity(self.block.to(dtype), self.repeats)
 
     def quadratic(self, weights: Tensor) -> Tensor:
-        """Σ wᵀ B w over blocks and columns, `[...]`."""
+        """Return Σ wᵀ B w over blocks and columns, `[...]`."""
         blocks = self._blocks(weights)
         return ((self.block[..., None, :, :] @ blocks) * blocks).sum((-3, -2, -1))
 
-    def colour(self, noise: Tensor) -> Tensor:
-        """T⁻ᵀ noise in every block, B = T Tᵀ; `[..., I, O]`."""
+    def sqrt_inv_matmul(self, noise: Tensor) -> Tensor:
+        """Multiply every block of `noise` `[..., I, O]` by T⁻ᵀ on the left, where B = T Tᵀ."""
         factor = cholesky(self.block, "the block of the prior precision")
-        coloured = torch.linalg.solve_triangular(factor.mT[..., None, :, :], self._blocks(noise), upper=True)
-        return coloured.reshape(*coloured.shape[:-3], self.size, noise.shape[-1])
+        drawn = torch.linalg.solve_triangular(factor.mT[..., None, :, :], self._blocks(noise), upper=True)
+        return drawn.reshape(*drawn.shape[:-3], self.size, noise.shape[-1])
 
-    def pull_back(self, features: Tensor) -> Tensor:
-        """Features T⁻ᵀ in every block of columns, B = T Tᵀ; `[..., M, I]`."""
+    def whiten(self, features: Tensor) -> Tensor:
+        """Multiply every block of columns of `features` `[..., M, I]` by T⁻ᵀ on the right, where B = T Tᵀ."""
         factor = cholesky(self.block, "the block of the prior precision")
         rows = features.unflatten(-1, (self.repeats, self.block.shape[-1]))  # [..., M, repeats, K]
-        pulled = torch.linalg.solve_triangular(factor.mT[..., None, :, :], rows, upper=True, left=False)
-        return pulled.flatten(-2)
+        white = torch.linalg.solve_triangular(factor.mT[..., None, :, :], rows, upper=True, left=False)
+        return white.flatten(-2)
 
     def _blocks(self, columns: Tensor) -> Tensor:
         return columns.reshape(*columns.shape[:-2], self.repeats, self.block.shape[-1], columns.shape[-1])

@@ -1,4 +1,4 @@
-"""Products of matrices, the large ones by whichever library is fastest here (`gilib.linalg.onednn`)."""
+"""Multiply matrices, large ones with the fastest library for this processor (see `gilib.linalg.onednn`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gilib.linalg.samples import leading, samples
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right` of tensors with two axes or more; differentiable as often as wanted.
+    """Return `left` @ `right` for tensors with two or more axes; differentiable any number of times.
 
     >>> matmul(torch.ones(2, 3), torch.ones(4, 3, 5)).shape
     torch.Size([4, 2, 5])
@@ -30,11 +30,11 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """The same, arranged so that few large products are made, whoever makes them.
+    """Return `left` @ `right`, computed as few large products.
 
-    One matrix on the left takes all samples on the right as its columns, beside each other. A matrix on the
-    right takes each sample by itself: torch would copy a batch with many rows to make one of it, which takes
-    longer than it saves.
+    If one matrix on the left multiplies several samples, these are laid side by side as columns of a single
+    product. If several samples multiply one matrix on the right, they are multiplied one by one: to merge
+    them torch would copy the batch, which costs more than it saves.
 
     Args:
         left: `[..., I, J]`.
@@ -55,7 +55,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def matmul_into(out: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -> Tensor:
-    """`weight` · `left` @ `right`, `[R, I, J]` and `[R, J, K]` or without R, into `out`; not differentiable.
+    """Write `weight` · `left` @ `right` to `out`, for two or three axes; not differentiable.
 
     >>> matmul_into(torch.empty(2, 1), torch.eye(2), torch.ones(2, 1), weight=3.0).flatten()
     tensor([3., 3.])
@@ -68,7 +68,7 @@ def matmul_into(out: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -
 
 
 def plus_matmul(total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -> Tensor:
-    """`total` + `weight` · `left` @ `right`, of two or three axes; not differentiable.
+    """Return `total` + `weight` · `left` @ `right`; not differentiable.
 
     >>> plus_matmul(torch.ones(2, 1), torch.eye(2), torch.ones(2, 1), weight=-1.0).flatten()
     tensor([0., 0.])
@@ -80,7 +80,7 @@ def plus_matmul(total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0)
 
 
 def add_matmul(total: Tensor, left: Tensor, right: Tensor, beta: float = 1.0) -> Tensor:
-    """`beta` · `total` + `left` @ `right` in the place of `total`; shapes as above, not differentiable.
+    """Overwrite `total` with `beta` · `total` + `left` @ `right`, for two or three axes; not differentiable.
 
     >>> add_matmul(torch.ones(2, 1), torch.eye(2), torch.ones(2, 1), beta=3.0).flatten()
     tensor([4., 4.])
@@ -93,7 +93,7 @@ def add_matmul(total: Tensor, left: Tensor, right: Tensor, beta: float = 1.0) ->
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """The same of equal leading axes."""
+    """Return `left` @ `right` for tensors with equal leading axes."""
     if not by_onednn(left, right):
         return left @ right
     if not (torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)):
@@ -113,6 +113,8 @@ def _sample_by_sample(left: Tensor, right: Tensor) -> Tensor:
 
 
 class _Product(Operation):
+    """A product by oneDNN, whose operation has no gradient of its own."""
+
     @staticmethod
     def forward(left: Tensor, right: Tensor) -> Tensor:
         return _sample_by_sample(left, right)

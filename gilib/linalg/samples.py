@@ -1,4 +1,4 @@
-"""Work on a batch of samples one by one, where each fits into a processor's cache and all of them do not."""
+"""Process a batch sample by sample, if one sample fits into a processor's cache and the batch does not."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gilib.linalg.factor import readable
 
 
 def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
-    """Whether samples are worked on one by one: several of them, on a processor, if each is `large`.
+    """Return whether to loop over samples: on a CPU, if there are several and each is `large`.
 
-    Small ones take less time than the calls that a loop makes for each. An accelerator takes all at once, and
-    so do compilers and transforms of functions, which follow plain products.
+    For small samples the calls of a loop cost more than they save. Accelerators, compilers and transforms of
+    `torch.func` work on the whole batch.
 
     >>> import torch
     >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
@@ -27,7 +27,7 @@ def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
 
 
 def leading(first: Tensor, *others: Tensor) -> torch.Size:
-    """The axes before the last two, broadcast: at a quarter of the time that torch takes to say so.
+    """Broadcast the axes before the last two, four times as fast as `torch.broadcast_shapes`.
 
     >>> leading(torch.ones(5, 1, 3, 3), torch.ones(2, 3, 1))
     torch.Size([5, 2])
@@ -42,14 +42,14 @@ def leading(first: Tensor, *others: Tensor) -> torch.Size:
 
 
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:
-    """What of several tensors belongs to a sample, sample by sample.
+    """Yield, sample by sample, the part of each tensor that belongs to the sample.
 
-    These are views: what is added to one of a tensor that samples share is added to that of all.
+    The parts are views: adding to the part of a tensor that samples share changes it for all of them.
 
     Args:
-        lead: leading axes, to which those of every tensor broadcast.
-        tensors: any of them may be None, and then is.
-        axes: how many axes of each tensor are a sample's own.
+        lead: leading axes; the leading axes of every tensor broadcast to them.
+        tensors: the tensors to split; None yields None.
+        axes: number of axes of each tensor that belong to one sample.
 
     >>> import torch
     >>> total = torch.zeros(1)
@@ -64,7 +64,7 @@ def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iter
 
 
 def _views(value: Tensor, lead: Sequence[int], axes: int) -> list[Tensor]:
-    """The views of all samples, in order."""
+    """Return the views of all samples, in order."""
     views = [value.expand(*lead, *value.shape[value.dim() - axes :])]
     for _ in lead:
         views = [view for each in views for view in each.unbind()]

@@ -1,4 +1,4 @@
-"""Lower triangles: a Cholesky factor with its inverse, and products by halves, which leave zeros out."""
+"""Lower triangular matrices: a Cholesky factor with its inverse, and blockwise products that skip zeros."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gilib.linalg.operation import Operation
 from gilib.linalg.products import matmul
 
 Halves = tuple[Tensor, Tensor, Tensor]
-SMALL = 56  # rows of a triangle that is solved for its inverse; measured
-LARGE, WIDE = 40_000, 32  # numbers in all, and rows, from which halves are worth their calls; measured
+MAX_SOLVED = 56  # most rows of a triangle that is inverted by one solve; measured
+MIN_ENTRIES, MIN_ROWS = 40_000, 32  # of a batch and of a matrix, for blocks to be worth their calls; measured
 
 
 def cholesky_and_inverse(
     matrix: Tensor, what: str = "the matrix", advice: str = ADVICE
 ) -> tuple[Tensor, Tensor]:
-    """The lower Cholesky factor T of `matrix` = T Tᵀ, and T⁻¹; differentiable as often as wanted.
+    """Return the lower Cholesky factor T of `matrix` = T Tᵀ and its inverse; repeatedly differentiable.
 
     Args:
         matrix: `[..., I, I]`; failures are reported as by `cholesky`.
-        what: the matrix's name, for the error.
-        advice: as for `cholesky`.
+        what: name of the matrix, for the error.
+        advice: possible causes and remedies, for the error.
 
     Returns:
         T and T⁻¹, `[..., I, I]`, lower triangular.
@@ -35,7 +35,7 @@ def cholesky_and_inverse(
     tensor([[ 0.5000,  0.0000],
             [-0.5000,  1.0000]])
     """
-    large = matrix.numel() >= LARGE and matrix.shape[-1] >= WIDE
+    large = matrix.numel() >= MIN_ENTRIES and matrix.shape[-1] >= MIN_ROWS
     if large and readable(matrix) and forward_ad._current_level < 0:
         flat = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None]
         factor, inverse = _CholeskyAndInverse.apply(flat, what, advice)
@@ -44,21 +44,21 @@ def cholesky_and_inverse(
 
 
 def _both(matrix: Tensor, what: str, advice: str) -> tuple[Tensor, Tensor]:
-    """The same, with the gradient that torch finds."""
+    """Return both factors, with torch's own gradient."""
     factor = cholesky(matrix, what, advice)
     return factor, torch.linalg.solve_triangular(factor, identities(factor), upper=False)
 
 
 class _CholeskyAndInverse(Operation):
-    """Of matrices `[B, I, I]`.
+    """Both factors of matrices `[B, I, I]`, with a gradient made of triangular products.
 
-    With J = T⁻¹ and upstream F of T and G of J the gradient is
+    Let J = T⁻¹, with upstream gradients F of T and G of J. The gradient is
 
-        ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal:
+        ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    products of triangles, where torch solves triangular systems; by halves those with zeros are left out.
-    Forward and back 1.2 to 1.4 times as fast as what torch finds (`benchmarks/operations.py`); a step of a
-    deep Gaussian process with 200 inducing points, 1.17 times.
+    torch's own gradient solves triangular systems instead. Products by blocks also skip the zeros. Forward
+    and backward pass together are 1.2 to 1.4 times as fast as torch's (`benchmarks/operations.py`), and a
+    step of a deep Gaussian process with 200 inducing points is 1.17 times as fast.
     """
 
     @staticmethod
@@ -75,7 +75,8 @@ class _CholeskyAndInverse(Operation):
     def backward(ctx: Any, of_factor: Tensor, of_inverse: Tensor) -> tuple[Tensor, None, None]:
         factor, inverse = ctx.saved_tensors
         upstream = [part.to(factor.dtype) for part in (of_factor, of_inverse)]
-        plainly = torch.is_grad_enabled() or not all(map(readable, upstream))  # a gradient of this, or many
+        # Blocks are written in place, which neither a second derivative nor a batched gradient allows.
+        plainly = torch.is_grad_enabled() or not all(map(readable, upstream))
         with torch.autocast("cpu", enabled=False):
             if plainly:
                 return _plain_gradient(factor, inverse, *upstream), None, None
@@ -83,7 +84,7 @@ class _CholeskyAndInverse(Operation):
 
 
 def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Tensor:
-    """By whole products."""
+    """Compute the gradient with products of whole matrices, which can be differentiated again."""
     lower = factor.mT @ of_factor - of_inverse @ inverse.mT
     lower = lower.tril() - 0.5 * torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1))
     product = inverse.mT @ lower @ inverse
@@ -91,7 +92,7 @@ def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inver
 
 
 def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Halves:
-    """L, by halves."""
+    """Compute the blocks of L; blocks above the diagonal are never needed."""
     t11, t21, t22 = halves(factor)
     f11, f21, f22 = halves(of_factor)
     j11, j21, j22 = halves(inverse)
@@ -105,18 +106,18 @@ def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tenso
 
 
 def _minus(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """`total` - `left` @ `right`ᵀ in the place of `total`."""
+    """Subtract `left` @ `right`ᵀ from `total` in place."""
     return total.baddbmm_(left, right.mT, alpha=-1.0)
 
 
 def halves(matrix: Tensor) -> Halves:
-    """Of lower triangles `[B, I, I]`: views of what is above left, below left and below right."""
+    """Return views of the three blocks of lower triangles `[B, I, I]`: top left, bottom left and right."""
     half = (matrix.shape[-1] // 2 + 7) // 8 * 8
     return matrix[:, :half, :half], matrix[:, half:, :half], matrix[:, half:, half:]
 
 
 def symmetric(inverse: Tensor, lower: Halves) -> Tensor:
-    """½ (H + Hᵀ), H = Jᵀ L J, for lower triangles J `[B, I, I]` and L.
+    """Return ½ (H + Hᵀ), H = Jᵀ L J, for lower triangles J `[B, I, I]` and L.
 
     >>> symmetric(torch.eye(9)[None], halves(2 * torch.ones(1, 9, 9).tril()))[0, 0, :2]
     tensor([2., 1.])
@@ -134,16 +135,16 @@ def symmetric(inverse: Tensor, lower: Halves) -> Tensor:
 
 
 def inverse_of_lower(matrix: Tensor) -> Tensor:
-    """The inverse of lower triangles `[B, I, I]`, half by half: products do most of the work.
+    """Return the inverse of lower triangles `[B, I, I]`, computed recursively by blocks.
 
-    Of one of 785 rows in a third of the time of solving for the columns of the identity.
+    With 785 rows this takes a third of the time of a triangular solve for the identity.
 
     >>> inverse_of_lower(torch.tensor([[[2.0, 0.0], [1.0, 1.0]]]))
     tensor([[[ 0.5000,  0.0000],
              [-0.5000,  1.0000]]])
     """
     size = matrix.shape[-1]
-    if size <= SMALL:
+    if size <= MAX_SOLVED:
         identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
         return torch.linalg.solve_triangular(matrix, identity.expand_as(matrix), upper=False)
     found = torch.zeros_like(matrix, memory_format=torch.contiguous_format)

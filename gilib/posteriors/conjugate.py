@@ -15,7 +15,7 @@ from gilib.distributions import MatrixNormalInverseWishart
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 from gilib.linalg.products import matmul
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.posteriors.correlated import CorrelatedOutputs
@@ -180,8 +180,8 @@ class ConjugateWeights(PosteriorModule):
         """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""
         inputs, outputs = self.centre.shape[-2:]
         prior = 0.5 * prior_precision.log_det() - inputs * math.log(self.root_fan_in)
-        widths = torch.sub(prior, half_log_det(self.precision_tril))
-        return torch.add(inputs * half_log_det(columns), widths, alpha=outputs)
+        widths = torch.sub(prior, tril_logdet(self.precision_tril))
+        return torch.add(inputs * tril_logdet(columns), widths, alpha=outputs)
 
     @property
     def estimate_size(self) -> NoiseSize:

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator, cholesky_and_inverse, readable
-from gilib.linalg.factor import half_log_det
+from gilib.linalg.factor import tril_logdet
 from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
 from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
@@ -267,7 +267,7 @@ class MarginalisedOutputs(InducingWeights):
         covariance, prior = inverse.mT @ inverse, posterior.prior_precision
         mean, columns = merge_outputs(covariance @ posterior.shift), posterior.shift.shape[-1]
         squares = prior.quadratic(mean) + columns * prior.quadratic(inverse.mT).sum(-1)
-        log_dets = mean.shape[-1] * prior.log_det() + 2 * columns * half_log_det(inverse).sum(-1)
+        log_dets = mean.shape[-1] * prior.log_det() + 2 * columns * tril_logdet(inverse).sum(-1)
         log_pq = 0.5 * (log_dets + self.noise_size - squares)
         found = (value.to(noise.dtype) for value in (mean, covariance, log_pq.expand(noise.shape[:-1])))
         return Law(*found)

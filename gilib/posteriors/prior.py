@@ -38,4 +38,6 @@ class _PriorWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return prior_precision.colour(noise.unflatten(-1, self.shape)), noise.new_zeros(noise.shape[:-1])
+        return prior_precision.sqrt_inv_matmul(noise.unflatten(-1, self.shape)), noise.new_zeros(
+            noise.shape[:-1]
+        )

@@ -1,7 +1,6 @@
-"""Prediction: whatever draws functions gives a predictive distribution.
+"""Predictive distributions of networks, of an `Ensemble` of replicas, or of `Samples` of a chain.
 
-What draws: a network, an `Ensemble` of its replicas, `Samples` of a chain. What is predicted: a mixture
-with one component for each function that was drawn.
+A prediction is a mixture with one component for each drawn function.
 """
 
 from gilib.likelihoods.correlated import CorrelatedPrediction

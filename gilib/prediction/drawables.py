@@ -1,4 +1,4 @@
-"""Whatever can be drawn: networks, ensembles of them, and stored states. It predicts, and it is measured."""
+"""Objects from which functions can be drawn: the interface, ensembles of networks, and stored states."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gilib.validation import check_count, check_instance, check_is_tensor
 
 @runtime_checkable
 class Drawable(Protocol):
-    """What `predict` asks of whatever draws functions; a class need not inherit from it.
+    """The interface that `predict` needs to draw functions; a class need not inherit from it.
 
     Attributes:
-        input_shape: of one point.
-        output_shape: of one point.
-        replicas: shape of the replica axes R of what is drawn.
-        members: replica axes K that a draw has read as samples: its sample s·K + k is one of member k; ()
-            where there are none.
+        input_shape: shape of one input.
+        output_shape: shape of one output.
+        replicas: shape of the replica axes R of a draw.
+        members: replica axes K that a draw treats as samples: its sample s·K + k belongs to member k; () if
+            there are none.
     """
 
     @property
@@ -44,57 +44,57 @@ class Drawable(Protocol):
     def members(self) -> Shape: ...  # noqa: D102
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
-        """Draw functions `[..., N, D]` to `[S, R, ..., N, O]`."""
+        """Draw S functions, which map `[..., N, D]` to `[S, R, ..., N, O]`."""
 
     def reference_tensor(self) -> Tensor | None:
-        """A tensor of the dtype and on the device that inputs must have; None: any."""
+        """Return a tensor with the dtype and device that inputs must have; None if any will do."""
 
 
 class OfNetwork(ABC):
-    """What draws functions of a network, and so has its shapes."""
+    """Base of objects that draw functions of a network, and so have its shapes."""
 
     members: Shape = ()
 
     @abstractmethod
     def network(self) -> Network:
-        """The network whose functions are drawn."""
+        """Return the network whose functions are drawn."""
 
     @property
     def input_shape(self) -> Shape:
-        """That of the network."""
+        """Shape of one input of the network."""
         return self.network().input_shape
 
     @property
     def output_shape(self) -> Shape:
-        """That of the network."""
+        """Shape of one output of the network."""
         return self.network().output_shape
 
     @property
     def replicas(self) -> Shape:
-        """Those of the network."""
+        """Shape of the replica axes of the network."""
         return self.network().replicas
 
     @property
     def trained_range(self) -> Tensor | None:
-        """That of the network."""
+        """Range of the inputs on which the network was trained, or None."""
         return self.network().trained_range
 
     def reference_tensor(self) -> Tensor | None:
-        """As for the network."""
+        """Return a tensor with the dtype and device of the network."""
         return self.network().reference_tensor()
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble(OfNetwork):
-    """A network whose first replica axis is read as a sample axis: K members, equally probable.
+    """A network whose first replica axis is an ensemble of K equally probable members.
 
-    A draw of S holds S K functions, S of each member, sample s·K + k being of member k, and has no axis for
-    members; further replica axes stay. Members that take no noise, such as point estimates, are one function
-    each: then it holds K, whatever S. The density of a mixture of posteriors is not known: log_pq is None,
-    and bounds are those of the network, member by member.
+    `draw(S)` draws S functions of each member and puts them on one sample axis: sample s·K + k belongs to
+    member k. Other replica axes remain. Members without noise, such as point estimates, are one function
+    each, so a draw holds K functions for every S. The density of a mixture of posteriors is unknown, so
+    log_pq is None; compute bounds with the network, for each member.
 
-    A likelihood with a noise for every member, `Gaussian(replicas=(K,))`, predicts with it: each component of
-    the mixture has the function and the noise of one member.
+    With a likelihood with a noise for every member, `Gaussian(replicas=(K,))`, each component of the mixture
+    has the function and the noise of one member.
 
     Args:
         net: a network with replicas=(K, ...).
@@ -108,7 +108,7 @@ class Ensemble(OfNetwork):
     net: Network
 
     def __post_init__(self) -> None:
-        """Refuse a network without members."""
+        """Check that the network has members."""
         if not check_instance(self.net, Network, "net").replicas:
             raise ValueError(
                 "an ensemble reads the first replica axis of a network as its members, this one has none: "
@@ -116,21 +116,21 @@ class Ensemble(OfNetwork):
             )
 
     def network(self) -> Network:
-        """As given; its first replica axis are the members."""
+        """Return the network; its first replica axis holds the members."""
         return self.net
 
     @property
     def members(self) -> Shape:  # type: ignore[override]
-        """(K,)."""
+        """The axis of members, (K,)."""
         return self.net.replicas[:1]
 
     @property
     def replicas(self) -> Shape:
-        """The further replica axes."""
+        """Shape of the replica axes after the first."""
         return self.net.replicas[1:]
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
-        """S functions of each member.
+        """Draw S functions of each member.
 
         Args:
             num_samples: S.
@@ -145,7 +145,7 @@ class Ensemble(OfNetwork):
 
 @dataclass(frozen=True)
 class _Pooled(Composite):
-    """A function of members `[S, K, R, ...]` as one of samples `[S K, R, ...]`."""
+    """A function with values `[S, K, R, ...]`, whose samples and members are merged into `[S K, R, ...]`."""
 
     function: Function
     lead: Shape
@@ -153,22 +153,22 @@ class _Pooled(Composite):
     output_axes: int
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """The members at x; the parts inside keep the members' axis."""
+        """Evaluate the members at x and merge them with the samples."""
         self._check(x)
         return self._merged(call(self.function, x))
 
     def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
-        """Those of the members, in closed form where a single one has them."""
+        """Return the moments of all members, in closed form if the members have them."""
         self._check(x)
         mean, variance = of(self.function, x)
         return Moments(self._merged(mean), None if variance is None else self._merged(variance))
 
     def _merged(self, values: Tensor) -> Tensor:
-        """Of members and samples as of samples alone."""
+        """Merge the axes of samples and members."""
         return values.expand(*self.lead, *values.shape[-1 - self.output_axes :]).flatten(0, 1)
 
     def _check(self, x: Tensor) -> None:
-        """Raise unless all members can be asked at these points."""
+        """Raise an error unless all members can be evaluated at these points."""
         replicas, given = self.lead[2:], tuple(x.shape[: -1 - self.input_axes])
         if x.dim() <= self.input_axes or given not in ((), replicas):
             raise ValueError(
@@ -179,15 +179,15 @@ class _Pooled(Composite):
 
 @dataclass(frozen=True, eq=False)
 class Samples(OfNetwork):
-    """A network with K stored states of its parameters: where a sampler has been.
+    """A network with K stored states of its parameters, for example from a Markov chain.
 
-    Each function that is drawn is that of a state; the rest of the network, noise included, is as it is. No
-    density goes with them: log_pq is None, and `elbo` and `iwbo` refuse such draws.
+    Each drawn function belongs to one state; all other parameters, and the noise, are the network's. States
+    have no density: log_pq is None, and `elbo` and `iwbo` refuse such draws.
 
     Args:
         net: the network; it is not changed.
-        states: `[K, *shape]` for some or all of `net.named_parameters()` and buffers, by name, as
-            `torch.func.stack_module_state` gives them.
+        states: `[K, *shape]` for some or all of `net.named_parameters()` and buffers, by name, as returned by
+            `torch.func.stack_module_state`.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (), 1, posterior=gilib.Factorised())
@@ -201,7 +201,7 @@ class Samples(OfNetwork):
     states: Mapping[str, Tensor] = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse states of another network."""
+        """Check that the states fit the network."""
         own = _state(check_instance(self.net, Network, "net"))
         if not self.states:
             raise ValueError("states must hold at least one tensor [K, *shape] by name, got none")
@@ -216,23 +216,23 @@ class Samples(OfNetwork):
 
     @property
     def num_states(self) -> int:
-        """K."""
+        """K, the number of states."""
         first = next(iter(self.states.values()))
         return first.shape[0] if first.dim() else 0
 
     def network(self) -> Network:
-        """As given."""
+        """Return the network."""
         return self.net
 
     def draw(self, num_samples: int | None = None, *, generator: GeneratorLike | None = None) -> Draw:
-        """The functions of stored states: a random choice without repetition, in the order of storage.
+        """Draw functions of S different states, chosen at random, in the order of storage.
 
         Args:
-            num_samples: S, at most K; None: all.
-            generator: source of the choice, one for all replicas, and of what noise the network takes.
+            num_samples: S, at most K; all states if None.
+            generator: source of the choice, which all replicas share, and of the network's noise.
 
         Raises:
-            ValueError: if more are wanted than there are.
+            ValueError: if S exceeds K.
         """
         chosen = self._choose(num_samples, generator)
         net = deepcopy(self.net)
@@ -261,5 +261,5 @@ class Samples(OfNetwork):
 
 
 def _state(net: Network) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return {**dict(net.named_parameters()), **dict(net.named_buffers())}

@@ -1,4 +1,4 @@
-"""Predictions: functions drawn once and evaluated everywhere, and what a likelihood makes of them."""
+"""Predict: draw functions once, evaluate them at all points, and pass their outputs to the likelihood."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ def predict(
     """Predict with S functions, drawn once and evaluated everywhere.
 
     Args:
-        drawable: a network, an `Ensemble`, stored `Samples`, chains.
-        likelihood: of the targets; with an ensemble it may have a noise for every member.
-        x: inputs, `[N, D]` or `[R, N, D]`, a tensor or an array of numpy; in original units if a
-            normalisation is given. A warning is given if they lie far from those of the training, or if a
-            column of them does not meet those and no normalisation is given.
-        num_samples: S, of an ensemble for each member. A hundred give the mean to a tenth of the standard
-            deviation of the functions; tails, and numbers that are to be compared, want a thousand.
-        normalisation: how inputs and targets were scaled for training; arrays keep their precision until they
-            are scaled, and predictions are returned in original units and float64.
-        batch_size: points evaluated at a time; None: all. Give it where memory is short: S outputs and hidden
-            units are held for each of them.
+        drawable: a network, an `Ensemble`, stored `Samples`, or chains.
+        likelihood: likelihood of the targets; for an ensemble it may have a noise for every member.
+        x: inputs, `[N, D]` or `[R, N, D]`, a tensor or a NumPy array; in original units if a normalisation is
+            given. A warning says so if they lie far from the training inputs, or if, without a normalisation,
+            a column lies outside its training values.
+        num_samples: S; for an ensemble, S for each member. A hundred samples give the mean to a tenth of the
+            functions' standard deviation; use a thousand for tails, or for numbers to be compared.
+        normalisation: scaling of inputs and targets in training. Arrays keep their precision until they are
+            scaled, and predictions are in original units and float64.
+        batch_size: points per batch; all if None. Set it to save memory: every point takes S outputs and
+            hidden units.
         generator: source of the draws; the same seed gives the same functions.
-        pointwise: whether every point is drawn by itself, as for training: of a network, whose means,
-            deviations and densities at single points are wanted. A component is then no function. Deep
-            Gaussian processes take a fraction of the time, and no random features for what they draw.
+        pointwise: draw every point independently, as in training. This is for networks, and for means,
+            deviations and densities at single points: components are then no functions. Deep Gaussian
+            processes take a fraction of the time, and need no random features.
 
     Returns:
-        What the likelihood predicts: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
-        `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other law. NaN for replicas
-        that broke down in training, and for an ensemble with such a member; a warning names them, and says so
-        of a network that gives no numbers.
+        The prediction of the likelihood: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
+        `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other distribution. Replicas
+        that broke down in training, and ensembles with such a member, predict NaN; a warning names them, and
+        names a network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
@@ -85,16 +85,16 @@ def predict_batches(
     batch_size: int,
     generator: GeneratorLike | None = None,
 ) -> Iterator[Prediction]:
-    """`predict`, batch after batch: what is wanted of each is kept, and S outputs of all points never are.
+    """Yield predictions batch by batch, so that S outputs of all points are never in memory together.
 
     Args:
-        drawable: as for `predict`, and so are all other arguments.
-        likelihood: likewise.
-        x: likewise.
-        num_samples: likewise.
-        normalisation: likewise.
-        batch_size: likewise.
-        generator: likewise.
+        drawable: as for `predict`.
+        likelihood: as for `predict`.
+        x: as for `predict`.
+        num_samples: as for `predict`.
+        normalisation: as for `predict`.
+        batch_size: points per batch.
+        generator: as for `predict`.
     """
     x = checked_inputs(drawable, x, normalisation)
     for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
@@ -110,11 +110,11 @@ def _evaluated(
     generator: GeneratorLike | None,
     pointwise: bool,
 ) -> Iterator[Moments]:
-    """Outputs of functions, drawn once, at one batch after the other."""
+    """Yield the outputs of functions, drawn once, batch by batch."""
     points = -1 - len(drawable.input_shape)
     draw: Draw | Estimate | None = None
     for part in x.split(int(batch_size or x.shape[points]), dim=points):
-        # of members and replicas others may be in order
+        # one broken member or replica must not stop the others
         with failures_as_nan() if drawable.members or drawable.replicas else nullcontext():
             if pointwise:
                 draw = _estimate(drawable, num_samples, part.shape[points], generator)
@@ -127,7 +127,7 @@ def _evaluated(
 def _predicted(
     drawable: Drawable, likelihood: Likelihood, parts: Sequence[Moments], normalisation: Normalisation | None
 ) -> Prediction:
-    """What the likelihood predicts of outputs at one batch or several."""
+    """Return the likelihood's prediction from the outputs of one or several batches."""
     members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
@@ -141,10 +141,10 @@ def _predicted(
 
 
 def _estimate(drawable: Drawable, samples: int, points: int, generator: GeneratorLike | None) -> Estimate:
-    """Draws of so many points, each by itself.
+    """Draw every point independently.
 
     Raises:
-        TypeError: if there is no network that could say how.
+        TypeError: if `drawable` is not a network.
     """
     if not isinstance(drawable, Network):
         raise TypeError(
@@ -154,7 +154,7 @@ def _estimate(drawable: Drawable, samples: int, points: int, generator: Generato
 
 
 def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation | None) -> Tensor:
-    """The inputs in the units of training, if they fit."""
+    """Check the inputs and return them in the units of training."""
     if isinstance(drawable, type) or not isinstance(drawable, Drawable):
         raise TypeError(
             f"predict needs what draws functions (a Network, an Ensemble, Samples), got {drawable!r:.80}"
@@ -182,12 +182,12 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of functions without numbers, as of members and replicas that broke down in training.
+    """Warn of functions that return NaN, for example of members and replicas that broke down in training.
 
     Args:
         outputs: `[S, K, R, ...]`.
-        members: how many axes K has.
-        replicas: how many R has.
+        members: number of axes K.
+        replicas: number of axes R.
     """
     if bool(outputs.isfinite().all()):
         return
@@ -206,11 +206,11 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
 
 
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
-    """Warn of inputs outside a network's training inputs: other units, most likely.
+    """Warn of inputs outside the training inputs, which are most likely in other units.
 
-    Far from the interval of an input is more than three times its width away from it, of an input that was
-    constant three times the mean width; half of the points must be. Without a normalisation it is enough that
-    a column of a table lies outside nearly everywhere.
+    A point is far away if an input lies more than three widths of its training interval outside of it (for a
+    constant input, three mean widths). The warning appears if half of the points are far away. Without a
+    normalisation it also appears if one column of a table lies outside at nearly all points.
     """
     if seen is None:
         return
@@ -234,9 +234,9 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Columns that are outside by a quarter of their width at 95 % of the points, `[N, D]`, five at least.
+    """Return columns that lie outside by a quarter of their width at 95 % of at least five points `[N, D]`.
 
-    Those that hardly varied in the training are left out: any new value of theirs is outside.
+    Columns that hardly varied in training are left out, because any new value lies outside.
     """
     if len(distance) < 5:
         return []

@@ -1,4 +1,4 @@
-"""Prediction with the last layer of a layerwise posterior integrated out: mixtures of Student t."""
+"""Predict with mixtures of Student t distributions: BALI's last layer is integrated out exactly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["StudentPrediction", "predict_student"]
 
 @dataclass(frozen=True)
 class StudentPrediction(Prediction):
-    """An equal mixture of S multivariate Student t at every point: y_n ~ t_df(m_sn, r_sn² L Lᵀ).
+    """An equal mixture of S multivariate Student t distributions at every point, t_df(m_sn, r_sn² L Lᵀ).
 
     Attributes:
         locations: m, `[S, R, N, O]`, in the units of the data.
@@ -52,21 +52,22 @@ class StudentPrediction(Prediction):
 
     @property
     def component_scale(self) -> Tensor:
-        """Scale of every output's t, `[S, R, N, O]`."""
+        """Scale of every output's t distribution, `[S, R, N, O]`."""
         return self.spreads * self.scale_tril.square().sum(-1).sqrt()[..., None, :]
 
     @property
     def sd(self) -> Tensor:
-        """Standard deviation of the mixture, `[R, N, O]`: infinite for df of 2 or less, NaN of 1 or less."""
+        """Standard deviation of the mixture, `[R, N, O]`: infinite for df ≤ 2, NaN for df ≤ 1."""
         inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
         inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
         own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
         return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log of the mixture's joint density of all outputs of every point, `[R, N]` nats.
+        """Return the mixture's log density of all outputs of every point jointly, `[R, N]` nats.
 
-        In float64: differences of log Γ at thousands of degrees of freedom leave no digits in float32.
+        It is computed in float64, because differences of log Γ at thousands of degrees of freedom cancel in
+        float32.
         """
         targets = as_tensor(targets, "targets", self.locations)
         if targets.shape[-2:] != self.locations.shape[-2:]:
@@ -87,12 +88,12 @@ class StudentPrediction(Prediction):
         return log_mean_exp(density, 0).to(self.locations.dtype)
 
     def cdf(self, values: Tensor) -> Tensor:
-        """The mixture's distribution function of single outputs at `values` `[R, N, O]`, `[R, N, O]`."""
+        """Return the mixture's distribution function of single outputs at `values`, both `[R, N, O]`."""
         standard = (values.double() - self.locations.double()) / self.component_scale.double()
         return student_cdf(standard, self.df[..., None, None]).mean(0).to(self.locations.dtype)
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`."""
+        """Return the quantile of every output's mixture, `[R, N, O]`."""
         law = StandardStudent(self.df[..., None, None])
         return mixture_quantile(self.locations, self.component_scale, probability, law)
 
@@ -108,21 +109,21 @@ def predict_student(
     batch_size: Count | None = None,
     generator: GeneratorLike | None = None,
 ) -> StudentPrediction:
-    """Predict a regression by BALI, the last layer's weights and noise integrated out exactly.
+    """Predict a regression by BALI, with the last layer's weights and noise integrated out exactly.
 
-    Given a draw of the layers below, with features x̃, and the last layer's posterior
-    Σ ~ IW(Ψ, ν), W | Σ ~ MN(M, V, Σ), targets y = x̃ᵀW + ε, ε ~ N(0, Σ), have the law
+    Let x̃ be the features from a draw of the layers below, and Σ ~ IW(Ψ, ν), W | Σ ~ MN(M, V, Σ) the posterior
+    of the last layer. Targets y = x̃ᵀW + ε, ε ~ N(0, Σ), are then distributed as
 
         y ~ t_ν'(x̃ᵀM, (1 + x̃ᵀVx̃) Ψ / ν'),    ν' = ν - O + 1.
 
-    `gilib.predict` draws W and takes the mode of Σ instead.
+    `gilib.predict` draws W and uses the mode of Σ instead.
 
     Args:
-        net: trained by `gilib.training.Bali` with a likelihood of Gaussian noise, whose Σ this is.
+        net: a network trained by `gilib.training.Bali` with a Gaussian likelihood, whose noise is Σ.
         x: inputs, `[N, D]` or `[R, N, D]`; in original units if a normalisation is given.
-        num_samples: S, draws of the layers below.
-        normalisation: how inputs and targets were scaled for training; predictions are in original units.
-        batch_size: points evaluated at a time; None: all.
+        num_samples: S, the number of draws of the layers below.
+        normalisation: scaling of inputs and targets in training; predictions are in original units.
+        batch_size: points per batch; all if None.
         generator: source of the draws.
 
     Raises:
@@ -159,10 +160,10 @@ def predict_student(
 
 
 def _last_of(net: Network) -> tuple[WeightLayer, ConjugateWeights]:
-    """The last layer with weights, and its posterior.
+    """Return the last layer with weights, and its posterior.
 
     Raises:
-        ValueError: if it is another one.
+        ValueError: if the posterior is not `Conjugate`.
     """
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     if not layers or not isinstance(layers[-1].weights, ConjugateWeights):

@@ -1,9 +1,10 @@
-"""Priors over the weights of a layer: every column of W is N(0, C/I), I the fan-in.
+"""Priors over the weights of a layer: every column of W is N(0, C/I), where I is the fan-in.
 
 Ober & Aitchison (2021), Sec. 2.3.
 
-A prior is a frozen specification; the layer builds a module from it that holds the variational parameters of
-the prior's own hyper-parameters, if it has any, and draws the prior PRECISION I C⁻¹ as a structured operator.
+A prior is a frozen specification. The layer builds a module from it, which draws the prior PRECISION I C⁻¹ as
+a structured operator. If the prior has hyper-parameters, the module holds the variational parameters of their
+posterior.
 """
 
 from gilib.priors.base import Prior, PriorModule

@@ -1,4 +1,4 @@
-"""A prior for each replica."""
+"""Priors that differ between replicas."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class PerReplica(Prior):
-    """A prior for each replica, so that networks with different priors train in one program.
+    """A separate prior for each replica, so that networks with different priors train in one program.
 
     Args:
-        priors: R of them, each with one scale per layer: `NealPrior`, `StandardPrior`, `ScalePrior`.
+        priors: R priors with one scale per layer: `NealPrior`, `StandardPrior` or `ScalePrior`.
 
     >>> PerReplica((NealPrior(), StandardPrior())).well_scaled
     False
@@ -27,18 +27,18 @@ class PerReplica(Prior):
     priors: tuple[Prior, ...]
 
     def __post_init__(self) -> None:
-        """Refuse priors that do not have one scale per layer."""
+        """Check that every prior has one scale per layer."""
         for r, prior in enumerate(self.priors):
             if not isinstance(prior, (NealPrior, StandardPrior, ScalePrior)):
                 raise TypeError(f"priors[{r}] must have one scale per layer, got {prior!r}")
 
     @property
     def well_scaled(self) -> bool:  # type: ignore[override]
-        """Whether all of them are."""
+        """Whether all priors are well scaled."""
         return all(prior.well_scaled for prior in self.priors)
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Every distinct prior once, and which replica has which."""
+        """Build every distinct prior once, and record which replica uses which."""
         if like.shape != (len(self.priors),):
             raise ValueError(
                 f"PerReplica holds {len(self.priors)} priors for a network with "

@@ -1,4 +1,4 @@
-"""One scale per layer: fixed, learned as a point, or with a posterior of its own."""
+"""Priors with one scale per layer: fixed, learned as a point estimate, or with a posterior."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class NealPrior(Prior):
     """Variance scale²/I, which keeps the size of activations through depth (Neal, 1996; Eq. 14).
 
     Args:
-        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The start, if learned. √2
-            keeps the size of activations under ReLU; with 1 they shrink from layer to layer.
-        learn: whether every layer (of every replica) learns its own c, as a point that maximises the bound:
-            empirical Bayes. The bound stays one on the evidence of a model whose c is given. `ScalePrior` has
-            a posterior over its scale instead. True is a good choice unless you have reasons for a scale.
+        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The initial value, if
+            learned. √2 preserves the size of activations under ReLU; with 1 they shrink from layer to layer.
+        learn: whether every layer (of every replica) learns its own c by maximising the bound (empirical
+            Bayes). The bound is then on the evidence of the model with this c. `ScalePrior` has a posterior
+            over its scale instead. True is a good choice unless you have reasons for a certain scale.
 
     >>> NealPrior(scale=2.0)
     NealPrior(scale=2.0)
@@ -39,7 +39,7 @@ class NealPrior(Prior):
     learn: bool = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """The precision I / scale², fixed or with a parameter."""
+        """Build the precision I / scale², fixed or learned."""
         if self.learn:
             return PointScale(self.scale, site.fan_in, like)
         return _FixedScale(site.fan_in / self.scale**2, site.fan_in, like)
@@ -56,7 +56,7 @@ class StandardPrior(Prior):
     well_scaled: ClassVar[bool] = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """A fixed precision 1."""
+        """Build a fixed precision of 1."""
         return _FixedScale(1.0, site.fan_in, like)
 
 
@@ -67,12 +67,13 @@ class ScalePrior(Prior):
         C = Id / s,    P(s) = Gamma(shape, rate),    Q(s) = Gamma(shape + α, rate + β),    α, β ≥ 0 learned.
 
     Args:
-        shape: of the prior Gamma; 2 in the paper.
-        rate: of the prior Gamma; 2 in the paper. Lower shape and rate for weights of unknown size.
-        initial_log_alpha: where log α starts. The paper states no start; 6, the reference implementation's,
-            all but fixes Q(s) at 1 when training begins. Start lower if the scale is to move in few steps.
-        initial_log_beta: where log β starts.
-        parameterisation: "paper", precision I · s; or "reference", the reference implementation's I / √s.
+        shape: shape of the Gamma prior; 2 in the paper.
+        rate: rate of the Gamma prior; 2 in the paper. Lower shape and rate if the size of weights is unknown.
+        initial_log_alpha: initial value of log α. The paper states none; 6 is the reference implementation's
+            and almost fixes Q(s) at 1 when training begins. Start lower for a scale that moves in few steps.
+        initial_log_beta: initial value of log β.
+        parameterisation: "paper" for a precision I · s, or "reference" for the reference implementation's
+            I / √s.
 
     >>> ScalePrior(parameterisation="reference").parameterisation
     'reference'
@@ -85,11 +86,11 @@ class ScalePrior(Prior):
     parameterisation: str = "paper"
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """A learned posterior over s."""
+        """Build a learned posterior over s."""
         return _LearnedScale(self, site.fan_in, like)
 
 
@@ -102,7 +103,7 @@ class _FixedScale(PriorModule):
         self.register_buffer("scale", like.new_tensor(scale))
 
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Refuse the state of another prior."""
+        """Load a state; refuse that of a prior with another scale."""
         saved = state.get(f"{prefix}scale")
         if saved is None or math.isclose(float(saved), self.value, rel_tol=1e-6):  # rounded to float32
             super()._load_from_state_dict(state, prefix, *rest)
@@ -114,20 +115,20 @@ class _FixedScale(PriorModule):
 
 
 class PointScale(PriorModule):
-    """The precision I / c² with a parameter log c; nothing is drawn, and nothing has a density.
+    """The precision I / c² with a parameter log c; there is nothing to draw.
 
     Attributes:
         log_scale: log c, `[R]`.
     """
 
     def __init__(self, scale: float, size: int, like: Tensor):
-        """Start from a scale."""
+        """Create log c for a fan-in of `size`."""
         super().__init__()
         self.size = size
         self.log_scale = nn.Parameter(torch.full_like(like, math.log(scale)))  # [R]
 
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
-        """I / c², `[R]` without an axis of samples, and zero."""
+        """Return I / c², `[R]` without a sample axis, and zero."""
         precision = self.size * (-2.0 * self.log_scale).exp()
         return ScaledIdentity(precision, self.size), torch.zeros_like(precision)
 

@@ -1,4 +1,4 @@
-"""Correlated weights within the kernel of a convolution."""
+"""A prior with correlated weights within the kernel of a convolution."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class SpatialIWPrior(Prior):
 
         C = Id_channels ⊗ Ω⁻¹,    P(Ω) = IW((K+1) Id, K+1),    Q(Ω) = IW((K+1) Id + Ψ, K+1+ν).
 
-    The paper prints N_{l-1}+1 where K+1 stands here; read as the size of Ω, Ω⁻¹ has mean Id. Ψ = ν L Lᵀ with
-    L lower triangular, starting from Id. For a dense layer K = 1 and Ω is one scale.
+    The paper prints N_{l-1}+1 instead of K+1; if it means the size of Ω, Ω⁻¹ has mean Id. Ψ = ν L Lᵀ with L
+    lower triangular, initially Id. For a dense layer K = 1, and Ω is one scale.
 
     Args:
-        scaling: "paper": precision I · (Id ⊗ Ω), I = channels · K, and Ψ_0 = (K+1) Id; "reference": the
-            reference implementation's channels · (Id ⊗ Ω) and Ψ_0 = K Id, a prior variance about K times
-            larger.
-        initial_log_nu: where log ν starts (stated nowhere; our choice).
+        scaling: "paper" for a precision I · (Id ⊗ Ω), I = channels · K, and Ψ_0 = (K+1) Id; or "reference"
+            for the reference implementation's channels · (Id ⊗ Ω) and Ψ_0 = K Id, whose prior variance is
+            about K times larger.
+        initial_log_nu: initial value of log ν, our choice (the paper and its code state none).
 
     >>> SpatialIWPrior(scaling="reference").scaling
     'reference'
@@ -37,11 +37,11 @@ class SpatialIWPrior(Prior):
     initial_log_nu: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.scaling, ("paper", "reference"), "scaling")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """A learned posterior over Ω."""
+        """Build a learned posterior over Ω."""
         return _LearnedSpatial(self, site.channels, site.kernel_pixels, like)
 
 

@@ -1,8 +1,8 @@
-"""The engine: Bayesian linear regression, statistics in, posterior out.
+"""Bayesian linear regression, from sufficient statistics to the posterior.
 
-`regress` takes sufficient statistics and solves a system of the number of weights; `regress_dual` takes few
-pseudo-observations and solves a system of their number. `averaged` is the same posterior with unknown
-noise, averaged over minibatches.
+`regress` takes sufficient statistics and solves a system as large as the number of inputs; `regress_dual`
+takes few pseudo-observations and solves a system as large as their number. `averaged` updates the posterior
+with unknown noise by moving averages over minibatches.
 """
 
 from gilib.regression.dual import DualWeightPosterior, regress_dual

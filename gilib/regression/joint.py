@@ -1,41 +1,40 @@
-"""Regression with unknown, correlated noise, averaged over minibatches: one factor of a joint matrix.
+"""Bayesian regression with unknown, correlated noise, updated by moving averages over minibatches.
 
 With Y = X W + ε, rows of ε ~ N(0, Σ), and the prior W | Σ ~ MN(0, V_0, Σ), Σ ~ IW(Ψ_0, ν_0), the posterior is
 of the same family (Kurle et al., 2024, Eqs. 15, 16):
 
     V⁻¹ = V_0⁻¹ + XᵀX    M = V XᵀY    Ψ = Ψ_0 + YᵀY - MᵀV⁻¹M    ν = ν_0 + N.
 
-That M is `gilib.regression.regress` from the same statistics. Minibatches enter as moving averages (Eq. 17),
-for which the subtraction in Ψ is left out: it cancels. With P = V⁻¹, the residuals D = Y - X M at the old
-mean, the factor c = N/B and the rate γ, one factorisation gives the new state, positive definite by
-construction:
+M equals the mean of `gilib.regression.regress` from the same statistics. Minibatches enter as moving averages
+(Eq. 17). The subtraction in Ψ would lose digits, so Ψ is averaged from residuals instead. With P = V⁻¹, the
+residuals D = Y - X M at the old mean, the factor c = N/B and the rate γ, one factorisation gives the new
+state, which is positive definite by construction:
 
     J = (1-γ) diag(P, Ψ) + γ ([[V_0⁻¹, -V_0⁻¹M], [·, Ψ_0 + MᵀV_0⁻¹M]] + c [X D]ᵀ[X D]),
     chol(J) = [[T, 0], [K, C]]:    P ← J_xx = T Tᵀ    M ← M + T⁻ᵀKᵀ    Ψ ← C Cᵀ.
 
-J is factorised by its blocks, T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ, and never put together: the
-factor T of a wide layer is then one matrix in memory, which the next draw reads as it is.
+J is never assembled but factorised by blocks: T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ. The factor T of
+a wide layer is then one matrix in memory, which the next draw uses directly.
 
-Residuals may be taken at any A in place of M. What was seen before is then Tᵀ with residuals -S,
-S = Tᵀ(A - M): (1-γ) [[P, -T S], [·, Ψ + SᵀS]] takes the place of the first term, and A that of M in the
-others. At drawn weights A = M + T⁻ᵀS, S = E Gᵀ is the noise of the draw, G Gᵀ = Ψ / (ν + O + 1) the mode of
-Σ. The residuals at A are those of what the network computed, without a product, and small where those at M
-are not: features change from step to step, X (A - M) is large where V is, and in float32 nothing true would
-be left of J_yy - K Kᵀ.
+Residuals may be taken at any weights A instead of M. The earlier data then count as features Tᵀ with
+residuals -S, S = Tᵀ(A - M): replace the first term by (1-γ) [[P, -T S], [·, Ψ + SᵀS]], and M by A in the
+others. For drawn weights A = M + T⁻ᵀS, the noise of the draw is S = E Gᵀ, where G Gᵀ = Ψ / (ν + O + 1) is the
+mode of Σ. The network has computed the residuals at A already. They are also small where those at M are
+large: features change from step to step, X (A - M) is large where V is, and in float32 J_yy - K Kᵀ would be
+all rounding.
 
-The new mean is not solved for, either. It is kept as A and S = -Kᵀ, which say it as M = A - T⁻ᵀS: the next
-draw is A + T⁻ᵀ(E Gᵀ - S), one triangular solve for both.
+The new mean is not solved for, either. It is stored as A and S = -Kᵀ, with M = A - T⁻ᵀS. The next draw is
+A + T⁻ᵀ(E Gᵀ - S): one triangular solve gives both.
 
-**Where XᵀX of all points is known** and never changes, V⁻¹ = V_0⁻¹ + XᵀX = T Tᵀ is factored once, and a
-minibatch is asked for cross moments and residuals alone. Put together as J those would be the moments of no
-data: the corner that is left of it need not be positive. Written out, it is. With residuals D at
-A = M + T⁻ᵀS,
+**If XᵀX of all points is known** and never changes, V⁻¹ = V_0⁻¹ + XᵀX = T Tᵀ is factorised once, and each
+minibatch contributes only cross moments and residuals. The matrix J assembled from these belongs to no data
+set, and J_yy - K Kᵀ need not be positive definite. The following form is. With residuals D at A = M + T⁻ᵀS,
 
     w = γ (S + T⁻¹(c XᵀD - V_0⁻¹A)),    M' = M + T⁻ᵀw = A + δ,    δ = T⁻ᵀ(w - S),
     Ψ' = (1-γ) (Ψ + wᵀw) + γ (Ψ_0 + M'ᵀV_0⁻¹M' + c (D - X δ)ᵀ(D - X δ)),
 
-a sum of squares. With all points in the minibatch it is the posterior in closed form. With fewer Ψ is larger
-than that of the minibatch's own moments, which fit its own residuals best.
+where Ψ' is a sum of squares. If the minibatch holds all points, this is the posterior in closed form. With
+fewer points Ψ is larger than from the minibatch's own moments, because these fit its own residuals best.
 """
 
 from __future__ import annotations
@@ -52,23 +51,23 @@ from gilib.linalg.blocks import pieces
 from gilib.linalg.onednn import by_onednn
 from gilib.linalg.products import matmul, matmul_into, plus_matmul
 
-STRIP = 112  # rows of a triangle at a time: at I = 785, 4/7 of the arithmetic of the square
-AT_ONCE = 4096  # points of which `gram_of` makes a copy
-ROUNDING = (2.0, 20.0, 200.0)  # times I or (I + O) ε, one after the other, until a factor is found
+STRIP = 112  # rows of a triangle per product: with I = 785, 4/7 of the arithmetic of the full square
+AT_ONCE = 4096  # points that `gram_of` copies at a time
+ROUNDING = (2.0, 20.0, 200.0)  # multiples of I ε or (I + O) ε, tried in turn until a factor exists
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
 SCATTER = "the residual scatter of a layer's regression", WIDE
 
 
 class JointState(NamedTuple):
-    """What the averages are so far.
+    """The current averages.
 
     Attributes:
         centre: A, `[R, I, O]`.
         precision: P, `[R, I, I]`; its upper triangle is not read.
-        precision_tril: T, its Cholesky factor.
-        scale_tril: C, that of Ψ, `[R, O, O]`.
-        white: S = Tᵀ(A - M), `[R, I, O]`; zero where A is the mean.
+        precision_tril: T, the Cholesky factor of P, `[R, I, I]`.
+        scale_tril: C, the Cholesky factor of Ψ, `[R, O, O]`.
+        white: S = Tᵀ(A - M), `[R, I, O]`; zero if A is the mean.
     """
 
     centre: Tensor
@@ -79,16 +78,16 @@ class JointState(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """M, `[R, I, O]`."""
+        """The mean M, `[R, I, O]`."""
         return self.centre - torch.linalg.solve_triangular(self.precision_tril.mT, self.white, upper=True)
 
 
 class Place(NamedTuple):
-    """Weights at which residuals are taken, such as drawn ones.
+    """The weights at which residuals are taken, for example drawn weights.
 
     Attributes:
         centre: A, `[R, I, O]`.
-        white: S = Tᵀ(A - M), `[R, I, O]`, the noise in them; None: they are the mean.
+        white: S = Tᵀ(A - M), `[R, I, O]`, the noise of the draw; None if the weights are the mean.
     """
 
     centre: Tensor
@@ -117,18 +116,18 @@ def averaged(
     rate: float | Tensor,
     place: Place | None = None,
 ) -> JointState:
-    """The state after a minibatch.
+    """Return the state after a minibatch, given its moments.
 
     Args:
-        state: before it.
-        batch: its moments; the Gram matrix becomes P in its place.
-        prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
+        state: state before the minibatch.
+        batch: moments of the minibatch; its Gram matrix is overwritten with the new P.
+        prior_precision: diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, a number or `[R]`; 1 for the first one.
-        place: where the residuals of `batch` were taken; None: at the mean of `state`.
+        rate: γ, a number or `[R]`; 1 for the first minibatch.
+        place: weights at which the residuals of `batch` were taken; the mean of `state` if None.
 
     Raises:
-        FactorisationError: as `gilib.linalg.cholesky` does.
+        FactorisationError: if a matrix is not positive definite, as `gilib.linalg.cholesky` says.
 
     >>> from gilib.regression import residuals
     >>> one = torch.ones(1, 1)
@@ -163,19 +162,19 @@ def averaged_with(
     place: Place,
     scatter: Callable[[Tensor], Tensor],
 ) -> JointState:
-    """The state after a minibatch.
+    """Return the state after a minibatch, if XᵀX of all points is known.
 
     Args:
-        state: before it, in which V⁻¹ is that of all points already.
+        state: state before the minibatch; its V⁻¹ already includes all points.
         cross: c XᵀD, `[R, I, O]`.
-        prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
+        prior_precision: diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, a number or `[R]`; 1 for the first one.
-        place: where the residuals were taken, S being by that T; without S, at the mean.
-        scatter: δ ↦ c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
+        rate: γ, a number or `[R]`; 1 for the first minibatch.
+        place: weights at which the residuals were taken, with S computed by the T of `state`.
+        scatter: maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
 
     Raises:
-        FactorisationError: as `gilib.linalg.cholesky` does.
+        FactorisationError: if a matrix is not positive definite, as `gilib.linalg.cholesky` says.
     """
     by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
     noise = torch.zeros_like(centre) if noise is None else noise
@@ -205,12 +204,12 @@ def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
-    """A rate of each replica, to be multiplied with what has so many axes more."""
+    """Append `axes` axes of size 1 to a rate per replica, so that it multiplies larger tensors."""
     return rate if isinstance(rate, float) else rate[(..., *[None] * axes)]
 
 
 def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tensor) -> None:
-    """A multiple of values, in place."""
+    """Add `rate` times `values` to the diagonal of `matrix` in place."""
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     if isinstance(rate, float) and isinstance(values, Tensor):
         diagonal.add_(values, alpha=rate)
@@ -219,15 +218,16 @@ def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tenso
 
 
 def _failed(info: Tensor) -> bool:
-    """Whether a factorisation of a batch, or of one matrix, failed."""
+    """Return whether the factorisation of a matrix, or of any matrix of a batch, failed."""
     return bool(info.any() if info.dim() else info)
 
 
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
-    """P and its factor T, `[R, I, I]`.
+    """Return P and its Cholesky factor T, `[R, I, I]`.
 
-    Where priors are wide, rounding of the Gram matrix exceeds V_0⁻¹, and may leave a negative eigenvalue. P
-    then gets as much added to its diagonal. An accelerator, where no flag is read, is spared the attempts.
+    Under a wide prior the rounding error of the Gram matrix exceeds V_0⁻¹ and may make an eigenvalue
+    negative. Amounts of that size are then added to the diagonal of P. On an accelerator no flag is read, so
+    there are no further attempts.
     """
     if not readable(precision):
         return precision, cholesky(precision, *PRECISION)
@@ -241,12 +241,12 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
-    """C, the factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
+    """Return C, the Cholesky factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
 
-    Where features depend on each other, so do the gradients of hidden units. Nothing but Ψ_0 is left then of
-    the difference in some directions, and in float32 less than its error, which is some (I + O) ε of J_yy's
-    diagonal, more the worse T is conditioned. Replicas in which the factor fails for that get as much added.
-    An accelerator tries all amounts: there no flag is read.
+    If features depend on each other, so do the gradients of hidden units. In some directions the difference
+    is then only Ψ_0, which in float32 is smaller than its rounding error: about (I + O) ε of the diagonal of
+    J_yy, and more if T is ill-conditioned. Replicas whose factor fails get amounts of that size added. On an
+    accelerator, where no flag is read, all amounts are tried.
     """
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)
@@ -259,13 +259,13 @@ def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
 
 
 def _raised(matrix: Tensor, like: Tensor, roundings: float, info: Tensor) -> Tensor:
-    """A matrix with so many roundings of another's diagonal added, where its factor failed."""
+    """Add `roundings` rounding errors of the diagonal of `like` to the matrices whose factor failed."""
     unit = roundings * torch.finfo(matrix.dtype).eps * like.diagonal(dim1=-2, dim2=-1)
     return matrix + torch.diag_embed(unit * (info > 0)[..., None])
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
-    """T S, some rows at a time, without the products by zero above the diagonal."""
+    """Return T S, computed in strips of rows to skip the zeros above the diagonal of T."""
     size = factor.shape[-1]
     if size <= STRIP:
         return factor @ values
@@ -278,15 +278,15 @@ def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
 def residuals(
     features: Tensor, targets: Tensor, mean: Tensor, weight: float, scale: float = 1.0, bias: bool = False
 ) -> Residuals:
-    """The moments of a minibatch.
+    """Return the moments of a minibatch.
 
     Args:
-        features: X / scale, `[R, B, I]`, or without its last column, which is 1, `[R, B, I - 1]`.
+        features: X / scale, `[R, B, I]`; with `bias` without the last column of X, `[R, B, I - 1]`.
         targets: Y, `[R, B, O]`.
         mean: M, `[R, I, O]`, at which the residuals are taken.
         weight: c.
-        scale: of the features, which enters where matrices are small.
-        bias: whether that column is left out.
+        scale: scale of the features; small matrices are multiplied by it instead of X.
+        bias: whether X has a last column of ones, which `features` leaves out.
     """
     return moments(features, unexplained(features, targets, mean, scale, bias), weight, scale, bias)
 
@@ -294,7 +294,7 @@ def residuals(
 def unexplained(
     features: Tensor, targets: Tensor, mean: Tensor, scale: float = 1.0, bias: bool = False
 ) -> Tensor:
-    """D = Y - X M, `[R, B, O]`, of the same arguments."""
+    """Return the residuals D = Y - X M, `[R, B, O]`; arguments as for `residuals`."""
     weights, rest = scale * mean, targets
     if bias:
         weights, rest = weights[..., :-1, :], targets - weights[..., -1:, :]
@@ -309,16 +309,16 @@ def moments(
     bias: bool = False,
     out: Tensor | None = None,
 ) -> Residuals:
-    """The moments of a minibatch whose residuals D are known.
+    """Return the moments of a minibatch with known residuals.
 
     Args:
-        features: as above.
+        features: as for `residuals`.
         left: D, `[R, B, O]`.
         weight: c.
-        scale: of the features.
-        bias: as above.
-        out: where to write the Gram matrix of many features, `[R, I, I]`, with zeros above its diagonal;
-            None, and for few features and outputs: new memory.
+        scale: as for `residuals`.
+        bias: as for `residuals`.
+        out: buffer for the Gram matrix, `[R, I, I]`, with zeros above its diagonal; new memory if None. With
+            few features and outputs it is not used.
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)
@@ -330,7 +330,7 @@ def moments(
 
 
 def _at_once(features: Tensor, left: Tensor, weight: float, scale: float, bias: bool) -> Residuals:
-    """The moments of few features and few outputs, from one product: calls take longer than arithmetic."""
+    """Compute all moments in one product; with few features and outputs, calls cost more than arithmetic."""
     ones = [features.new_ones(*features.shape[:-1], 1)] if bias else []
     rows, size = torch.cat([features, *ones, left], -1), features.shape[-1] + bias
     units = _units(size, left.shape[-1], weight, scale, left.dtype, left.device)
@@ -344,7 +344,7 @@ def _at_once(features: Tensor, left: Tensor, weight: float, scale: float, bias: 
 def _units(
     inputs: int, outputs: int, weight: float, scale: float, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """What multiplies products of features and residuals, `[I + O, I + O]`."""
+    """Return the factors of weight and scale for all products of features and residuals, `[I + O, I + O]`."""
     each = torch.full((inputs + outputs,), scale, dtype=dtype, device=device)
     each[inputs:] = 1.0
     return weight * torch.outer(each, each)
@@ -353,14 +353,14 @@ def _units(
 def cross_moments(
     features: Tensor, left: Tensor, weight: float, scale: float = 1.0, bias: bool = False
 ) -> Tensor:
-    """c XᵀD alone, `[R, I, O]`, of the same arguments; many features are read as they lie, not transposed."""
+    """Return only c XᵀD, `[R, I, O]`, without copying many features; arguments as for `moments`."""
     features, bias = _widened(features, bias)
     cross = matmul(left.mT, features).mT * (weight * scale)
     return torch.cat([cross, left.sum(-2, keepdim=True) * (weight * scale)], -2) if bias else cross
 
 
 def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:
-    """XᵀX of many points, `[R, I, I]`, a few thousand at a time; its upper triangle is not filled."""
+    """Return XᵀX of many points, `[R, I, I]`, summed over parts; its upper triangle is not filled."""
     lead, total = features.shape[:-2], None
     for part in features.split(AT_ONCE, -2):
         part, ones = _widened(part, bias)
@@ -371,7 +371,7 @@ def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:
 
 
 def _widened(features: Tensor, bias: bool) -> tuple[Tensor, bool]:
-    """Few features get their column of ones; whether it is still left out."""
+    """Append the column of ones to few features, and return whether it is still missing."""
     if not bias or features.shape[-1] >= STRIP:
         return features, bias
     ones = features.new_ones(()).expand(*features.shape[:-1], 1)
@@ -379,13 +379,13 @@ def _widened(features: Tensor, bias: bool) -> tuple[Tensor, bool]:
 
 
 def _columns(features: Tensor) -> Tensor:
-    """Xᵀ, `[R, I, B]`, which products read in parts: where they are by oneDNN, dense in memory."""
+    """Return Xᵀ, `[R, I, B]`; contiguous if oneDNN multiplies, which would otherwise copy every strip."""
     columns = (features.flatten(0, -3) if features.dim() > 2 else features[None]).mT
     return columns.contiguous() if by_onednn(columns, features) else columns
 
 
 def _gram(columns: Tensor, lead: torch.Size, weight: float, bias: bool, out: Tensor | None) -> Tensor:
-    """XᵀX times a factor, `[*lead, I, I]`."""
+    """Return `weight` · XᵀX, `[*lead, I, I]`."""
     size = columns.shape[-2] + bias
     gram = columns.new_zeros(*lead, size, size) if out is None else out
     _fill_lower_gram(gram.view(-1, size, size), columns, weight, bias)
@@ -393,7 +393,7 @@ def _gram(columns: Tensor, lead: torch.Size, weight: float, bias: bool, out: Ten
 
 
 def _cross(columns: Tensor, left: Tensor, weight: float, bias: bool) -> Tensor:
-    """XᵀD times a factor; the last row, of a column of ones left out, is the sum of D."""
+    """Return `weight` · XᵀD; with `bias` its last row is the sum of D, for the missing column of ones."""
     size = columns.shape[-2] + bias
     cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
     known = cross.view(-1, *cross.shape[-2:])[:, : columns.shape[-2]]
@@ -404,7 +404,7 @@ def _cross(columns: Tensor, left: Tensor, weight: float, bias: bool) -> Tensor:
 
 
 def _fill_lower_gram(gram: Tensor, columns: Tensor, weight: float, bias: bool) -> None:
-    """The lower triangle of XᵀX, some rows at a time; above it, the other half of a block that is small."""
+    """Fill the lower triangle of `weight` · XᵀX in strips of rows, whose diagonal blocks are filled whole."""
     for strip in pieces(columns.shape[-2], STRIP):
         left, right = columns[:, strip], columns[:, : strip.stop].mT
         matmul_into(gram[:, strip, : strip.stop], left, right, weight)

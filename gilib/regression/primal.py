@@ -1,17 +1,16 @@
-"""The engine: Bayesian linear regression from sufficient statistics.
+"""Bayesian linear regression from sufficient statistics.
 
 For a prior w_o ~ N(0, P⁻¹) and statistics (A_o, b_o), the posterior over each column of the weights is
 Gaussian with
 
-    precision  H_o = P + A_o          mean  H_o⁻¹ b_o                    (Ober & Aitchison, 2021, Eqs. 8, 9,
-    11)
+    precision  H_o = P + A_o          mean  H_o⁻¹ b_o          (Ober & Aitchison, 2021, Eqs. 8, 9, 11)
 
-Every method in the book is a supplier of (A, b); this file holds the algebra that they share, once. With the
-Cholesky factor H = T Tᵀ and a standard normal z,
+The methods of the book supply (A, b) and share the algebra of this file. With the Cholesky factor H = T Tᵀ
+and a standard normal z,
 
-    w = T⁻ᵀ (T⁻¹ b + z),        log Q(w) = -½‖z‖² + Σ log diag T - ½ I log 2π:
+    w = T⁻ᵀ (T⁻¹ b + z),        log Q(w) = -½‖z‖² + Σ log diag T - ½ I log 2π.
 
-one factorisation per draw, no covariance, no jitter.
+A draw needs one factorisation, no covariance and no jitter.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ NAMED = "the posterior precision", DEPENDENT
 
 
 def regress(statistics: Statistics, prior_precision: SymmetricOperator) -> WeightPosterior:
-    """The posterior over weights given statistics, for the prior w_o ~ N(0, P⁻¹).
+    """Return the posterior over weights given statistics, for the prior w_o ~ N(0, P⁻¹).
 
     Args:
         statistics: `gram` `[..., G, I, I]`, `cross` `[..., G, I, C]`; O = G · C outputs.
@@ -59,12 +58,12 @@ def regress(statistics: Statistics, prior_precision: SymmetricOperator) -> Weigh
 
 @dataclass(frozen=True)
 class WeightPosterior:
-    """Independent Gaussians over the columns of a weight matrix, known by precision and precision times mean.
+    """Independent Gaussians over the columns of a weight matrix, given by precision and precision times mean.
 
     Attributes:
         precision: H, `[..., G, I, I]`.
         shift: b = H · mean, `[..., G, I, C]`.
-        prior_precision: P, with which `draw` scores weights under the prior.
+        prior_precision: P, the prior precision, for log P(w).
     """
 
     precision: Tensor
@@ -72,10 +71,10 @@ class WeightPosterior:
     prior_precision: SymmetricOperator
 
     def draw(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and log P(w) - log Q(w) (nats, summed over the weights).
+        """Draw weights w and return them with log P(w) - log Q(w) (nats, summed over the weights).
 
         Args:
-            noise: standard normals, `[..., I, O]`; its leading axes contain those of the statistics.
+            noise: standard normals, `[..., I, O]`; its leading axes include those of the statistics.
 
         Returns:
             weights `[..., I, O]` and log_pq `[...]`.
@@ -89,7 +88,7 @@ class WeightPosterior:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The arithmetic of the regression."""
+        """The dtype of the regression."""
         return self.precision.dtype
 
     @property
@@ -99,11 +98,11 @@ class WeightPosterior:
 
     @property
     def covariance(self) -> Tensor:
-        """H⁻¹, `[..., G, I, I]`: one matrix for each group of outputs."""
+        """The covariance H⁻¹ of each group of outputs, `[..., G, I, I]`."""
         return torch.cholesky_inverse(cholesky(self.precision, *NAMED))
 
     def log_prob(self, weights: Tensor) -> Tensor:
-        """Log Q(w) of given `weights` `[..., I, O]` (nats, summed); `[...]`."""
+        """Return log Q(w) of given `weights` `[..., I, O]`; `[...]`, nats, summed over the weights."""
         factor = cholesky(self.precision, *NAMED)
         blocks = split_outputs(weights, self.shift.shape[-1])
         mean = torch.cholesky_solve(self.shift, factor)
@@ -113,18 +112,18 @@ class WeightPosterior:
 
 
 def prior_log_prob(weights: Tensor, prior_precision: SymmetricOperator, outputs: int) -> Tensor:
-    """Log P(w) = Σ_o log N(w_o; 0, P⁻¹) of `weights` `[..., I, O]` (nats, summed); `[...]`."""
+    """Return log P(w) = Σ_o log N(w_o; 0, P⁻¹) of `weights` `[..., I, O]`; `[...]`, nats."""
     log_det, count = prior_precision.log_det(), prior_precision.size * outputs
     return 0.5 * (outputs * log_det - prior_precision.quadratic(weights) - count * LOG_2PI)
 
 
 def split_outputs(weights: Tensor, columns: int) -> Tensor:
-    """Arrange `[..., I, O]` as G groups of `columns` outputs, `[..., G, I, C]`."""
+    """Arrange weights `[..., I, O]` as G groups of C = `columns` outputs, `[..., G, I, C]`."""
     return weights.unflatten(-1, (-1, columns)).movedim(-2, -3)
 
 
 def merge_outputs(blocks: Tensor) -> Tensor:
-    """Arrange `[..., G, I, C]` as `[..., I, O]`, O = G · C."""
+    """Undo `split_outputs`: arrange `[..., G, I, C]` as `[..., I, O]`, O = G · C."""
     return blocks.movedim(-3, -2).flatten(-2)
 
 
@@ -135,13 +134,13 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
 
         ∂b = T⁻ᵀh,    ∂H = T⁻ᵀ (½ q Id - sym(tril'(r hᵀ + h uᵀ))) T⁻¹,    ∂z = h - q z,
 
-    tril' being the lower triangle with its diagonal halved: three matrix products and no solve.
+    where tril' is the lower triangle with its diagonal halved. This takes three matrix products and no solve.
 
     Args:
         precision: H, `[..., G, I, I]`, symmetric; the gradient is symmetric too.
         shift: b, `[..., G, I, C]`.
-        noise: z, `[..., G, I, C]`, standard normal. Leading axes broadcast; the factor of an H without a
-            sample axis is computed once for all samples.
+        noise: z, `[..., G, I, C]`, standard normal. Leading axes broadcast; if H has no sample axis, it is
+            factorised once for all samples.
 
     Returns:
         w `[..., G, I, C]` and log Q(w) `[...]`, nats, summed over groups and columns.
@@ -157,7 +156,7 @@ def sample_from_precision(precision: Tensor, shift: Tensor, noise: Tensor) -> tu
 
 
 def _sampled_plainly(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for transforms of `torch.func`, which may ask for second derivatives: by plain products."""
+    """Draw by plain products, which transforms of `torch.func` can differentiate twice."""
     inverse = inverse_cholesky(precision, *NAMED)  # T⁻¹
     weights = inverse.mT @ (inverse @ shift + noise)
     groups = inverse.diagonal(dim1=-2, dim2=-1).log().sum(-1).expand(weights.shape[:-2])
@@ -166,6 +165,8 @@ def _sampled_plainly(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[T
 
 
 class _SampleFromPrecision(Operation):
+    """`sample_from_precision` with its closed gradient; T⁻¹ and u are outputs for the backward pass."""
+
     @staticmethod
     def forward(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
         lead = leading(precision, shift, noise)
@@ -206,7 +207,7 @@ class _SampleFromPrecision(Operation):
             columns.total(0.5 * count * q[..., None]),
         )
         d_shift = columns.split(d_b, count).sum_to_size(shift_shape)
-        d_noise = None
+        d_noise = None  # noise seldom needs a gradient
         if ctx.needs_input_grad[2]:
             d_noise = (columns.split(h, count) - q[..., None, None, None] * noise).sum_to_size(noise_shape)
         return d_precision.reshape(precision_shape), d_shift, d_noise
@@ -224,7 +225,7 @@ class _SampleFromPrecision(Operation):
 
 
 def _draw(inverse: Tensor, b: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """T⁻¹b and the draw from T⁻¹ `[B, I, I]`; the other arguments are `[B, I, columns]`."""
+    """Return u = T⁻¹b and the draw w, given T⁻¹ `[B, I, I]`, b and z `[B, I, columns]`."""
     white_mean = _times(inverse, b)
     return white_mean, _transpose_times(inverse, white_mean + z)
 
@@ -232,13 +233,13 @@ def _draw(inverse: Tensor, b: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 def _gradients(
     inverse: Tensor, u: Tensor, z: Tensor, g: Tensor, trace: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """∂H, ∂b and h of `sample_from_precision`.
+    """Return ∂H, ∂b and h of `sample_from_precision`.
 
     Args:
         inverse: T⁻¹, `[B, I, I]`.
-        u: `[B, I, columns]`; z and g likewise.
-        z: the noise.
-        g: upstream gradient of the draws.
+        u: T⁻¹b, `[B, I, columns]`.
+        z: noise, `[B, I, columns]`.
+        g: upstream gradient of the draws, `[B, I, columns]`.
         trace: ½ Σ q over the columns, `[B, 1]`.
     """
     h = _times(inverse, g)
@@ -251,26 +252,26 @@ def _gradients(
 
 
 def _times(matrix: Tensor, columns: Tensor) -> Tensor:
-    """`matrix` @ `columns`; for one column by elements, which is faster than a batch of small products."""
+    """Return `matrix` @ `columns`; one column is multiplied elementwise, which beats many small products."""
     if columns.shape[-1] > 1:
         return torch.bmm(matrix, columns)
     return (matrix * columns.mT).sum(-1, keepdim=True)
 
 
 def _transpose_times(matrix: Tensor, columns: Tensor) -> Tensor:
-    """`matrix`ᵀ @ `columns`."""
+    """Return `matrix`ᵀ @ `columns`."""
     if columns.shape[-1] > 1:
         return torch.bmm(matrix.mT, columns)
     return (matrix * columns).sum(-2, keepdim=True).mT
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
-    """`left` @ `right`ᵀ."""
+    """Return `left` @ `right`ᵀ."""
     return left * right.mT if left.shape[-1] == 1 else torch.bmm(left, right.mT)
 
 
 def _add_outer(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """`total` + `left` @ `right`ᵀ; `total` is not to be used again."""
+    """Return `total` + `left` @ `right`ᵀ; `total` may be overwritten."""
     if left.shape[-1] == 1:
         return total.addcmul_(left, right.mT)
     return torch.baddbmm(total, left, right.mT)

@@ -9,7 +9,7 @@ from experiments.ober2021.toy import GRID, METHODS, reproduction, table_2
 from experiments.ober2021.toy_hmc import HMCConfig
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 from experiments.runner.records import recorded
 from experiments.running import Placement, run_experiment, status
@@ -37,7 +37,7 @@ def test_committed_records_are_those_of_the_grid(name, committed):
     records, kind = recorded(name), EXPERIMENTS[name].config
     assert records, "not recorded"
     for scale in {record["scale"] for record in records}:
-        grid = {identity(name, config): config for config in chosen(EXPERIMENTS[name], scale)}
+        grid = {identity(name, config): config for config in select_configs(EXPERIMENTS[name], scale)}
         for record in (record for record in records if record["scale"] == scale):
             known = record_identity(current(record, grid.values()), kind)
             assert known in grid, "in no grid"

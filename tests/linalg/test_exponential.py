@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 def arrangement(request):
     """Whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exponential, "LARGE", 0 if request.param == "one by one" else 2**62)
+        patch.setattr(exponential, "MIN_VALUES", 0 if request.param == "one by one" else 2**62)
         yield request.param
 
 

@@ -104,7 +104,7 @@ def test_some_matrices_after_the_others(fewest, generator, monkeypatch):
     matrix = positive_definite(generator, 5, 40, 40)
     whole = inverse_cholesky(matrix)
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 0)
-    monkeypatch.setattr(factor, "FEWEST", fewest)
+    monkeypatch.setattr(factor, "MIN_MATRICES", fewest)
     with Operations() as operations:
         torch.testing.assert_close(inverse_cholesky(matrix), whole, rtol=1e-13, atol=1e-13)
     assert {shape[0] for shape in operations.factorised} == {fewest, 5 % fewest or fewest}
@@ -112,7 +112,7 @@ def test_some_matrices_after_the_others(fewest, generator, monkeypatch):
 
 def test_an_error_counts_the_matrices_of_all_pieces(generator, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 0)
-    monkeypatch.setattr(factor, "FEWEST", 1)
+    monkeypatch.setattr(factor, "MIN_MATRICES", 1)
     matrix = positive_definite(generator, 5, 40, 40)
     matrix[1, 3, 0] = matrix[4, 3, 0] = torch.nan
     with pytest.raises(FactorisationError, match="2 of 5 matrices hold NaN"):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 @pytest.fixture
 def energy(generator, monkeypatch):
     """A function of kernel values that passes through an operation with a first derivative only."""
-    monkeypatch.setattr(projection, "LARGE", 0)
+    monkeypatch.setattr(projection, "MIN_PRODUCTS", 0)
     inverse, mean = normal(generator, 4, 4).tril(), normal(generator, 4, 2)
     return lambda kernel: project(kernel, inverse, mean, None).square.square().sum()
 
@@ -33,7 +33,7 @@ def test_a_second_derivative_is_refused_rather_than_missing(energy, generator):
 def test_transforms_follow_plain_products(energy, generator, monkeypatch):
     kernel = normal(generator, 3, 4)
     found = torch.func.jacrev(torch.func.jacrev(energy))(kernel)
-    monkeypatch.setattr(projection, "LARGE", 2**62)
+    monkeypatch.setattr(projection, "MIN_PRODUCTS", 2**62)
     torch.testing.assert_close(found, torch.autograd.functional.hessian(energy, kernel))
 
 

@@ -60,22 +60,22 @@ def test_every_method_against_the_dense_matrix(make, lead, generator):
 @pytest.mark.parametrize("lead", LEADS)
 def test_colour_is_a_root_of_the_covariance(make, lead, generator):
     operator = make(generator, lead)
-    root = operator.colour(torch.eye(6).expand(*lead, 6, 6))
+    root = operator.sqrt_inv_matmul(torch.eye(6).expand(*lead, 6, 6))
     torch.testing.assert_close(root @ root.mT, torch.linalg.inv(operator.dense()))
     noise = normal(generator, *lead, 6, 5)
-    torch.testing.assert_close(operator.colour(noise), root @ noise)
+    torch.testing.assert_close(operator.sqrt_inv_matmul(noise), root @ noise)
 
 
 @KINDS
 @pytest.mark.parametrize("lead", LEADS)
-def test_pull_back_is_the_other_side_of_colour(make, lead, generator):
+def test_whiten_is_the_other_side_of_sqrt_inv_matmul(make, lead, generator):
     operator = make(generator, lead)
     features, noise = normal(generator, *lead, 4, 6), normal(generator, *lead, 6, 5)
-    pulled = operator.pull_back(features)
-    torch.testing.assert_close(pulled @ noise, features @ operator.colour(noise))
+    pulled = operator.whiten(features)
+    torch.testing.assert_close(pulled @ noise, features @ operator.sqrt_inv_matmul(noise))
     covariance = torch.linalg.inv(operator.dense())
     torch.testing.assert_close(pulled @ pulled.mT, features @ covariance @ features.mT)
-    assert make(generator).pull_back(features).shape == features.shape
+    assert make(generator).whiten(features).shape == features.shape
 
 
 @KINDS
@@ -85,7 +85,7 @@ def test_an_operator_without_leading_axes_serves_weights_with_them(make, generat
     dense = operator.dense()
     expected = torch.einsum("srio,ij,srjo->sr", weights, dense, weights)
     torch.testing.assert_close(operator.quadratic(weights), expected)
-    coloured = operator.colour(weights)
+    coloured = operator.sqrt_inv_matmul(weights)
     assert coloured.shape == weights.shape
     torch.testing.assert_close(
         operator.quadratic(coloured), weights.square().sum((-2, -1))
@@ -102,7 +102,7 @@ def test_an_operator_with_leading_axes_adds_to_a_matrix_without(make, generator)
 @KINDS
 def test_colour_draws_the_covariance(make, generator):
     operator = make(generator)
-    columns = operator.colour(normal(generator, 6, 20_000)).mT
+    columns = operator.sqrt_inv_matmul(normal(generator, 6, 20_000)).mT
     assert_mean_within(columns[:, :, None] * columns[:, None, :], torch.linalg.inv(operator.dense()))
 
 
@@ -115,7 +115,7 @@ def test_to_another_dtype(make, generator):
         single.dense(),
         single.diagonal(),
         single.log_det(),
-        single.colour(torch.ones(2, 6, 1).float()),
+        single.sqrt_inv_matmul(torch.ones(2, 6, 1).float()),
     ):
         assert tensor.dtype == torch.float32
     torch.testing.assert_close(single.dense().double(), operator.dense(), rtol=1e-6, atol=1e-6)
@@ -131,8 +131,8 @@ def test_gradients(make, generator):
     def methods(p):
         symmetric = p if make is scaled else 0.5 * (p + p.mT)
         op = ScaledIdentity(symmetric, 6) if make is scaled else KroneckerIdentity(symmetric, 2)
-        pulled = op.pull_back(noise.mT)
-        return op.log_det(), op.quadratic(noise), op.colour(noise), pulled, op.diagonal(), op.dense()
+        pulled = op.whiten(noise.mT)
+        return op.log_det(), op.quadratic(noise), op.sqrt_inv_matmul(noise), pulled, op.diagonal(), op.dense()
 
     assert torch.autograd.gradcheck(methods, parameter)
 
@@ -144,7 +144,14 @@ def test_vmap_equals_batch(make, generator):
 
     def methods(p, w):
         op = ScaledIdentity(p, 6) if make is scaled else KroneckerIdentity(p, 2)
-        return op.dense(), op.diagonal(), op.log_det(), op.quadratic(w), op.colour(w), op.pull_back(w.mT)
+        return (
+            op.dense(),
+            op.diagonal(),
+            op.log_det(),
+            op.quadratic(w),
+            op.sqrt_inv_matmul(w),
+            op.whiten(w.mT),
+        )
 
     batched = torch.func.vmap(methods)(parameter, weights)
     for one, other in zip(batched, methods(parameter, weights), strict=True):
@@ -156,7 +163,7 @@ def test_an_indefinite_block_is_named():
     with pytest.raises(FactorisationError, match="the block of the prior precision"):
         operator.log_det()
     with pytest.raises(FactorisationError, match="the block of the prior precision"):
-        operator.colour(torch.ones(4, 1))
+        operator.sqrt_inv_matmul(torch.ones(4, 1))
 
 
 @given(
@@ -177,4 +184,4 @@ def test_a_kronecker_of_one_pixel_is_a_scaled_identity(lead, repeats, outputs, p
     for method in ("dense", "diagonal", "log_det"):
         torch.testing.assert_close(getattr(one, method)(), getattr(other, method)())
     torch.testing.assert_close(one.quadratic(weights), other.quadratic(weights))
-    torch.testing.assert_close(one.colour(weights), other.colour(weights))
+    torch.testing.assert_close(one.sqrt_inv_matmul(weights), other.sqrt_inv_matmul(weights))

@@ -35,8 +35,8 @@ def test_both_are_those_of_torch(lead, size, seed):
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 9, 9), (2, 3, 3, 3)])
 def test_gradients_by_finite_differences(use, by_halves, shape, generator, monkeypatch):
     least = 0 if by_halves else 10**9
-    monkeypatch.setattr(triangular, "LARGE", least)
-    monkeypatch.setattr(triangular, "WIDE", 0)
+    monkeypatch.setattr(triangular, "MIN_ENTRIES", least)
+    monkeypatch.setattr(triangular, "MIN_ROWS", 0)
     root = normal(generator, *shape).requires_grad_()
 
     def call(root):

@@ -105,7 +105,7 @@ def test_with_the_data_as_inducing_points_every_draw_gives_the_evidence(make_pri
 def test_mean_of_q_over_p_under_p_is_one(kind, make_prior, perturbed, generator):
     module = perturbed(build(GlobalInducing(precision=kind, log_precision=-1.0), generator))
     prior, given = make_prior(generator, FAN_IN), 0.5 * normal(generator, POINTS, FAN_IN)
-    weights = prior.colour(normal(generator, 20_000, FAN_IN, OUTPUTS))
+    weights = prior.sqrt_inv_matmul(normal(generator, 20_000, FAN_IN, OUTPUTS))
     log_p = columns_log_prob(weights, torch.zeros(FAN_IN, OUTPUTS), torch.linalg.inv(prior.dense())[None])
     assert_mean_within((module.condition(given, prior).log_prob(weights) - log_p).exp().detach(), 1.0)
 
@@ -159,7 +159,7 @@ def test_no_precision_gives_the_prior(kind, make_prior, generator):
     module = build(GlobalInducing(precision=kind, log_precision=-700.0), generator)
     prior, noise = make_prior(generator, FAN_IN), normal(generator, 7, FAN_IN, OUTPUTS)
     weights, log_pq = draw_weights(module, normal(generator, POINTS, FAN_IN), prior, noise)
-    torch.testing.assert_close(weights, prior.colour(noise), **EXACT)
+    torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise), **EXACT)
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
 
 

@@ -40,10 +40,10 @@ class Covariance(SymmetricOperator):
     def quadratic(self, weights):
         return solve_triangular(self.root, weights, upper=False).square().sum((-2, -1))
 
-    def colour(self, noise):
+    def sqrt_inv_matmul(self, noise):
         return self.root @ noise
 
-    def pull_back(self, features):
+    def whiten(self, features):
         return features @ self.root
 
 

@@ -63,7 +63,7 @@ def test_log_pq_is_minus_the_divergence(family, name):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_bound_and_its_gradient(family, large, monkeypatch):
     """By autograd of the oracle, for every parameter."""
-    monkeypatch.setattr(projection, "LARGE", large)
+    monkeypatch.setattr(projection, "MIN_PRODUCTS", large)
     net, y = network(family), normals(6, 1, seed=42)
     noise = net.estimate_noise(2, 6, seeded(3))
     ours = gilib.elbo(net.estimate(noise=noise), gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")

@@ -6,14 +6,14 @@ import pytest
 
 import accelerator
 from experiments.registry import EXPERIMENTS
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from experiments.runner.records import read_records, results_directory
 
 
 def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> None:
     plan = list(accelerator.plan())
     assert [name for name, _, _ in plan] == ["dgp_uci"] * 4 + ["uci", "cifar10"]
-    wanted = [chosen(EXPERIMENTS[name], scale, only) for name, scale, only in plan]
+    wanted = [select_configs(EXPERIMENTS[name], scale, only) for name, scale, only in plan]
     assert {config.depth for config in wanted[0]} == {2} and len(wanted[0]) == 5 * 3 * 20
     (image,) = wanted[-1]
     assert image.method == "gi" and image.prior == "SpatialIWPrior (reference)"

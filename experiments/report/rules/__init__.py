@@ -1,8 +1,7 @@
-"""Rules: which records answer which printed table, by paper.
+"""Rules that select the records for each printed table, by paper.
 
 A printed table without a rule is listed as not run. When an experiment records its numbers, add an entry to
-the rules of its paper: the experiment, the configuration fields that a claim asks for, and where the metric
-is found.
+the rules of its paper: the experiment, the configuration fields of a claim, and the name of the metric.
 """
 
 from experiments.report.rules import lindinger2020, ober2021, reproduction

@@ -18,8 +18,8 @@ METHODS = {
     "mf_dgp_ng": "mf_ng",
     "fc_dgp_ng": "fc_ng",
 }
-DEPTH = 3  # of comparisons whose print does not state it; that of the authors' code
-COUPLED_DEPTH = 2  # likewise, with full coupling or natural gradients: three layers are for paper scale alone
+DEPTH = 3  # depth in the authors' code, for comparisons whose print does not state it
+COUPLED_DEPTH = 2  # for full coupling or natural gradients, which have three layers only at paper scale
 REPETITIONS = 10
 
 REMARK = (

@@ -33,7 +33,7 @@ def _uci(claim: Claim) -> dict[str, Any]:
 
 
 def _cifar10(claim: Claim) -> dict[str, Any]:
-    """The printed network and prior; the print's SpatialIWPrior is that of the reference code."""
+    """Return the printed network and prior; the print's SpatialIWPrior is the reference code's."""
     network = {"small ResNet, 32 channels": "resnet8", "ResNet-18": "resnet18"}.get(claim.architecture)
     prior = "SpatialIWPrior (reference)" if claim.prior == "SpatialIWPrior" else claim.prior
     return {"network": network, "method": METHODS.get(claim.method), "prior": prior}

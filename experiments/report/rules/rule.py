@@ -1,4 +1,4 @@
-"""A rule: which records answer a printed table."""
+"""A rule that selects the records for a printed table."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ Metric = str | Callable[[Record, Record], float]
 
 @dataclass(frozen=True)
 class Rule:
-    """Where our numbers for a printed table are.
+    """The place of our numbers for a printed table.
 
     Attributes:
-        experiment: name of the experiment, `results/<experiment>.jsonl`.
-        settings: fields of the configuration and the values that a claim asks for; a value None: nothing of
-            ours answers this claim.
-        metrics: printed metric -> key of the record's metrics; `name.0` is the first entry of a list. For a
-            comparison: a function of a record and that of the baseline. Printed metrics that are not named
-            are not recorded.
-        repetitions: how many splits or draws of the data the print averages over; None: it does not say.
-        print_is_one_draw: whether the print is one draw of what our repetitions vary over, so that its errors
-            leave this variation out: our standard deviation then stands for it.
+        experiment: name of the experiment, whose file is `results/<experiment>.jsonl`.
+        settings: returns configuration fields and their values for a claim; a value None means that we have
+            no records for this claim.
+        metrics: maps a printed metric to a key of the record's metrics, where `name.0` is the first entry of
+            a list, or for a comparison to a function of a record and the baseline's record. Other printed
+            metrics are not recorded.
+        repetitions: returns the number of splits or data draws behind the printed mean; None if unknown.
+        print_is_one_draw: whether the printed number is a single draw of what varies between our repetitions.
+            Its errors then lack this variation, and our standard deviation is used for it.
         remark: what a reader must know to judge the comparison.
-        factors: printed metric -> the printed unit's number for one of ours; 1 where it is not named.
+        factors: maps a printed metric to the factor from our units to the printed ones; 1 by default.
         as_long: scales whose trainings are as long as the paper's.
-        baseline: as `settings`, of the records that a comparison is with, repetition by repetition; None: the
-            table compares nothing.
+        baseline: like `settings`, for the records of the baseline in a comparison; None for other tables.
     """
 
     experiment: str

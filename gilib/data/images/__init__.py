@@ -1,9 +1,8 @@
-"""Images: sets of them in pixels, normalised by channel and augmented on the device where they are.
+"""Image data sets in pixels, normalised by channel and augmented on their own device.
 
-`catalogue` says which sets there are, in which files they may lie (`layouts`) and by which checksums these
-are known. `loading` finds or fetches the files, has them decoded (`idx`, `cifar`, `jpeg`, `svhn`) and
-checks the result, an `ImageDataset` (`dataset`). `normalisation` scales pixels, `augmentation` flips and
-shifts images.
+`catalogue` lists the sets, their possible file layouts (`layouts`) and checksums. `loading` finds or
+downloads the files, decodes them (`idx`, `cifar`, `jpeg`, `svhn`), checks the result and returns an
+`ImageDataset` (`dataset`). `normalisation` scales pixels; `augmentation` flips and shifts images.
 """
 
 from gilib.data.images.augmentation import random_crop, random_flip, random_flip_and_crop

@@ -1,4 +1,4 @@
-"""Random flips and shifts of images, drawn and applied on the device where the images are."""
+"""Random flips and shifts of images, drawn and applied on the images' device."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def random_flip(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
     Args:
         x: images `[..., C, H, W]` of any dtype.
-        generator: of the device of `x`; torch's default if not given.
+        generator: a generator on the device of `x`; torch's default if not given.
 
     Raises:
-        ValueError: if `x` has fewer than three axes, or `generator` is of another device.
+        ValueError: if `x` has fewer than three axes, or `generator` is on another device.
 
     >>> random_flip(torch.zeros(8, 3, 32, 32)).shape
     torch.Size([8, 3, 32, 32])
@@ -31,19 +31,19 @@ def random_flip(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 @checked
 def random_crop(x: Tensor, padding: CountOrZero = 4, generator: torch.Generator | None = None) -> Tensor:
-    """Pad each image with zeros and cut a window of its own size from a random place, independently.
+    """Pad each image with zeros and cut out a window of its original size at a random place, independently.
 
-    Every one of the `(2 padding + 1)²` places is as likely as any other. Zero is black for pixels and the
-    mean colour for normalised images.
+    All `(2 padding + 1)²` places are equally likely. Zero is black for pixels and the mean colour for
+    normalised images.
 
     Args:
         x: images `[..., C, H, W]` of any dtype.
         padding: rows and columns of zeros on each side.
-        generator: of the device of `x`; torch's default if not given.
+        generator: a generator on the device of `x`; torch's default if not given.
 
     Raises:
-        ValueError: if `padding` is no integer of at least 0, `x` has fewer than three axes, or `generator` is
-            of another device.
+        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or
+            `generator` is on another device.
 
     >>> random_crop(torch.zeros(8, 3, 32, 32), padding=2).shape
     torch.Size([8, 3, 32, 32])
@@ -65,18 +65,18 @@ def random_flip_and_crop(
 ) -> Tensor:
     """Augment images as is usual for CIFAR-10: `random_flip`, then `random_crop`.
 
-    The result depends on `x` and the state of `generator` alone; `x` is left as it was, and no value is
-    read back from the device. Padding black, as pipelines that work on files do, means to augment the
-    pixels and normalise after that; augmented after normalisation, images are padded with the mean colour.
+    The result depends only on `x` and the state of `generator`; `x` is not changed, and no value is read back
+    from the device. To pad with black, as pipelines that work on files do, augment pixels and normalise
+    afterwards: zeros in normalised images are the mean colour.
 
     Args:
         x: images `[..., C, H, W]` of any dtype.
         padding: rows and columns of zeros on each side.
-        generator: of the device of `x`; torch's default if not given.
+        generator: a generator on the device of `x`; torch's default if not given.
 
     Raises:
-        ValueError: if `padding` is no integer of at least 0, `x` has fewer than three axes, or `generator` is
-            of another device.
+        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or
+            `generator` is on another device.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> random_flip_and_crop(torch.zeros(8, 3, 32, 32), generator=generator).shape

@@ -1,4 +1,4 @@
-"""The sets of images: what they are, where they come from, and the checksums that tell variants apart."""
+"""The catalogue of image sets: contents, sources, and the checksums that distinguish variants."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ IMAGE_SETS: dict[str, ImageSet] = {entry.name: entry for entry in _SETS}
 
 
 def image_names() -> tuple[str, ...]:
-    """The short names of the sets of images, in alphabetical order.
+    """Return the short names of the sets of images, in alphabetical order.
 
     >>> image_names()
     ('cifar10', 'fashion-mnist', 'mnist', 'mnist-500', 'svhn')
@@ -228,7 +228,7 @@ def image_names() -> tuple[str, ...]:
 
 
 def find_image_set(name: str) -> ImageSet:
-    """The catalogue's entry for a short name, in any case.
+    """Return the catalogue entry for a short name; case does not matter.
 
     Raises:
         TypeError: if `name` is not a string.

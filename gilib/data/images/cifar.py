@@ -1,4 +1,4 @@
-"""The official archive of CIFAR-10: six pickled batches, read without running what a pickle may ask for."""
+"""Decode the official archive of CIFAR-10: six pickled batches, read without running code from a pickle."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def decode(files: Sequence[File]) -> Arrays:
     """Decode `cifar-10-python.tar.gz`: five training batches and the test batch, in official order.
 
     Raises:
-        DataError: if the archive is damaged or incomplete, or a batch holds something else than images and
-            labels.
+        DataError: if the archive is damaged or incomplete, or a batch does not hold images and labels.
     """
     (archive,) = files
     members = _members(archive)
@@ -36,12 +35,12 @@ def decode(files: Sequence[File]) -> Arrays:
 
 
 def load_arrays_only(content: bytes) -> object:
-    """Unpickle plain values and NumPy arrays, and nothing that names any other code.
+    """Unpickle plain values and NumPy arrays; refuse every other class or function.
 
-    Strings of Python 2 arrive as bytes.
+    Strings of Python 2 become bytes.
 
     Raises:
-        pickle.UnpicklingError: the pickle asks for anything but what builds a NumPy array.
+        pickle.UnpicklingError: if the pickle names code that a NumPy array does not need.
 
     >>> load_arrays_only(pickle.dumps({"labels": [6, 9]}))
     {'labels': [6, 9]}
@@ -50,7 +49,7 @@ def load_arrays_only(content: bytes) -> object:
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """An unpickler that knows three names, those that a pickled NumPy array needs."""
+    """An unpickler that knows only the three names that a pickled NumPy array needs."""
 
     KNOWN = {
         ("numpy", "dtype"): np.dtype,
@@ -62,7 +61,7 @@ class _ArraysOnly(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> object:
-        """What builds an array; refuse anything else."""
+        """Return a constructor of arrays; refuse every other name."""
         try:
             return self.KNOWN[module, name]
         except KeyError:
@@ -72,7 +71,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _members(archive: File) -> dict[str, bytes]:
-    """The six batches by name, read in one pass over the archive and never written to disk."""
+    """Read the six batches by name in one pass over the archive, without writing to disk."""
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive.content), mode="r|gz") as members:
@@ -90,7 +89,7 @@ def _members(archive: File) -> dict[str, bytes]:
 
 
 def _batch(archive: File, name: str, content: bytes) -> tuple[Tensor, Tensor]:
-    """Images, uint8 `[n, 3, 32, 32]`, and labels, int64 `[n]`, of one batch."""
+    """Decode the images, uint8 `[n, 3, 32, 32]`, and labels, int64 `[n]`, of one batch."""
     try:
         batch = load_arrays_only(content)
     except Exception as error:  # a damaged pickle may raise anything

@@ -1,4 +1,4 @@
-"""A set of labelled images as its publishers give it, and the same on a device, normalised."""
+"""Sets of labelled images: in pixels, as published, and normalised on a device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gilib.validation import check_is_tensor
 
 
 def sha256_of_images(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> str:
-    r"""The SHA-256 of decoded arrays: the same on every machine, whatever file format they came from.
+    r"""Return the SHA-256 of decoded arrays, which depends on neither the machine nor the file format.
 
-    Hashed are, in this order: the ASCII header
+    The hash covers the ASCII header
     `"train_x |u1 N C H W\ntrain_y <i8 N\ntest_x |u1 N* C H W\ntest_y <i8 N*\n"` with the sizes in decimal,
     then the values in that order, row-major, pixels as bytes and labels as little-endian int64.
 
@@ -45,14 +45,14 @@ def sha256_of_images(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: T
 
 @dataclass(frozen=True, eq=False)
 class ImageTensors:
-    """A whole set of images on one device, in normalised units.
+    """A complete set of images on one device, in normalised units.
 
     Attributes:
         train_x: `[N, C, H, W]`.
         train_y: labels, int64 `[N]`.
         test_x: `[N*, C, H, W]`.
         test_y: labels, int64 `[N*]`.
-        normalisation: what the images were scaled with, on the same device.
+        normalisation: the scaling of the images, on the same device.
     """
 
     train_x: Tensor
@@ -67,18 +67,18 @@ class ImageDataset:
     """Labelled images for training and testing, in pixels.
 
     Attributes:
-        name: short name, as `load_images` takes it.
-        label: what results on these very arrays are called, such as "CIFAR-10 (JPEG copy)".
+        name: short name, for `load_images`.
+        label: name of exactly these arrays in reported results, such as "CIFAR-10 (JPEG copy)".
         train_x: training images, uint8 `[N, C, H, W]`.
         train_y: training labels, int64 `[N]`.
         test_x: test images, uint8 `[N*, C, H, W]`.
         test_y: test labels, int64 `[N*]`.
-        class_names: what each label stands for.
-        normalisation: by the statistics of the full training set, also where only some of it is here; None
-            for a set that is only tested on.
-        source: who made the data, and where they are kept.
-        licence: under which terms.
-        note: what a user should know before using them.
+        class_names: name of each class.
+        normalisation: scaling by the statistics of the full training set, even if only a part of that set is
+            present; None for a set without training images.
+        source: authors and address of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
 
     Raises:
         TypeError: if images are not uint8, or labels not int64.
@@ -102,7 +102,7 @@ class ImageDataset:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit each other."""
+        """Check that the arrays fit each other."""
         _check_part("train", self.train_x, self.train_y, len(self.class_names))
         _check_part("test", self.test_x, self.test_y, len(self.class_names))
         if self.train_x.shape[1:] != self.test_x.shape[1:]:
@@ -113,17 +113,17 @@ class ImageDataset:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the decoded arrays as `sha256_of_images` defines it."""
+        """SHA-256 of the arrays, by `sha256_of_images`."""
         return sha256_of_images(self.train_x, self.train_y, self.test_x, self.test_y)
 
     def subset(self, first: int, first_test: int | None = None) -> ImageDataset:
-        """The first training images with all test images, or with the first of them.
+        """Return the first training images with all test images, or with the first of these.
 
-        The normalisation stays that of the full training set.
+        The normalisation is still that of the full training set.
 
         Args:
-            first: how many training images.
-            first_test: how many test images; all if not given.
+            first: number of training images.
+            first_test: number of test images; all if not given.
 
         Raises:
             TypeError: if a number is not an integer.
@@ -153,13 +153,13 @@ class ImageDataset:
         dtype: torch.dtype = torch.float32,
         normalisation: ImageNormalisation | None = None,
     ) -> ImageTensors:
-        """The whole set on a device, normalised there; pixels travel as bytes.
+        """Move the complete set to a device as bytes and normalise it there.
 
         Args:
-            device: of the tensors; the CPU if not given.
-            dtype: of the normalised images.
-            normalisation: to scale with in place of this set's own: that of the set a network was trained
-                on, for images out of its distribution.
+            device: device of the tensors; the CPU if not given.
+            dtype: dtype of the normalised images.
+            normalisation: scaling to use instead of this set's own. For out-of-distribution images pass the
+                normalisation of the set on which the network was trained.
 
         Raises:
             TypeError: if `dtype` is not a floating-point type.

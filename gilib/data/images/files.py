@@ -1,4 +1,4 @@
-"""What readers of image files share: a file's content with its remedy, decoded arrays."""
+"""Types that the readers of image files share: a file with its remedy, and decoded arrays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True)
 class File:
-    """The content of a file, and what to say where it is not what it should be.
+    """The content of a file, with the advice for an error about it.
 
     Attributes:
         origin: path or address.
-        content: its bytes.
-        remedy: what the reader of an error should do.
+        content: bytes of the file.
+        remedy: how to repair the file.
     """
 
     origin: str
@@ -35,7 +35,7 @@ class File:
     remedy: str
 
     def refusal(self, problem: str, kind: type[DataError] = DataError) -> DataError:
-        """The error that says what is wrong with this file.
+        """Return an error that states a problem with this file and its remedy.
 
         >>> str(File("a.gz", b"", "fetch it again").refusal("is empty"))
         'a.gz is empty: fetch it again'
@@ -44,7 +44,7 @@ class File:
 
 
 def md5(file: File) -> str:
-    """The MD5 of a file's content, by which publishers name their files.
+    """Return the MD5 of a file's content, the checksum that publishers use.
 
     >>> md5(File("a", b"", ""))
     'd41d8cd98f00b204e9800998ecf8427e'

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from gilib.data.images.files import Arrays, File
 
-BYTES = b"\x00\x00\x08"  # the type of the entries; one byte for the number of axes follows
+BYTES = b"\x00\x00\x08"  # the magic number of unsigned bytes; one more byte gives the number of axes
 
 
 def gunzip(file: File) -> File:
-    """The file unpacked: the same content however it was compressed.
+    """Decompress a file, so that its checksum does not depend on the compression.
 
     Raises:
         DataError: if the file is not gzip, or is truncated or damaged.
@@ -33,7 +33,7 @@ def decode(files: Sequence[File]) -> Arrays:
     """Decode unpacked training images, training labels, test images and test labels, in this order.
 
     Raises:
-        DataError: if a file is not an IDX file of images or labels, or does not have the length it announces.
+        DataError: if a file is not an IDX file of images or labels, or its length contradicts its header.
     """
     train_x, train_y, test_x, test_y = files
     return Arrays(
@@ -45,7 +45,7 @@ def decode(files: Sequence[File]) -> Arrays:
 
 
 def _values(file: File, axes: int) -> Tensor:
-    """The array of an IDX file: magic number, big-endian sizes, then bytes in row-major order."""
+    """Parse an IDX file: a magic number, big-endian sizes, then bytes in row-major order."""
     magic, start = BYTES + bytes([axes]), 4 + 4 * axes
     content = file.content
     if content[:4] != magic or len(content) < start:

@@ -1,4 +1,4 @@
-"""CIFAR-10 as JPEG files in two zip archives, `train/CLASS/NNNN.jpg` and `test/CLASS/NNNN.jpg`."""
+"""Decode CIFAR-10 from JPEG files in two zip archives, `train/CLASS/NNNN.jpg` and `test/CLASS/NNNN.jpg`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ SIZE = 32
 
 
 def fingerprint(file: File) -> str:
-    """The MD5 of the images' names, sizes and CRC-32 sums, sorted: the same however they are packed.
+    """Return the MD5 of the images' sorted names, sizes and CRC-32 sums, whatever their compression.
 
-    Nothing is unpacked for it.
+    The images are not unpacked.
 
     Raises:
         DataError: if the file is not a zip archive, or is truncated.
@@ -40,8 +40,8 @@ def fingerprint(file: File) -> str:
 def decode(files: Sequence[File]) -> Arrays:
     """Decode `train.zip` and `test.zip`.
 
-    The official order is lost in this layout. Here the classes take turns, in alphabetical order as the
-    official labels are, so that the first images are as balanced as all of them.
+    This layout does not preserve the official order of the images. Here the classes take turns, in the
+    alphabetical order of the official labels, so that any first images are balanced.
 
     Raises:
         DataError: if an archive or an image is damaged, or an image is not 32 × 32 in RGB.
@@ -52,7 +52,7 @@ def decode(files: Sequence[File]) -> Arrays:
 
 
 def _images(file: File) -> tuple[Tensor, Tensor]:
-    """Images, uint8 `[N, 3, 32, 32]`, and labels, int64 `[N]`, of one archive."""
+    """Decode the images, uint8 `[N, 3, 32, 32]`, and labels, int64 `[N]`, of one archive."""
     from tqdm import tqdm
 
     image = require_package("PIL.Image", "pillow", "decode the JPEG copy of CIFAR-10")
@@ -74,6 +74,6 @@ def _images(file: File) -> tuple[Tensor, Tensor]:
 
 
 def _in_turn(names: Sequence[str]) -> list[str]:
-    """The images among `names`: number 0000 of every class, then 0001 of every class, and so on."""
+    """Sort the images among `names`: number 0000 of every class, then 0001 of every class, and so on."""
     found = [match for match in map(MEMBER.fullmatch, names) if match]
     return [match.string for match in sorted(found, key=lambda match: match.group("number", "kind"))]

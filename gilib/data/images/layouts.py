@@ -1,4 +1,4 @@
-"""What the catalogue says of a set of images: the files it may lie in, and the known contents of these."""
+"""The records of the image catalogue: a set, its possible file layouts and their known contents."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Variant:
     """One known content of the files of a layout.
 
     Attributes:
-        label: what results on it are called.
-        fingerprints: one for each file, as the layout's format takes them.
-        sha256: checksum of the decoded arrays, see `gilib.data.sha256_of_images`; empty where only the
-            publishers' checksums of the files are known to us.
-        note: what a user should know of this variant.
+        label: its name in reported results.
+        fingerprints: one for each file, computed by the layout's format.
+        sha256: checksum of the decoded arrays, see `gilib.data.sha256_of_images`; empty if only the
+            publishers' checksums of the files are known.
+        note: warnings for users of this variant.
     """
 
     label: str
@@ -25,15 +25,15 @@ class Variant:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a set is laid out in files.
+    """One way to store a set in files.
 
     Attributes:
-        format: how the files are read, a key of `gilib.data.images.loading.FORMATS`.
-        folders: where they are looked for below a data directory; they are fetched to the first.
-        files: their names.
-        variants: the known contents.
-        url: address of the folder that has them; empty where they cannot be fetched.
-        sha256: checksums of the files at that address, as they are fetched.
+        format: file format, a key of `gilib.data.images.loading.FORMATS`.
+        folders: folders to search below a data directory; downloads go to the first.
+        files: file names.
+        variants: known contents of the files.
+        url: address of the folder with the files; empty if they cannot be downloaded.
+        sha256: checksums of the files at that address.
     """
 
     format: str
@@ -46,18 +46,18 @@ class Layout:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """One line of the catalogue.
+    """One entry of the catalogue.
 
     Attributes:
         name: short name.
-        layouts: the ways in which it may lie on this machine, the official one first.
-        class_names: what each label stands for.
-        source: who made the data, and where they are kept.
-        licence: under which terms.
-        note: what a user should know before using them.
-        x_mean: mean of each channel of the full training set, where that set is not in the files.
-        x_std: likewise its standard deviation.
-        ships: whether the files come with the package.
+        layouts: possible file layouts, the official one first.
+        class_names: name of each class.
+        source: authors and address of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
+        x_mean: mean of each channel of the full training set, if the files do not hold that set.
+        x_std: standard deviation of each channel, if the files do not hold that set.
+        ships: whether the package includes the files.
     """
 
     name: str

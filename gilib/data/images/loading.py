@@ -1,4 +1,4 @@
-"""Loading sets of images: find or fetch the files, know them by their fingerprints, decode, check."""
+"""Load sets of images: find or download the files, identify them by fingerprint, decode and check them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gilib.data.storage import ChecksumError, DataError
 
 @dataclass(frozen=True)
 class Format:
-    """How the files of a layout are read.
+    """The functions that read the files of a layout.
 
     Attributes:
-        decode: makes arrays of all files.
-        unpack: what each file goes through first.
-        fingerprint: of an unpacked file, taken and compared before anything is decoded.
+        decode: turns all unpacked files into arrays.
+        unpack: decompresses one file.
+        fingerprint: identifies an unpacked file before it is decoded.
     """
 
     decode: Callable[[Sequence[File]], Arrays]
@@ -45,11 +45,11 @@ FORMATS = {
 
 @checked
 def load_images(name: str, download: bool = True) -> ImageDataset:
-    """Load a set of images as its publishers give it, in pixels.
+    """Load a set of images in pixels, as published.
 
-    mnist-500 comes with the package: the first 500 training and 1000 test images of MNIST (Yann LeCun and
-    Corinna Cortes, licence CC BY-SA 3.0). The others are looked up below the environment variable
-    `GILIB_DATA`, then below the user's cache, and are else fetched once:
+    The package includes mnist-500: the first 500 training and 1000 test images of MNIST (Yann LeCun and
+    Corinna Cortes, licence CC BY-SA 3.0). The other sets are looked up below the environment variable
+    `GILIB_DATA`, then below the user's cache, and are downloaded if they are in neither:
 
     ============= =================================================== ===============================
     name          files, below a folder of that name                  label of results
@@ -61,24 +61,23 @@ def load_images(name: str, download: bool = True) -> ImageDataset:
     svhn          `test_32x32.mat`                                    SVHN (test set)
     ============= =================================================== ===============================
 
-    The files must have recorded fingerprints before anything is decoded: the MD5 of an IDX file unpacked, of
-    the official archive of CIFAR-10 and of SVHN's file as published, of the names, sizes and CRC-32 sums of
-    JPEG files. They choose the label. The decoded arrays must then have the recorded SHA-256, for all but the
-    official files of Fashion-MNIST, CIFAR-10 and SVHN, of which we had none to decode. A file that is fetched
-    must have a recorded SHA-256 before it is kept.
+    Before anything is decoded, the files must have known fingerprints, which select the label: the MD5 of an
+    unpacked IDX file, of the official archive of CIFAR-10 or of SVHN's file, or of the names, sizes and
+    CRC-32 sums of JPEG files. The decoded arrays must then have the recorded SHA-256; there is none for the
+    official files of Fashion-MNIST, CIFAR-10 and SVHN, which the authors of gilib could not decode. A
+    download is kept only if its SHA-256 is a recorded one.
 
     Args:
         name: mnist, mnist-500, fashion-mnist, cifar10 or svhn.
-        download: whether files may be fetched from the network where they are not on this machine.
+        download: whether files that are not on this machine may be downloaded.
 
     Returns:
-        Training and test images, uint8 `[N, C, H, W]`, with labels, int64 `[N]`; of SVHN, no training
-        images.
+        Training and test images, uint8 `[N, C, H, W]`, with labels, int64 `[N]`. SVHN has no training images.
 
     Raises:
-        ChecksumError: if a file holds something else than what was published, or decodes to other values.
-        DataError: if a file cannot be read, or is not here and `download` is false.
-        DownloadError: if a file could not be fetched.
+        ChecksumError: if the content of a file, or of its decoded arrays, is not the published one.
+        DataError: if a file cannot be read, or is not on this machine and `download` is false.
+        DownloadError: if a file could not be downloaded.
         ImportError: if Pillow (for JPEG) or SciPy (for SVHN) is needed and not installed.
         TypeError: if `name` is not a string.
         ValueError: if there is no such set.
@@ -104,7 +103,7 @@ def load_images(name: str, download: bool = True) -> ImageDataset:
 
 
 def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
-    """The files that come with the package."""
+    """Read the files that the package includes."""
     from importlib.resources import files
 
     (layout,) = entry.layouts
@@ -116,7 +115,7 @@ def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
 
 
 def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
-    """The files of the first layout that is complete on this machine, else of the official one, fetched."""
+    """Read the files of the first layout that is complete on this machine; else download the official one."""
     for layout in entry.layouts:
         paths = [_find(layout, name) for name in layout.files]
         if None not in paths:
@@ -131,7 +130,7 @@ def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
 
 
 def _find(layout: Layout, name: str) -> Path | None:
-    """Where a file lies on this machine, or None."""
+    """Return the path of a file on this machine, or None."""
     for directory in dict.fromkeys((storage.data_directory(), storage.user_cache())):
         for folder in layout.folders:
             path = directory / folder / name
@@ -145,7 +144,7 @@ def _target(layout: Layout, name: str) -> Path:
 
 
 def _absence(entry: ImageSet, layout: Layout, paths: Sequence[Path | None]) -> str:
-    """What to say of files that are not here and must not be fetched."""
+    """Word the error about files that are missing and must not be downloaded."""
     missing = [name for name, path in zip(layout.files, paths, strict=True) if path is None]
     saving = ", ".join(f"{layout.url}/{name} as {_target(layout, name)}" for name in missing)
     others = [
@@ -161,7 +160,7 @@ def _absence(entry: ImageSet, layout: Layout, paths: Sequence[Path | None]) -> s
 
 
 def _fetch(name: str, layout: Layout, k: int) -> Path:
-    """Fetch file `k` of a layout; it is kept only if it is one of the known ones."""
+    """Download file `k` of a layout and keep it only if its content is known."""
     url, target = f"{layout.url}/{layout.files[k]}", _target(layout, layout.files[k])
     remedy = "the file at that address was changed or altered on its way; report this to the authors of gilib"
 
@@ -186,7 +185,7 @@ def _file(layout: Layout, path: Path) -> File:
 
 
 def _check(name: str, layout: Layout, k: int, file: File) -> str:
-    """The fingerprint of unpacked file `k` if a variant of the layout has it."""
+    """Return the fingerprint of unpacked file `k`; raise an error if no variant of the layout has it."""
     found = FORMATS[layout.format].fingerprint(file)
     known = list(dict.fromkeys(variant.fingerprints[k] for variant in layout.variants))
     if found not in known:
@@ -199,7 +198,7 @@ def _check(name: str, layout: Layout, k: int, file: File) -> str:
 
 
 def _identify(name: str, layout: Layout, files: Sequence[File]) -> Variant:
-    """The variant whose fingerprints the unpacked files have."""
+    """Return the variant with the fingerprints of the unpacked files."""
     found = tuple(_check(name, layout, k, file) for k, file in enumerate(files))
     for variant in layout.variants:
         if variant.fingerprints == found:
@@ -211,7 +210,7 @@ def _identify(name: str, layout: Layout, files: Sequence[File]) -> Variant:
 
 
 def _dataset(entry: ImageSet, variant: Variant, arrays: Arrays) -> ImageDataset:
-    """Decoded arrays with what the catalogue says of them."""
+    """Combine decoded arrays with their catalogue entry."""
     normalisation = None
     if entry.x_mean:
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (entry.x_mean, entry.x_std))

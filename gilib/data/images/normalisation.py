@@ -1,4 +1,4 @@
-"""Scaling of images, channel by channel, to mean zero and standard deviation one over a training set."""
+"""Scale each channel of images to mean zero and standard deviation one over a training set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ImageNormalisation:
     x_std: Tensor  # [C]
 
     def __post_init__(self) -> None:
-        """Refuse statistics with which no scaling is possible."""
+        """Check that the statistics define a scaling."""
         for name in ("x_mean", "x_std"):
             value = getattr(self, name)
             if not isinstance(value, Tensor) or not value.is_floating_point():
@@ -56,9 +56,9 @@ class ImageNormalisation:
 
     @classmethod
     def fit(cls, images: Tensor) -> ImageNormalisation:
-        """Take each channel's mean and unbiased deviation over all pixels; a constant one is divided by 1.
+        """Compute each channel's mean and unbiased deviation over all pixels; a constant one has deviation 1.
 
-        Sums are taken in integers, so the result does not depend on the machine.
+        Sums are exact integers, so the result does not depend on the machine.
 
         Args:
             images: training images, uint8 `[N, C, H, W]`.
@@ -77,7 +77,7 @@ class ImageNormalisation:
         return cls(mean, std)
 
     def x(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Scale pixels, uint8 `[..., C, H, W]`, to normalised units, on the device where they are.
+        """Scale pixels, uint8 `[..., C, H, W]`, to normalised units, on their own device.
 
         Raises:
             TypeError: if `images` is not uint8, or `dtype` is not a floating-point type.
@@ -98,14 +98,14 @@ class ImageNormalisation:
         return images.to(dtype).mul_(scale.to(dtype)).add_((-mean / std).to(dtype))  # [..., C, H, W]
 
     def invert_x(self, x: Tensor) -> Tensor:
-        """Scale normalised images `[..., C, H, W]` back to fractions of white, 0 to 1, as plots take."""
+        """Scale normalised images `[..., C, H, W]` back to fractions of white, 0 to 1, for plots."""
         if not x.is_floating_point():
             raise TypeError(f"x must be normalised images of a floating-point type, got {x.dtype}")
         self._check_channels(x)
         return x * self.x_std.to(x)[:, None, None] + self.x_mean.to(x)[:, None, None]  # [..., C, H, W]
 
     def to(self, device: torch.device | str | None = None) -> ImageNormalisation:
-        """The same normalisation with its statistics on a device, where `x` then copies nothing."""
+        """Return this normalisation with its statistics on a device, so that `x` copies nothing there."""
         return ImageNormalisation(self.x_mean.to(device=device), self.x_std.to(device=device))
 
     def _check_channels(self, images: Tensor) -> None:
@@ -123,7 +123,7 @@ def _check_pixels(images: Tensor) -> None:
 
 
 def _mean_and_std(channel: Tensor) -> tuple[float, float]:
-    """Mean and unbiased deviation of pixels, from how often each of the 256 values occurs."""
+    """Return mean and unbiased deviation of pixels, computed from the counts of the 256 values."""
     counts = torch.bincount(channel.reshape(-1), minlength=WHITE + 1).tolist()
     n = sum(counts)
     total = sum(value * count for value, count in enumerate(counts))

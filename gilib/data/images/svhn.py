@@ -1,4 +1,4 @@
-"""SVHN, Format 2: cropped house numbers in a MATLAB file, of which gilib reads the test set."""
+"""Decode the test set of SVHN, Format 2: cropped house numbers in a MATLAB file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gilib.optional import require_package
 
 
 def decode(files: Sequence[File]) -> Arrays:
-    """Decode `test_32x32.mat`; there are no training images, and the file's label 10 is digit 0.
+    """Decode `test_32x32.mat`; there are no training images, and the file's label 10 means digit 0.
 
     Raises:
-        DataError: if the file is not MATLAB's, or holds something else than images `X` and labels `y`.
+        DataError: if the file is no MATLAB file, or does not hold images `X` and labels `y`.
         ImportError: if SciPy is not installed.
     """
     (file,) = files

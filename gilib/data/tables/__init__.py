@@ -1,7 +1,7 @@
 """Tables: the nine UCI regression sets with their published splits, tables of labelled points, a time series.
 
-`regression_sets` and `classification_sets` say what there is; `uci` and `classification` load it. `co2` is
-a series of monthly means.
+`regression_sets` and `classification_sets` list the sets; `uci` and `classification` load them. `co2` loads a
+series of monthly means.
 """
 
 from gilib.data.tables.classification import load_classification

@@ -1,4 +1,4 @@
-"""Loading tables of labelled points: they come with the package or are found on this machine."""
+"""Load tables of labelled points from the package or from this machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FOLDER = "uci-classification"
 
 
 def load_classification(name: str) -> Dataset:
-    """Load a table of labelled points of the UCI repository, with 20 splits of ours.
+    """Load a table of labelled points of the UCI repository, with 20 splits made by gilib.
 
-    Spambase and MAGIC come with the package; licence CC BY 4.0. The file `diabetes.csv` is looked up in the
-    folder `uci-classification` below the environment variable `GILIB_DATA`, then below the user's cache;
-    where a package was made without its data, so are `spambase.data` and `magic04.data`. Nothing is fetched:
-    an error names the address. Decoded arrays must have the recorded SHA-256, where there is one.
+    The package includes Spambase and MAGIC (licence CC BY 4.0). `diabetes.csv` is looked up in the folder
+    `uci-classification` below the environment variable `GILIB_DATA`, then below the user's cache; so are
+    `spambase.data` and `magic04.data` if the package was built without its data. Nothing is downloaded: the
+    error names the address. Decoded arrays are checked against the recorded SHA-256, if there is one.
 
     Args:
         name: "spambase", "telescope" (MAGIC) or "diabetes" (CDC Diabetes Health Indicators).
@@ -31,7 +31,7 @@ def load_classification(name: str) -> Dataset:
 
     Raises:
         ChecksumError: if the file holds other values than the published ones.
-        DataError: if the file is not here, or cannot be read.
+        DataError: if the file is not on this machine, or cannot be read.
         TypeError: if `name` is not a string.
         ValueError: if there is no such set.
     """
@@ -51,7 +51,7 @@ def load_classification(name: str) -> Dataset:
 
 
 def _decode(entry: ClassificationSet, content: bytes, origin: str) -> Dataset:
-    """The content of a file, held to shape and checksum; `origin` names it in errors."""
+    """Parse the content of a file and check shape and checksum; `origin` names the file in errors."""
     remedy = "install gilib again" if origin == storage.SHIPPED else f"save {entry.url} in its place"
     try:
         x, y = _table(entry, content)
@@ -81,7 +81,7 @@ def _decode(entry: ClassificationSet, content: bytes, origin: str) -> Dataset:
 
 
 def _table(entry: ClassificationSet, content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels as the file has them."""
+    """Parse inputs `[N, D]` and labels `[N]`."""
     rows = [row for row in csv.reader(content.decode("ascii").splitlines()) if row]
     inputs, column = list(range(entry.num_features)), entry.num_features
     if entry.has_header:

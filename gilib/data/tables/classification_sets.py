@@ -1,4 +1,4 @@
-"""Tables of labelled points: what they are, where they come from, and the checksums of their values."""
+"""The catalogue of labelled tables: contents, sources and checksums."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ UCI = "UCI Machine Learning Repository, https://doi.org/"
 
 @dataclass(frozen=True)
 class ClassificationSet:
-    """One line of the catalogue.
+    """One entry of the catalogue.
 
     Attributes:
         name: short name.
-        file: under which name it is looked up.
-        url: where to get it.
+        file: file name.
+        url: address of the file.
         num_features: number of inputs D.
-        class_names: what each label stands for.
-        labels: how the file writes each label.
-        label_column: "last", or the name of the column in a file with a header.
-        dropped: columns of a file with a header that are neither.
+        class_names: name of each class.
+        labels: spelling of each label in the file.
+        label_column: "last", or the name of the label column in a file with a header.
+        dropped: columns of a file with a header that are neither inputs nor labels.
         rows: number of rows.
-        sha256: checksum of the decoded inputs and labels; empty where the authors had no copy to take it of.
-        description: what the inputs and the labels are.
-        source: who made the data, and where they are kept.
-        licence: under which terms.
-        note: what a user should know before using them.
+        sha256: checksum of the decoded inputs and labels; empty if the authors of gilib had no copy.
+        description: meaning of the inputs and the labels.
+        source: authors and address of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
     """
 
     name: str
@@ -104,7 +104,7 @@ CLASSIFICATION_SETS = {entry.name: entry for entry in _SETS}
 
 
 def classification_names() -> tuple[str, ...]:
-    """The names that `load_classification` knows.
+    """Return the names that `load_classification` accepts.
 
     >>> classification_names()
     ('spambase', 'telescope', 'diabetes')
@@ -113,7 +113,7 @@ def classification_names() -> tuple[str, ...]:
 
 
 def find_classification_set(name: str) -> ClassificationSet:
-    """The entry of a set.
+    """Return the catalogue entry of a set.
 
     Raises:
         TypeError: if `name` is not a string.

@@ -1,4 +1,4 @@
-"""The nine UCI regression sets: what they are, where they come from, and the checksums of their values."""
+"""The catalogue of the nine UCI regression sets: contents, sources and checksums."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ UCI = "UCI Machine Learning Repository, https://doi.org/"
 
 @dataclass(frozen=True)
 class UciSet:
-    """One line of the catalogue.
+    """One entry of the catalogue.
 
-    The first `num_features` columns of the file are the inputs and the one after them is the target, which
-    is what the published `index_features.txt` and `index_target.txt` say for all nine sets.
+    The first `num_features` columns of the file are the inputs and the next column is the target, as the
+    published `index_features.txt` and `index_target.txt` say for all nine sets.
 
     Attributes:
         name: short name.
-        folder: the publishers' name of the folder.
+        folder: the publishers' folder name.
         rows: number of rows of the file.
         columns: number of columns of the file, used or not.
         num_features: number of inputs D.
         sha256: checksum of the decoded inputs and target, see `gilib.data.sha256_of`.
-        description: what the inputs and the target are.
-        source: who made the data, and where they are kept.
-        licence: under which terms.
-        note: what a user should know before using them.
+        description: meaning of the inputs and the target.
+        source: authors and address of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
         num_splits: number of published splits.
     """
 
@@ -165,7 +165,7 @@ UCI_SETS: dict[str, UciSet] = {entry.name: entry for entry in _SETS}
 
 
 def uci_names() -> tuple[str, ...]:
-    """The short names of the UCI sets, in alphabetical order.
+    """Return the short names of the UCI sets, in alphabetical order.
 
     >>> uci_names()[:3]
     ('boston', 'concrete', 'energy')
@@ -174,7 +174,7 @@ def uci_names() -> tuple[str, ...]:
 
 
 def find_set(name: str) -> UciSet:
-    """The catalogue's entry for a short name or a publisher's folder name, in any case.
+    """Return the catalogue entry for a short name or a publisher's folder name; case does not matter.
 
     Raises:
         TypeError: if `name` is not a string.

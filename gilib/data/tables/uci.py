@@ -1,4 +1,4 @@
-"""Loading the nine UCI regression sets: find the file, parse it, hold it to its checksum."""
+"""Load the nine UCI regression sets: find the file, parse it, verify its checksum."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from gilib.data.tables.regression_sets import UciSet
 def load_uci(name: str, download: bool = True) -> Dataset:
     """Load a UCI regression set with its published splits (Hernández-Lobato & Adams, 2015).
 
-    All nine come with the package: their `data.txt` as the publishers of the splits (Gal & Ghahramani, 2016)
-    laid it out, compressed. The data are from the UCI repository, licence CC BY 4.0; boston and kin8nm are
-    from elsewhere, no licence stated; `source`, `licence` and `note` of the result name them. Where a package
-    was made without its data, they are looked up below the environment variable `GILIB_DATA` as
-    `uci/FOLDER/data.txt` or `FOLDER/data.txt`, then below the user's cache, and are else fetched once from
-    the publishers' repository. The decoded arrays must have the recorded SHA-256, wherever they came from.
+    The package includes all nine: the `data.txt` of the publishers of the splits (Gal & Ghahramani, 2016),
+    compressed. The data are from the UCI repository (licence CC BY 4.0), except boston and kin8nm, for which
+    no licence is stated; see `source`, `licence` and `note` of the result. If the package was built without
+    its data, the files are looked up below the environment variable `GILIB_DATA` as `uci/FOLDER/data.txt` or
+    `FOLDER/data.txt`, then below the user's cache, and at last downloaded from the publishers' repository.
+    The decoded arrays are always checked against the recorded SHA-256.
 
     Args:
         name: boston, concrete, energy, kin8nm, naval, power, protein, wine or yacht, or the publishers'
             folder name.
-        download: whether the file may be fetched from the network where it is not on this machine.
+        download: whether a file that is not on this machine may be downloaded.
 
     Returns:
         The data set in original units: inputs `[N, D]` and target `[N, 1]`, float64.
 
     Raises:
         ChecksumError: if the file holds other values than the published ones.
-        DataError: if the file cannot be read, or is not here and `download` is false.
-        DownloadError: if the file could not be fetched.
+        DataError: if the file cannot be read, or is not on this machine and `download` is false.
+        DownloadError: if the file could not be downloaded.
         TypeError: if `name` is not a string.
         ValueError: if there is no such set.
 
@@ -61,7 +61,7 @@ def load_uci(name: str, download: bool = True) -> Dataset:
 
 
 def _decode(entry: UciSet, content: bytes, origin: str) -> Dataset:
-    """Parse the content of a `data.txt` and check shape and checksum; `origin` names it in errors."""
+    """Parse the content of a `data.txt`, check shape and checksum; `origin` names the file in errors."""
     remedy = {
         storage.SHIPPED: "install gilib again",
         entry.url: "that file was changed or altered on its way; report this to the authors of gilib",

@@ -14,7 +14,7 @@ from experiments.kurle2024 import benchmarks, measures, search, settings, tasks,
 from experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from gilib.data import Dataset, load_uci
 from gilib.training import Bali, Checkpoint, Paused
 from tests.support import D
@@ -81,7 +81,7 @@ def test_regressions_keep_their_units():
 @pytest.mark.parametrize("name", NAMES)
 def test_grids_have_records(name):
     experiment = EXPERIMENTS[name]
-    first = chosen(experiment, "smoke")[0]
+    first = select_configs(experiment, "smoke")[0]
     if first.dataset == "mnist-500":
         first = dataclasses.replace(first, images=30)
     (found,) = experiment.run([first], job())
@@ -89,7 +89,7 @@ def test_grids_have_records(name):
         assert 0.0 <= found["metrics"]["accuracy"] <= 1.0 and 0.0 <= found["metrics"]["auc"] <= 1.0
     assert found["metrics"]["log_likelihood"] < 0.0 and found["looks"]["step"][-1] == first.steps
     for scale in ("reduced", "paper"):
-        grid = chosen(experiment, scale)
+        grid = select_configs(experiment, scale)
         assert all((c.stage == "search") == (name == "bali_settings") for c in grid)
         for c in (c for c in grid if c.stage != "search"):
             assert settings.frozen(c.dataset, c.method).items() <= dataclasses.asdict(c).items()

@@ -58,7 +58,7 @@ def test_operations_grow_as_the_paper_says(method, field, points, blocks):
 @pytest.mark.parametrize("method", FAMILIES)
 def test_the_count_is_that_of_the_products_that_are_run(method, monkeypatch):
     """For large samples; within a tenth: beside them are means, and factors of the kernel matrices."""
-    monkeypatch.setattr(projection, "LARGE", 0)
+    monkeypatch.setattr(projection, "MIN_PRODUCTS", 0)
     config = RuntimeConfig("x", num_inducing=64, batch_size=256, num_samples=3)
     step = runtime.stepper(runtime.network(method, config), config)
     step()

@@ -26,7 +26,7 @@ from experiments.ober2021.depth import (
     summarise,
 )
 from experiments.runner.experiment import Experiment, Job
-from experiments.runner.groups import cut
+from experiments.runner.groups import make_groups
 from gilib.linalg import ScaledIdentity
 from tests.support import assert_equal, assert_mean, log_evidence, normals
 
@@ -158,7 +158,7 @@ def test_grids():
 
 def test_seeds_train_together():
     grid = Experiment("", DepthConfig, figure_2, run, group=group_key)
-    groups = cut(grid, list(figure_2("reduced")))
+    groups = make_groups(grid, list(figure_2("reduced")))
     assert len(groups) == 3 * (3 + 5 * 6)
     for group in groups:
         assert len({replace(config, seed=0) for config in group}) == 1

@@ -15,7 +15,7 @@ from experiments.ober2021.dgp_uci import DgpConfig
 from experiments.printed import printed
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
-from experiments.runner.groups import cut
+from experiments.runner.groups import make_groups
 from experiments.running import RunSummary, run_experiment
 from gilib.data import load_uci
 from gilib.training import Paused
@@ -73,7 +73,7 @@ def test_a_grid_that_was_only_begun_is_balanced():
 
 @pytest.mark.parametrize(("scale", "sizes"), [("reduced", {3, 5}), ("paper", {5, 20})])
 def test_splits_train_together(scale, sizes):
-    groups = cut(EXPERIMENTS["dgp_uci"], dgp_uci.tables(scale))
+    groups = make_groups(EXPERIMENTS["dgp_uci"], dgp_uci.tables(scale))
     assert len(groups) == 108 and {len(group) for group in groups} == sizes
     assert all(len({dataclasses.replace(config, split=0) for config in group}) == 1 for group in groups)
 

@@ -22,7 +22,7 @@ from experiments.common.methods import METHODS
 from experiments.ober2021 import cifar10, mnist_500
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from experiments.running import run_experiment
 from gilib.data import ImageDataset, ImageNormalisation, load_images
 from gilib.data.storage import ChecksumError, DataError
@@ -268,6 +268,6 @@ def test_the_smoke_runs(monkeypatch):
     monkeypatch.setattr(cifar10, "_dataset", colours)
     monkeypatch.setitem(EXPERIMENTS, "cifar10", dataclasses.replace(EXPERIMENTS["cifar10"], check=None))
     for name in ("mnist_500", "mnist_500_clock", "cifar10"):
-        grid = chosen(EXPERIMENTS[name], "smoke")
+        grid = select_configs(EXPERIMENTS[name], "smoke")
         ran = run_experiment(name, "smoke")
         assert (ran.added, ran.diverged, ran.left) == (len(grid), 0, 0)

@@ -233,14 +233,14 @@ def test_totals_by_table_add_up(papers):
     first, nothing, other = (report.totals(group) for group in report.by_table(found))
     assert vars(nothing) == dict.fromkeys(vars(nothing), 0) | {"claims": 2, "not_run": 2}
     assert vars(first) == dict.fromkeys(vars(first), 0) | {
-        "claims": 3, "agrees": 1, "better": 1, "apart": 1,
+        "claims": 3, "agrees": 1, "better": 1, "disagree": 1,
     }  # fmt: skip
     assert vars(other) == dict.fromkeys(vars(other), 0) | {
-        "claims": 3, "better": 1, "apart": 1, "diverged": 1,
+        "claims": 3, "better": 1, "disagree": 1, "diverged": 1,
     }  # fmt: skip
     every = report.totals(found)
     assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
-    assert every.agrees + every.better + every.apart + every.diverged == every.covered
+    assert every.agrees + every.better + every.disagree + every.diverged == every.covered
     lengths = report.by_length(found)
     assert [len(lengths[length]) for length in (Length.FULL, Length.SHORTER, Length.NONE)] == [5, 1, 2]
     assert (

@@ -11,7 +11,7 @@ from experiments.ober2021 import cifar10, uci
 from experiments.registry import EXPERIMENTS
 from experiments.report import Length
 from experiments.report.rules.ober2021 import DGP_METHODS
-from experiments.runner.groups import chosen
+from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 
 
@@ -61,7 +61,8 @@ def test_the_command_of_a_row_chooses_its_trainings(found):
         assert options.again
         kind = EXPERIMENTS[options.name].config
         again = {
-            identity(options.name, c) for c in chosen(EXPERIMENTS[options.name], options.scale, options.only)
+            identity(options.name, c)
+            for c in select_configs(EXPERIMENTS[options.name], options.scale, options.only)
         }
         own = {record_identity(source.record, kind) for source in each.measured.sources}
         assert own < again and len(again) == 2 * len(own) if each.claim.baseline else own == again

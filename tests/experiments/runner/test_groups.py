@@ -5,15 +5,15 @@ import itertools
 
 import pytest
 
-from experiments.runner.groups import chosen, cut, matches
+from experiments.runner.groups import make_groups, matches, select_configs
 from tests.experiments.tiny import TINY
 
 
 def test_filters_of_one_field_are_alternatives_and_fields_combine():
-    assert len(chosen(TINY, "smoke")) == 6
-    found = chosen(TINY, "smoke", ["task=sine", "task=line", "seed=1"])
+    assert len(select_configs(TINY, "smoke")) == 6
+    found = select_configs(TINY, "smoke", ["task=sine", "task=line", "seed=1"])
     assert [(config.task, config.seed) for config in found] == [("sine", 1), ("line", 1)]
-    assert len(chosen(TINY, "smoke", ["lr=1e-2", "task=cube"])) == 2
+    assert len(select_configs(TINY, "smoke", ["lr=1e-2", "task=cube"])) == 2
 
 
 @pytest.mark.parametrize(
@@ -27,34 +27,34 @@ def test_filters_of_one_field_are_alternatives_and_fields_combine():
 )
 def test_filters_that_find_nothing_say_what_there_is(filters, message):
     with pytest.raises(ValueError, match=message):
-        chosen(TINY, "smoke", filters)
+        select_configs(TINY, "smoke", filters)
 
 
 def test_a_configuration_that_a_grid_holds_twice_counts_once():
     twice = dataclasses.replace(
         TINY, configurations=lambda scale: itertools.chain(*[TINY.configurations(scale)] * 2)
     )
-    assert chosen(twice, "smoke") == chosen(TINY, "smoke")
+    assert select_configs(twice, "smoke") == select_configs(TINY, "smoke")
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 10, None])
 def test_what_is_left_of_the_groups_are_the_same_groups(size):
     grid = dataclasses.replace(TINY, group=lambda number: number % 2, largest_group=size)
-    groups = cut(grid, range(13))
+    groups = make_groups(grid, range(13))
     assert sorted(number for group in groups for number in group) == list(range(13))
     assert max(map(len, groups)) <= (size or 7)
     for recorded in itertools.product([False, True], repeat=min(len(groups), 6)):
         left = [group for group, done in itertools.zip_longest(groups, recorded) if not done]
-        assert set(cut(grid, sorted(number for group in left for number in group))) == set(left)
+        assert set(make_groups(grid, sorted(number for group in left for number in group))) == set(left)
 
 
 def test_without_a_key_everything_runs_alone():
-    assert cut(dataclasses.replace(TINY, group=None), "abc") == [("a",), ("b",), ("c",)]
+    assert make_groups(dataclasses.replace(TINY, group=None), "abc") == [("a",), ("b",), ("c",)]
 
 
 def test_scales_that_a_grid_does_not_have_are_named():
     with pytest.raises(ValueError, match="unknown scale 'long': choose one of 'smoke', 'reduced', 'paper'"):
-        chosen(TINY, "long")
+        select_configs(TINY, "long")
 
 
 def test_a_truth_value_is_no_number():

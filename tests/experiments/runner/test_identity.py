@@ -11,7 +11,7 @@ from experiments.ober2021 import uci, uci_scale_prior
 from experiments.ober2021.toy import ToyConfig
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Experiment
-from experiments.runner.identity import filled, identity, record_identity
+from experiments.runner.identity import identity, record_identity, with_defaults
 from experiments.runner.records import read_records, results_file
 from experiments.runner.writing import append
 from experiments.running import RunSummary, pending, run_experiment
@@ -104,7 +104,7 @@ def test_a_new_field_within_a_field_changes_nothing():
     assert identity("tiny", new(Longer("SGD"), Longer())) == before
     assert identity("tiny", new(Longer("SGD", weight_decay=0.1), Longer())) != before
     record = {"first": {"name": "SGD"}, "then": None}
-    assert filled(new, record)["first"] == {"name": "SGD", "betas": [0.9, 0.999], "weight_decay": 0.0}
+    assert with_defaults(new, record)["first"] == {"name": "SGD", "betas": [0.9, 0.999], "weight_decay": 0.0}
 
 
 def test_configurations_of_derived_classes_are_those_of_their_experiment():
