@@ -94,12 +94,12 @@ class ProcessRecipe(Recipe):
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
         compared = self.compared(x, y, torch.Generator().manual_seed(seed))
-        candidates = self._candidates(x[compared], y[compared])
+        candidates = self.candidates(x[compared], y[compared])
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
-                return own._climb(x, y, rows, start, **options)
+                return own.climb(x, y, rows, start, **options)
         own, start = candidates[-1]
-        return own._climb(x, y, rows, start, **options)
+        return own.climb(x, y, rows, start, **options)
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """The inducing points, others if these are few, and of a target that is the same at all, another."""
@@ -110,7 +110,7 @@ class ProcessRecipe(Recipe):
                 found = torch.cat([found, others])
         return found
 
-    def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+    def candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
         """Recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
@@ -123,14 +123,14 @@ class ProcessRecipe(Recipe):
         for kernel, shorter in itertools.product(self.kernels, STARTS):
             own = replace(self, kernels=(kernel,))
             try:
-                found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
+                found.append((own, own.climb(x, y, slice(None), shorter=shorter, progress=False)))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
             raise failed
         return sorted(found, key=lambda pair: -float(pair[1].history.elbo[-1]))
 
-    def _climb(
+    def climb(
         self,
         x: Tensor,
         y: Tensor,

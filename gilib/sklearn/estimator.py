@@ -20,7 +20,7 @@ from gilib.data import Normalisation
 from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
-from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
+from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES, suited
 from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive, check_unmasked
@@ -39,7 +39,7 @@ class BayesianEstimator(BaseEstimator):
 
     def __init__(
         self,
-        model: str = "network",
+        model: str | None = None,
         *,
         hidden: Sequence[int] | None = None,
         num_inducing: int | None = None,
@@ -76,15 +76,16 @@ class BayesianEstimator(BaseEstimator):
             raise
         return self
 
-    def _recipes(self) -> dict[str, Recipe]:
-        """The candidates by name, with the settings that were given.
+    def _recipes(self, rows: int, classes: int | None) -> dict[str, Recipe]:
+        """The candidates by name, with the settings that were given; settings of networks name a network.
 
         Raises:
             ValueError, TypeError: for settings that make no sense.
         """
         if self.recipe is not None:
             return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
-        check_choice(self.model, MODELS, "model")
+        if self.model is not None:
+            check_choice(self.model, MODELS, "model")
         given: dict[str, Any] = {}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
@@ -98,7 +99,9 @@ class BayesianEstimator(BaseEstimator):
             raise TypeError(f"hidden must be a sequence of widths, got {self.hidden!r}{hint}")
         for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
-        names = [name for name in RECIPES if self.model in (name, "auto")]
+        of_network = any(value is not None for value in (self.hidden, self.lr, self.batch_size))
+        model = self.model or ("network" if of_network else suited(rows, classes))
+        names = [name for name in RECIPES if model in (name, "auto")]
         own: dict[str, Any] = {} if self.hidden is None else {"network": {"hidden": tuple(self.hidden)}}
         if self.num_inducing is not None:
             own["gp"] = {"num_exact": self.num_inducing}
@@ -127,7 +130,7 @@ class BayesianEstimator(BaseEstimator):
     ) -> None:
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
-        recipes = self._recipes()
+        recipes = self._recipes(len(x), classes)
         if classes is not None and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
