@@ -1,7 +1,8 @@
 """The estimators as they come, on tables of other packages that chose nothing, beside what users would take.
 
-Three quarters of the rows train, normalised; the others test. Tables of vega_datasets and statsmodels, which are
-no dependencies of this package, want `pip install vega_datasets statsmodels`; scikit-learn brings the others.
+Three quarters of the rows train, normalised; the others test. Tables of vega_datasets and statsmodels, which
+are no dependencies of this package, want `pip install vega_datasets statsmodels`; scikit-learn brings the
+others.
 """
 
 from __future__ import annotations

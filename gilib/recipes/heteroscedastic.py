@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from gilib.arguments import Count, Positive
 from gilib.kernels import RBF, Kernel
 from gilib.layers import GP
 from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
+from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
@@ -88,7 +90,33 @@ class HeteroscedasticProcessRecipe(Recipe):
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         tried = replace(self.mean, num_inducing=self.num_inducing)
         few = tried.compared(x, y, torch.Generator().manual_seed(seed))
-        own, known = tried.candidates(x[few], y[few])[0]
+        *better, last = tried.candidates(x[few], y[few])
+        for own, known in better:
+            with contextlib.suppress(FactorisationError):
+                return self._from(own, known, x, y, few, seed, options)
+        return self._from(*last, x, y, few, seed, options)
+
+    def _from(
+        self,
+        own: ProcessRecipe,
+        known: Trained,
+        x: Tensor,
+        y: Tensor,
+        few: Tensor,
+        seed: int,
+        options: dict[str, Any],
+    ) -> Trained:
+        """Search from the better one of two starts, with the kernel of a recipe.
+
+        Args:
+            own: of the mean, with a single kernel.
+            known: it, trained on some of the rows.
+            x: `[N, D]`.
+            y: `[N, O]`.
+            few: these rows.
+            seed: of inducing points.
+            options: of `gilib.fit`.
+        """
         hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
         wide = hardly.climb(x[few], y[few], slice(None), progress=False)
         if self._tried(x[few], y[few], wide, options) > self._tried(x[few], y[few], known, options):
