@@ -51,8 +51,12 @@ VALUES = [
     (lambda in_features: models.sparse_gp(in_features, 1, inducing_points=X), "in_features", ("3", 2.5)),
     (lambda seed: data.toy(seed=seed), "seed", (None, "a", 2.5)),
     (lambda seed: models.inducing_start(X, 4, seed=seed), "seed", (None, "a", 2.5)),
-    (lambda seed: gilib.recommended(**RECIPE).train(X, Y, seed=seed), "seed", (None, "a", 2.5)),
-    (lambda classes: gilib.recommended(**RECIPE).train(X, Y, classes=classes), "classes", (2.5, "3", 0)),
+    (lambda seed: gilib.recommended("network", **RECIPE).train(X, Y, seed=seed), "seed", (None, "a", 2.5)),
+    (
+        lambda classes: gilib.recommended("network", **RECIPE).train(X, Y, classes=classes),
+        "classes",
+        (2.5, "3", 0),
+    ),
     (
         lambda kl_weight: gilib.elbo(draw(), gilib.Gaussian(0.1), X, Y, num_data=12, kl_weight=kl_weight),
         "kl_weight",

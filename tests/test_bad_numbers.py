@@ -19,7 +19,9 @@ def test_a_lengthscale_of_numpy(kernel):
         kernel(lengthscale=())
 
 
-@pytest.mark.parametrize("recipe", [gilib.recommended(), gilib.recommended("gp")], ids=["network", "gp"])
+@pytest.mark.parametrize(
+    "recipe", [gilib.recommended("network"), gilib.recommended("gp")], ids=["network", "gp"]
+)
 def test_a_recipe_wants_a_target_for_every_point(recipe):
     with pytest.raises(ValueError, match="x holds 12 points and y 5"):
         recipe.train(X, Y[:5], progress=False)

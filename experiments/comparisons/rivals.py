@@ -146,6 +146,13 @@ def logistic_regression(of: Task, seed: int, steps: int) -> Found:
     return Found(_categorical(models.LogisticRegression().fit(x, y).predict_proba(test_x)), {})
 
 
+def linear_regression(of: Task, seed: int, steps: int) -> Found:
+    """Scikit-learn's `BayesianRidge`."""
+    models = require("sklearn.linear_model", "sklearn")
+    x, y, test_x = _arrays(of)
+    return Found(_gaussian(*models.BayesianRidge().fit(x, y).predict(test_x, return_std=True)), {})
+
+
 def ensemble(of: Task, seed: int, steps: int) -> Found:
     """Train five networks with one hidden layer, each a MAP estimate with its own noise."""
     seeds = [100 * seed + member for member in range(MEMBERS)]
@@ -204,8 +211,8 @@ def _train(
     )
 
 
-def recommended(model: str) -> Method:
-    """Return our scikit-learn estimator with one of its models, as a method."""
+def recommended(model: str | None) -> Method:
+    """Return our scikit-learn estimator as a method, with one of its models or, if None, the default."""
 
     def fitted(of: Task, seed: int, steps: int) -> Found:
         from gilib.sklearn import BayesianClassifier, BayesianRegressor
@@ -214,7 +221,7 @@ def recommended(model: str) -> Method:
         kind = BayesianRegressor if of.classes is None else BayesianClassifier
         own = kind(model, steps=steps or None, random_state=seed).fit(x, y)
         scales: Normalisation = own.normalisation_
-        draws = gilib.recommended(model).enough(DRAWS, of.classes)
+        draws = gilib.recommended(own.model_).enough(DRAWS, of.classes)
         points, source = torch.from_numpy(test_x), torch.Generator().manual_seed(own.seed_)
         found = gilib.predict(
             own.net_,

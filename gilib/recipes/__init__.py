@@ -4,7 +4,7 @@ from gilib.recipes.base import Recipe, Trained, bound
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
-from gilib.recipes.recommendation import recommended
+from gilib.recipes.recommendation import SuitedRecipe, recommended, suited
 
 __all__ = [
     "DeepProcessRecipe",
@@ -12,7 +12,9 @@ __all__ = [
     "NetworkRecipe",
     "ProcessRecipe",
     "Recipe",
+    "SuitedRecipe",
     "Trained",
     "bound",
     "recommended",
+    "suited",
 ]

@@ -262,7 +262,7 @@ def bound(
         generator: source of the draws.
 
     >>> import gilib
-    >>> net, likelihood = gilib.recommended().build(torch.randn(30, 3), torch.randn(30, 1))
+    >>> net, likelihood = gilib.recommended("network").build(torch.randn(30, 3), torch.randn(30, 1))
     >>> bound(net, likelihood, torch.randn(30, 3), torch.randn(30, 1)).shape
     torch.Size([])
     """

@@ -101,12 +101,12 @@ class ProcessRecipe(Recipe):
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
         compared = self.compared(x, y, torch.Generator().manual_seed(seed))
-        candidates = self._candidates(x[compared], y[compared])
+        candidates = self.candidates(x[compared], y[compared])
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
-                return own._climb(x, y, rows, start, **options)
+                return own.climb(x, y, rows, start, **options)
         own, start = candidates[-1]
-        return own._climb(x, y, rows, start, **options)
+        return own.climb(x, y, rows, start, **options)
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Return the rows of the data on which kernels are compared.
@@ -121,7 +121,7 @@ class ProcessRecipe(Recipe):
                 found = torch.cat([found, others])
         return found
 
-    def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+    def candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
         """Return recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
@@ -136,14 +136,14 @@ class ProcessRecipe(Recipe):
                 continue
             own = replace(self, kernels=(kernel,))
             try:
-                found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
+                found.append((own, own.climb(x, y, slice(None), shorter=shorter, progress=False)))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
             raise failed
         return sorted(found, key=lambda pair: -float(pair[1].history.elbo[-1]))
 
-    def _climb(
+    def climb(
         self,
         x: Tensor,
         y: Tensor,

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gilib.recipes.base import Recipe
+from torch import Tensor
+
+from gilib.likelihoods import Likelihood
+from gilib.network import Network
+from gilib.randomness import GeneratorLike
+from gilib.recipes.base import Recipe, Trained
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
@@ -21,20 +28,76 @@ FOR_REGRESSION = ("heteroscedastic_gp",)
 IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # in regression: they need no learning rate and no batches
 
 
-def recommended(model: str = "network", **changes: Any) -> Recipe:
+FEW_ROWS = 1000  # the experiments `against` and `everyday` show what this choice costs and gains
+
+
+def suited(rows: int, classes: int | None = None) -> str:
+    """Return the name of the model for a table: processes for regression on up to 1000 rows, else a network.
+
+    Args:
+        rows: N.
+        classes: number of classes; None: regression.
+
+    >>> suited(300), suited(5000), suited(300, classes=2)
+    ('heteroscedastic_gp', 'network', 'network')
+    """
+    return "heteroscedastic_gp" if classes is None and rows <= FEW_ROWS else "network"
+
+
+@dataclass(frozen=True)
+class SuitedRecipe(Recipe):
+    """The model that suits a table. It has settings of its own, and ignores those of this recipe.
+
+    >>> import torch
+    >>> x = torch.randn(30, 3)
+    >>> type(SuitedRecipe().build(x, x[:, :1])[1]).__name__
+    'HeteroscedasticGaussian'
+    """
+
+    def network(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """Return the network of the recipe for this number of points."""
+        return self._recipe(points, None, 0).network(points, targets, replicas, generator)
+
+    def build(
+        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
+    ) -> tuple[Network, Likelihood]:
+        """Build the network and likelihood of the model that suits x; see `Recipe.build`."""
+        return self._recipe(x, classes, seed).build(x, y, classes=classes, seed=seed)
+
+    def _train(
+        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
+    ) -> Trained:
+        return self._recipe(x, classes, seed).train(x, y, classes=classes, seed=seed, **options)
+
+    def _recipe(self, x: Tensor, classes: int | None, seed: int | Sequence[int]) -> Recipe:
+        """Return the recipe that suits x; with several seeds a network, which always has replicas."""
+        return RECIPES[suited(x.shape[-2], classes) if isinstance(seed, int) else "network"]
+
+
+def recommended(model: str | None = None, **changes: Any) -> Recipe:
     """Return the recipe that gilib recommends for a kind of model.
 
     Args:
-        model: "network", "gp", "heteroscedastic_gp" or "deep_gp".
+        model: "network", "gp", "heteroscedastic_gp" or "deep_gp"; None: what suits the data, the process
+            with varying noise for regression on up to a thousand rows, else a network.
         changes: new values for fields of the recipe.
 
     Raises:
         ValueError: if there is no such model.
-        TypeError: if the recipe has no such field.
+        TypeError: if the recipe has no such field, or if there are changes but no name.
 
-    >>> recommended(steps=300).steps, recommended("deep_gp").num_inducing
+    >>> recommended("network", steps=300).steps, recommended("deep_gp").num_inducing
     (300, 100)
     """
+    if model is None:
+        if changes:
+            raise TypeError(
+                f"{', '.join(changes)} of which recipe? Without a name the data say which one it is: write "
+                "recommended('network', ...), for example"
+            )
+        return SuitedRecipe()
     check_choice(model, RECIPES, "model")
     recipe = RECIPES[model]
     names = [entry.name for entry in dataclasses.fields(recipe)]

@@ -25,8 +25,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     Inputs are normalised inside. The settings that are None are those of `gilib.recommended(model)`.
 
     Args:
-        model: as for `BayesianRegressor`, and so are all other settings; but that no noise varies, and that
-            "auto", of three models, takes two minutes for a thousand rows.
+        model: None is "network". By name as for `BayesianRegressor`, and so are all other settings; but that
+            no noise varies, and that "auto", of three models, takes two minutes for a thousand rows.
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.

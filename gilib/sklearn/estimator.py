@@ -22,7 +22,7 @@ from gilib.kernels import Kernel, KernelOn
 from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
-from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES
+from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES, suited
 from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
 from gilib.validation import check_choice, check_count, check_instance, check_positive, check_unmasked
@@ -43,7 +43,7 @@ class BayesianEstimator(BaseEstimator):
 
     def __init__(
         self,
-        model: str = "network",
+        model: str | None = None,
         *,
         hidden: Sequence[int] | None = None,
         num_inducing: int | None = None,
@@ -82,16 +82,17 @@ class BayesianEstimator(BaseEstimator):
             raise
         return self
 
-    def _recipes(self) -> dict[str, Recipe]:
-        """The candidates by name, with the settings that were given.
+    def _recipes(self, rows: int, classes: int | None) -> dict[str, Recipe]:
+        """The candidates by name, with the settings that were given; settings of networks name a network.
 
         Raises:
             ValueError, TypeError: for settings that make no sense.
         """
         if self.recipe is not None:
             return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
-        check_choice(self.model, MODELS, "model")
-        if self.kernel is not None and self.model != "gp":
+        if self.model is not None:
+            check_choice(self.model, MODELS, "model")
+        if self.kernel is not None and self.model not in (None, "gp"):
             raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
         given: dict[str, Any] = {"likelihood": self._law}
         for name in ("steps", "num_inducing", "batch_size"):
@@ -106,7 +107,12 @@ class BayesianEstimator(BaseEstimator):
             raise TypeError(f"hidden must be a sequence of widths, got {self.hidden!r}{hint}")
         for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
-        names = [name for name in RECIPES if self.model in (name, "auto")]
+        by_adam = self._law != "gaussian" or any(
+            v is not None for v in (self.hidden, self.lr, self.batch_size)
+        )
+        suitable = "gp" if self.kernel is not None else "network" if by_adam else suited(rows, classes)
+        model = self.model or suitable
+        names = [name for name in RECIPES if model in (name, "auto")]
         own: dict[str, Any] = {} if self.hidden is None else {"network": {"hidden": tuple(self.hidden)}}
         own["gp"] = {} if self.num_inducing is None else {"num_exact": self.num_inducing}
         own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own["gp"])}
@@ -143,7 +149,7 @@ class BayesianEstimator(BaseEstimator):
     ) -> None:
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
-        recipes = self._recipes()
+        recipes = self._recipes(len(x), classes)
         if (classes is not None or self._law != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)

@@ -57,11 +57,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     without it, and `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. So it is for every model.
 
     Args:
-        model: "network" (factorised below a global last layer), "gp" (a Gaussian process, exact for up to
-            1500 data), "heteroscedastic_gp" (another one says how large the noise is where), "deep_gp" (two
-            layers), or "auto": all of them are trained, and the one with the best ELBO on the training data
-            is kept. That takes about a minute for some hundred rows, minutes for ten thousand, and twenty
-            for forty thousand, where the network alone takes seconds.
+        model: None is "heteroscedastic_gp" for up to a thousand rows, and "network" for more, or where
+            `hidden`, `lr` or `batch_size` are given. By name: "network" (factorised below a global last
+            layer), "gp" (a Gaussian process, exact for up to 1500 data), "heteroscedastic_gp" (another one
+            says how large the noise is where), "deep_gp" (two layers), or "auto": all of them are trained,
+            and the one with the best ELBO on the training data is kept. That takes about a minute for some
+            hundred rows, minutes for ten thousand, and twenty for forty thousand.
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
             with them.
@@ -111,7 +112,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def __init__(
         self,
-        model: str = "network",
+        model: str | None = None,
         *,
         hidden: Sequence[int] | None = None,
         num_inducing: int | None = None,

@@ -90,7 +90,7 @@ def test_no_kernel_is_refused():
 
 def climbed(own):
     recipe = gilib.recommended("gp", steps=100, kernels=(own,))
-    return recipe._climb(X, Y, slice(None), progress=False).history.elbo
+    return recipe.climb(X, Y, slice(None), progress=False).history.elbo
 
 
 def test_the_kernel_is_the_best_after_training_not_before():
@@ -103,8 +103,8 @@ def test_the_kernel_is_the_best_after_training_not_before():
 def test_a_climb_begins_where_another_ended():
     """In kernel and noise."""
     recipe = gilib.recipes.ProcessRecipe(kernels=(RBF(),), steps=100)
-    first = recipe._climb(X, Y, slice(None), progress=False)
-    again = recipe._climb(X, Y, slice(None), first, progress=False, steps=1)
+    first = recipe.climb(X, Y, slice(None), progress=False)
+    again = recipe.climb(X, Y, slice(None), first, progress=False, steps=1)
     assert_equal(again.history.elbo[0], first.history.elbo[-1], 1e-6)
 
 

@@ -18,7 +18,7 @@ LABELS = torch.arange(30) % 3
 
 
 def test_the_recommendation():
-    recipe = gilib.recommended()
+    recipe = gilib.recommended("network")
     assert (recipe.hidden, recipe.num_inducing, recipe.steps, recipe.num_samples) == ((50,), 200, 1000, 10)
     assert recipe.rule() == gilib.Adam(0.05, schedule=LinearDecay(0.5))
     net, likelihood = recipe.build(X, Y)
@@ -30,9 +30,19 @@ def test_the_recommendation():
     assert type(recipe.build(X, Y[:, :1])[1]) is gilib.Gaussian
 
 
+def test_without_a_name_size_and_kind_choose():
+    many, labels = torch.zeros(1001, 1), torch.zeros(5, dtype=torch.long)
+    recipe, noise = gilib.recommended(), gilib.likelihoods.HeteroscedasticGaussian
+    assert isinstance(recipe.build(many[:1000], many[:1000])[1], noise)
+    assert type(recipe.build(many, many)[1]) is gilib.Gaussian
+    assert isinstance(recipe.build(X[:5], labels, classes=2)[1], gilib.Categorical)
+    assert recipe.build(X, Y, seed=[0, 1])[0].replicas == (2,)
+    assert not recipe.train(X[:9], Y[:9], steps=1, progress=False).network.replicas
+
+
 def test_the_defaults_of_the_library_are_the_recommendation():
     """Of `gilib.fit`, but for its five draws, and of a network without a posterior, whose ReLU stays."""
-    recipe, given = gilib.recommended(), inspect.signature(gilib.fit).parameters
+    recipe, given = gilib.recommended("network"), inspect.signature(gilib.fit).parameters
     assert given["rule"].default == recipe.rule() and given["steps"].default == recipe.steps
     points = {"inducing_points": X[:5]}
     plain = gilib.models.mlp(3, recipe.hidden, 2, **points)
@@ -58,7 +68,7 @@ def test_without_further_arguments_two_moons_are_told_apart():
 
 
 def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
-    net, _ = gilib.recommended(num_inducing=7).build(X, Y, seed=4)
+    net, _ = gilib.recommended("network", num_inducing=7).build(X, Y, seed=4)
     (rows,) = zip(
         *((X == point).all(1).nonzero().flatten().tolist() for point in net.inducing_points), strict=True
     )
@@ -68,7 +78,7 @@ def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
 
 
 def test_labels_become_two_or_minus_two():
-    net, likelihood = gilib.recommended().build(X, LABELS, classes=3)
+    net, likelihood = gilib.recommended("network").build(X, LABELS, classes=3)
     assert isinstance(likelihood, gilib.Categorical) and net.output_shape == (3,)
     outputs = list(net.layers)[-1].weights.pseudo.outputs.detach()
     assert outputs.unique().tolist() == [-2.0, 2.0] and (outputs.sum(1) == -2.0).all()
@@ -89,7 +99,7 @@ def test_replicas_start_as_networks_of_their_own(model):
 
 
 def test_each_replica_may_have_data_of_its_own():
-    recipe = gilib.recommended(num_inducing=5, steps=2)
+    recipe = gilib.recommended("network", num_inducing=5, steps=2)
     trained = recipe.train(torch.stack([X, X + 9]), torch.stack([Y, Y]), seed=[0, 1], progress=False)
     points = trained.network.inducing_points.detach()
     assert trained.history.elbo.shape == (2, 2) and (points[1] - points[0]).min() > 1.0
@@ -97,7 +107,7 @@ def test_each_replica_may_have_data_of_its_own():
 
 def test_the_bound_is_the_elbo_of_all_data_at_once():
     """In batches as at once, on average; exactly so if the batch is everything and the draws the same."""
-    net, likelihood = gilib.recommended(num_inducing=5).build(X, Y)
+    net, likelihood = gilib.recommended("network", num_inducing=5).build(X, Y)
     net = net.double()
     whole = gilib.recipes.bound(net, likelihood, X, Y, num_samples=9, generator=seeded(5))
     expected = gilib.elbo(net.draw(9, generator=seeded(5)), likelihood, X, Y, num_data=30, per_point=True)
@@ -122,12 +132,14 @@ def test_the_bound_of_a_process_is_that_of_its_estimates():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="unknown model 'forest': choose one of 'network', 'gp', 'heterosc"):
         gilib.recommended("forest")
+    with pytest.raises(TypeError, match="steps of which recipe"):
+        gilib.recommended(steps=3)
     with pytest.raises(TypeError, match="the recipe of a 'gp' has no 'hidden': it has steps, lr"):
         gilib.recommended("gp", hidden=(5,))
     with pytest.raises(ValueError, match="class labels must lie in 0 ... 1, got 0 ... 2"):
-        gilib.recommended().build(X, LABELS, classes=2)
+        gilib.recommended("network").build(X, LABELS, classes=2)
     with pytest.raises(ValueError, match="y has dtype torch.float32"):
-        gilib.recommended().build(X, Y.float())
+        gilib.recommended("network").build(X, Y.float())
 
 
 def test_deep_processes_have_two_layers_and_start_smooth():
@@ -193,4 +205,4 @@ def test_the_bound_of_images():
     settings = {"num_samples": 5000, "generator": seeded(300)}
     assert_mean_within(parts, gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings))
     with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
-        gilib.recommended().train(images.float(), labels, classes=3)
+        gilib.recommended("network").train(images.float(), labels, classes=3)

@@ -25,7 +25,12 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-@parametrize_with_checks([BayesianRegressor(**QUICK), BayesianClassifier(**QUICK)])
+PROCESS = {"steps": 3, "num_inducing": 10, "random_state": 0}  # the default of few rows
+
+
+@parametrize_with_checks(
+    [BayesianRegressor(**QUICK), BayesianRegressor(**PROCESS), BayesianClassifier(**QUICK)]
+)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 

@@ -13,7 +13,7 @@ from gilib.training import History
 X = np.random.default_rng(0).normal(size=(30, 2))
 Y = X[:, 0] - X[:, 1] ** 2
 LABELS = (Y > 0).astype(int)
-QUICK_RECIPE = recommended(steps=2)
+QUICK_RECIPE = recommended("network", steps=2)
 
 
 @pytest.fixture
@@ -36,6 +36,24 @@ def trained(monkeypatch):
 def test_settings_are_those_of_the_recipe(trained, kind, name, value):
     BayesianRegressor(kind, **({"steps": 2, "random_state": 0} | {name: value})).fit(X, Y)
     assert getattr(trained[0][0], name) == value
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "wanted"),
+    [
+        (BayesianRegressor(steps=2), Y, "heteroscedastic_gp"),
+        (BayesianRegressor(steps=2, lr=0.1), Y, "network"),
+        (BayesianRegressor(steps=2, batch_size=9), Y, "network"),
+        (BayesianClassifier(steps=2), LABELS, "network"),
+    ],
+)
+def test_without_a_name_size_kind_and_settings_choose(model, y, wanted):
+    assert model.set_params(random_state=0).fit(X, y).model_ == wanted
+
+
+def test_many_rows_are_for_a_network():
+    x = np.random.default_rng(0).normal(size=(1001, 2))
+    assert BayesianRegressor(steps=2, random_state=0).fit(x, x[:, 0]).model_ == "network"
 
 
 def test_inducing_points_make_a_process_sparse(trained):

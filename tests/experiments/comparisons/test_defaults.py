@@ -27,7 +27,7 @@ def test_a_variant_differs_from_its_base_in_one_setting_but_for_what_is_recommen
         changed = {BASE: 0, "gelu_draws_10": 2, defaults.CHOSEN: 2}.get(name, 1)
         assert len(other) + (type(own) is not type(base)) == changed, name
     assert VARIANTS["gi"].recipe(7).steps == 7
-    assert VARIANTS[defaults.CHOSEN].recipe() == gilib.recommended()
+    assert VARIANTS[defaults.CHOSEN].recipe() == gilib.recommended("network")
 
 
 def test_two_recipes_are_varied_that_which_was_studied_and_that_which_is_recommended():
