@@ -107,9 +107,8 @@ class BayesianEstimator(BaseEstimator):
             raise TypeError(f"hidden must be a sequence of widths, got {self.hidden!r}{hint}")
         for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
-        by_adam = self._law != "gaussian" or any(
-            v is not None for v in (self.hidden, self.lr, self.batch_size)
-        )
+        of_network = any(value is not None for value in (self.hidden, self.lr, self.batch_size))
+        by_adam = of_network or self._law != "gaussian"
         suitable = "gp" if self.kernel is not None else "network" if by_adam else suited(rows, classes)
         model = self.model or suitable
         names = [name for name in RECIPES if model in (name, "auto")]
