@@ -128,9 +128,9 @@ class Recipe(Checked, ABC):
         if self.likelihood != "gaussian":
             if classes is not None:
                 raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
-            found = LAWS[self.likelihood].for_targets(y, replicas)
-            found.check_targets(y, *y.shape[-2:])
-            return found
+            kind = LAWS[self.likelihood]
+            kind().check_targets(y, *y.shape[-2:])
+            return kind.for_targets(y, replicas)
         outputs = y.shape[-1]
         if classes is not None:
             return Categorical()

@@ -216,7 +216,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "likelihood='student' wants targets that vary, and in an output all are the same: leave it "
                 "out"
             )
-        LAWS[self._law].for_targets(y).check_targets(y, *y.shape)
+        LAWS[self._law]().check_targets(y, *y.shape)
         return torch.zeros_like(constant)
 
     def noise_sd(self, X: Any) -> Any:
@@ -356,7 +356,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        samples = self.likelihood_.sample(self._functions(X, n_samples, generator), generator)
+        outputs = self._functions(X, n_samples, generator)
+        samples = self.likelihood_.sample(outputs, generator)
         noise = torch.randn(*samples.shape[:-1], len(self._varies), generator=generator, dtype=torch.float64)
         samples = self._scales.invert_y(self._all(samples, noise))
         if (self.stretch_ != 1.0).any():
@@ -377,7 +378,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             random_state: of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
-        means = self.likelihood_.distribution(self._functions(X, n_samples, generator)).mean
+        outputs = self._functions(X, n_samples, generator)
+        means = self.likelihood_.distribution(outputs).mean
         return self._samples(self._scales.invert_y(self._all(means.detach(), 0.0)))
 
     def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> Tensor:
