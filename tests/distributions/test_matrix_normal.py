@@ -8,7 +8,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from gilib.distributions import InverseWishart, MatrixNormal, MatrixNormalInverseWishart
-from tests.helpers import assert_mean_within, normal, positive_definite
+from tests.support.oracles import assert_mean_within, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 I, O = 4, 3  # noqa: E741

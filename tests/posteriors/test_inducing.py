@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
-from tests.helpers import (
+from tests.support.oracles import (
     assert_mean_within,
     columns_log_prob,
     condition_jointly,

@@ -10,8 +10,8 @@ from torch import nn
 
 import gilib
 from gilib.training import LinearDecay
-from tests.helpers import assert_mean_within
 from tests.support import D, normals, seeded
+from tests.support.oracles import assert_mean_within
 
 X, Y = normals(30, 3, seed=1), normals(30, 2, seed=2)
 LABELS = torch.arange(30) % 3
