@@ -66,11 +66,11 @@ def test_jax_and_torch_have_the_same_joint_density(prior, deviations):
     assert float(found) == pytest.approx(float(expected), rel=1e-13, abs=1e-10)
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.4])
-def regression(request):
+@pytest.fixture(scope="module")
+def regression():
     """A Bayesian linear regression: 4 chains, each state nearly independent of the one before."""
     x, y = data((2, 1), points=12)
-    sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": request.param}
+    sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": 0.4}
     settings = HMCSettings(burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, **sizes)
     return x, y, hmc((2, 1), x, y, 0.5, NealPrior(scale=1.3), settings, progress=False)
 
@@ -239,7 +239,7 @@ class TestCheckpoints:
         return hmc(self.WIDTHS, x, y, noise_variance, settings=settings, progress=False, **options)
 
     @pytest.mark.parametrize(
-        "change", [{}, {"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
+        "change", [{"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
     )
     def test_chains_in_pieces_are_the_same_chains(self, tmp_path, change):
         settings = dataclasses.replace(self.SETTINGS, **change)

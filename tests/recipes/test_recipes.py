@@ -187,10 +187,10 @@ def test_the_bound_of_images():
             gilib.recipes.bound(
                 net, gilib.Categorical(), images, labels, num_samples=5, batch_size=4, generator=seeded(s)
             )
-            for s in range(200)
+            for s in range(60)
         ]
     )
-    settings = {"num_samples": 5000, "generator": seeded(300)}
+    settings = {"num_samples": 2000, "generator": seeded(300)}
     assert_mean_within(parts, gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings))
     with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
         gilib.recommended().train(images.float(), labels, classes=3)

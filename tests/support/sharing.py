@@ -11,7 +11,7 @@ from torch import distributed
 import gilib
 from gilib.training import SGHMC, VOGN, Bali, Checkpoint, DataParallel, NoisyKFAC, Speed
 from gilib.training.engine import run
-from tests.support import PRIORS, normals, seeded, small_net
+from tests.support import PRIORS, normals, own_parts, seeded, small_net
 from tests.support.processes import NETWORKS
 from tests.support.rules import MovingAverages, averaged
 
@@ -50,6 +50,12 @@ def resnet(**settings):
     return fit(*images(gilib.models.resnet18, widths=(2, 3)), batch_size=6, steps=3, **settings)
 
 
+def own(**settings):
+    """A reader's own layer, posterior, prior and likelihood."""
+    noise = own_parts.LaplaceNoise(replicas=(2,))
+    return fit(own_parts.network((2,)), *own_parts.data(), noise, batch_size=20, num_samples=4, **settings)
+
+
 def single_precision(**settings):
     """Parameters of the network and of the noise in two dtypes, and so in two messages."""
     return fit(mlp().float(), X.float(), Y.float(), batch_size=6, **settings)
@@ -85,6 +91,7 @@ CASES = {
     ),
     "examples": lambda **s: fit(mlp(gilib.Factorised()), rule=VOGN(), batch_size=7, **s),
     "factors": lambda **s: fit(mlp(gilib.posteriors.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
+    "own parts": own,
     "own rule": lambda **s: fit(averaged(), rule=MovingAverages(jitter=0.1), batch_size=7, **s),
 }
 

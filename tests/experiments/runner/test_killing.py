@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.runner.records import read_records
 
 ROOT = Path(__file__).parents[3]
-KILLS = 25
+KILLS = 12
 
 
 def test_kills_at_random_moments_change_nothing(tmp_path):

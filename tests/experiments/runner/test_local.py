@@ -59,12 +59,11 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
     monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
-    place = Placement("cpu", jobs=2)
     with pytest.raises(RecordError, match="a worker process was killed.*fewer --jobs"):
-        run_experiment("unlucky", "smoke", place)
+        run_experiment("unlucky", "smoke", Placement("cpu", jobs=2))
     left = 6 - len(recorded("unlucky"))
     assert left >= 2
-    assert run_experiment("unlucky", "smoke", place).added == left
+    assert run_experiment("unlucky", "smoke", Placement("cpu")).added == left
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
     assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
