@@ -48,9 +48,7 @@ def bound_and_gradient(net, replicas):
 @pytest.mark.parametrize(
     ("name", "replicas", "matrices"),
     [(name, (3,), 3) for name in POSTERIORS]
-    + [("gi-per_output", replicas, matrices) for replicas in ((), (3,), (2, 2)) for matrices in (0, 3, 7)][
-        :-1
-    ],
+    + [("gi-per_output", (), 0), ("gi-full", (2, 2), 7), ("li-per_output", (), 7), ("gi-shared", (2, 2), 0)],
 )
 def test_pieces_change_neither_bound_nor_gradient(name, replicas, matrices, monkeypatch):
     """One matrix of the hidden layer at a time, three, seven: none divides the five samples."""
