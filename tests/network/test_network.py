@@ -8,6 +8,7 @@ from torch import nn
 
 import gilib
 from tests.support import (
+    PAIRS,
     POSTERIORS,
     PRECISIONS,
     PRIORS,
@@ -30,16 +31,18 @@ MIXED = {
     "gi→fac": (gilib.GlobalInducing(), gilib.Factorised()),
 }
 EVERY = {**POSTERIORS, **MIXED}
+WITH_PRIORS = pytest.mark.parametrize(
+    ("name", "prior"), [*PAIRS, *((name, prior) for name in MIXED for prior in ("neal", "spatial"))]
+)
 
 
-@pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("name", EVERY)
-def test_a_draw_is_a_function(name, samples):
+def test_a_draw_is_a_function(name):
     net = small_net(EVERY[name])
-    draw = net.draw(samples, generator=seeded(1))
+    draw = net.draw(4, generator=seeded(1))
     a, b = normals(3, 2, seed=2), normals(4, 2, seed=3)
-    assert draw(a).shape == (samples, 3, 2)
-    assert draw.log_pq.shape == (samples,)
+    assert draw(a).shape == (4, 3, 2)
+    assert draw.log_pq.shape == (4,)
     assert_equal(draw(torch.cat([a, b])), torch.cat([draw(a), draw(b)], 1).detach())
     assert torch.equal(draw(a), draw(a))
 
@@ -97,8 +100,7 @@ def test_shapes(widths, points, samples, batch, kind, bias):
     assert_equal(draw(x)[:, batch:], draw(x[batch:]).detach(), 1e-10)
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", EVERY)
+@WITH_PRIORS
 def test_log_pq_is_the_sum_over_layers_that_see_what_was_drawn_below(name, prior):
     net = small_net(EVERY[name], PRIORS[prior], hidden=(3, 4))
     noise = net.base_noise(3, seeded(1))
@@ -161,8 +163,7 @@ def test_pseudo_outputs_that_know_nothing_give_the_prior(posterior, kind):
     assert_equal(net.draw(noise=noise)(normals(3, 2)), prior.draw(noise=noise)(normals(3, 2)), 1e-9)
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", EVERY)
+@WITH_PRIORS
 def test_every_parameter_learns(name, prior):
     net, likelihood = small_net(EVERY[name], PRIORS[prior]), gilib.Gaussian(0.3, learn=True)
     x, y = normals(6, 2, seed=4), normals(6, 2, seed=5)

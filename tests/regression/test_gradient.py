@@ -25,7 +25,6 @@ CASES = {
     "axes of one": ((1, 2), (3, 1), (3, 2)),
 }
 LEADS = pytest.mark.parametrize("leads", CASES.values(), ids=CASES.keys())
-GROUPS = pytest.mark.parametrize(("groups", "columns"), [(1, 4), (4, 1), (2, 3), (1, 1)])
 
 
 def arguments(generator, leads, size=3, groups=1, columns=2):
@@ -49,34 +48,27 @@ def assert_equals_autograd(inputs):
     torch.testing.assert_close(gradients[0], gradients[0].mT, **EXACT)
 
 
-@LEADS
-@GROUPS
-def test_gradient_equals_autograd(leads, groups, columns, generator):
-    assert_equals_autograd(arguments(generator, leads, 5, groups, columns))
-
-
 @pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
 def test_gradient_equals_autograd_for_every_size_of_block(size, generator):
     assert_equals_autograd(arguments(generator, ((3,), (3,), (3,)), size))
 
 
 @LEADS
-@GROUPS
-@pytest.mark.parametrize("matrices", [0, 2, 5])
+@pytest.mark.parametrize(("groups", "columns", "matrices"), [(1, 4, 0), (4, 1, 2), (2, 3, 5)])
 def test_pieces_of_any_size_give_the_same(leads, groups, columns, matrices, generator, monkeypatch):
     """One matrix at a time, two, or five, whatever their number is."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * 8 * matrices * 5**2)
     assert_equals_autograd(arguments(generator, leads, 5, groups, columns))
 
 
-@given(*(st.integers(1, 4),) * 3, st.sampled_from(list(CASES.values())), st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@given(*(st.integers(1, 5),) * 3, st.sampled_from(list(CASES.values())), st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
 def test_gradient_equals_autograd_for_all_shapes(size, groups, columns, leads, seed):
     assert_equals_autograd(arguments(seeded(seed), leads, size, groups, columns))
 
 
-@LEADS
 @pytest.mark.parametrize(("groups", "columns"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize("leads", [CASES["samples and replicas"], CASES["first layer with replicas"]])
 def test_gradcheck(leads, groups, columns, generator):
     """The precision enters through its symmetric part: finite differences perturb one entry at a time."""
     inputs = arguments(generator, [[min(n, 2) for n in lead] for lead in leads], 2, groups, columns)
@@ -128,9 +120,11 @@ def stacked(inputs, in_dims):
     return batched, each
 
 
-@LEADS
 @pytest.mark.parametrize(
-    "in_dims", [(0, 0, 0), (None, None, 0), (0, None, None), (None, 0, None), (-3, 0, -3)]
+    ("leads", "in_dims"),
+    [(leads, (-3, 0, -3)) for leads in CASES.values()]
+    + [(CASES["first layer with replicas"], dims) for dims in [(0, 0, 0), (None, None, 0), (0, None, None)]]
+    + [(CASES["samples"], (None, 0, None))],
 )
 def test_vmap_equals_loop(leads, in_dims, generator):
     inputs = arguments(generator, leads)

@@ -166,7 +166,7 @@ def test_weighted_gram_gradcheck(lead, parameters, generator):
     assert torch.autograd.gradcheck(weighted_gram, (features, weights))
 
 
-@pytest.mark.parametrize("matrices", [0, 1, 2, 5, 9])
+@pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
     """Some of the outputs, of the replicas or of the samples at a time, the last piece smaller."""

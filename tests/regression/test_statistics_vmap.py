@@ -22,8 +22,11 @@ def batches(features, weights, in_dims):
     return arguments, each
 
 
-@LEADS
-@IN_DIMS
+@pytest.mark.parametrize(
+    ("lead", "parameters", "in_dims"),
+    [(*lead, (-3, 0)) for lead in LEADS.args[1]]
+    + [((6, 2), (2,), in_dims) for in_dims in IN_DIMS.args[1] if in_dims != (-3, 0)],
+)
 def test_vmap_equals_loop(lead, parameters, in_dims, generator):
     features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
     weights = normal(generator, *parameters, OUTPUTS, POINTS).requires_grad_()

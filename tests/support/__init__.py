@@ -23,6 +23,12 @@ POSTERIORS = {
     **{f"gi-{kind}": gilib.GlobalInducing(precision=kind) for kind in PRECISIONS},
 }
 
+PAIRS = [  # each posterior once, each prior with a posterior of every kind
+    *zip(POSTERIORS, 2 * list(PRIORS), strict=True),
+    *(("gi-full", prior) for prior in ("neal", "standard", "scale")),
+    *[("fac", "scale"), ("fac", "spatial"), ("rand", "scale"), ("gi-shared", "neal")],
+]
+
 
 def seeded(seed=0):
     """A generator of its own."""

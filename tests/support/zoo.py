@@ -6,7 +6,7 @@ import torch
 
 import gilib
 from gilib.training import Bali, NoisyKFAC
-from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+from tests.support import PAIRS, POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
 
 N, S = 12, 3
 X, Y, LABELS = normals(N, 2, seed=1), normals(N, 2, seed=2), torch.arange(N) % 3
@@ -59,11 +59,7 @@ def trained(posterior):
 
 
 NETS = {
-    **{
-        f"{name}, {prior}": lambda p=p, q=q: small_net(p, q)
-        for name, p in POSTERIORS.items()
-        for prior, q in PRIORS.items()
-    },
+    **{f"{p}, {q}": lambda p=p, q=q: small_net(POSTERIORS[p], PRIORS[q]) for p, q in PAIRS},
     "replicas": lambda: small_net(gilib.GlobalInducing(precision="per_output"), replicas=(2,)),
     "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
     "matrix": lambda: small_net(gilib.posteriors.MatrixGaussian()),
