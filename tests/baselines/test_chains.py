@@ -150,9 +150,7 @@ def test_a_thinned_file_is_small(chains, tmp_path):
 
 def test_other_files_are_refused(chains, tmp_path):
     gilib.persistence.write(tmp_path / "other.pt", {"format": "something else"})
-    with pytest.raises(
-        gilib.persistence.CheckpointError, match="holds 'something else', wanted 'gilib chains 1'"
-    ):
+    with pytest.raises(gilib.persistence.CheckpointError, match="holds 'something else', wanted 'gilib"):
         Chains.load(tmp_path / "other.pt")
     settings = asdict(chains.settings) | {"kernel": "unknown"}
     gilib.persistence.write(tmp_path / "newer.pt", {"format": "gilib chains 1", "settings": settings})

@@ -195,9 +195,7 @@ def test_the_configuration_of_jax_is_left_alone(network):
 def test_a_chain_that_never_moves_is_an_error():
     x, y = data((2, 1))
     settings = HMCSettings(burn_in=5, samples=5, thin=1, chains=2, step_size_burn_in=1e3)
-    with pytest.raises(
-        StuckChainError, match="2 of 2 chains accepted none of 5 proposals of the burn-in phase"
-    ):
+    with pytest.raises(StuckChainError, match="2 of 2 chains accepted none of 5 proposals of the burn-in"):
         hmc((2, 1), x, y, 0.3, settings=settings, progress=False)
 
 
@@ -209,11 +207,7 @@ def test_a_chain_that_never_moves_is_an_error():
         ({"x": torch.zeros(4, 3)}, ValueError, r"x must have shape \[points, 2\]"),
         ({"y": torch.zeros(4)}, ValueError, r"y must have shape \[points, 1\]"),
         ({"y": torch.zeros(3, 1)}, ValueError, "same number of points, got 4 and 3"),
-        (
-            {"y": torch.zeros(4, 1).long()},
-            TypeError,
-            "y must be a floating-point torch.Tensor, got torch.int64",
-        ),
+        ({"y": torch.zeros(4, 1).long()}, TypeError, "y must be a floating-point torch.Tensor, got"),
         ({"x": [[0.0, 0.0]]}, TypeError, "x must be a floating-point torch.Tensor, got list"),
         ({"x": torch.full((4, 2), torch.inf)}, ValueError, "x holds 8 NaN or infinite"),
         ({"noise_variance": 0.0}, ValueError, "noise_variance must be a positive"),

@@ -199,9 +199,7 @@ def test_bad_arguments():
         MatrixNormal(loc, eye)
     with pytest.raises(ValueError, match=r"loc must have shape \[..., I, O\], got \[4\]"):
         MatrixNormal(loc[:, 0], eye, columns)
-    with pytest.raises(
-        ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4, 4\]"
-    ):
+    with pytest.raises(ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4"):
         MatrixNormal(loc, eye, eye)
     with pytest.raises(ValueError, match="row_precision_tril must be lower triangular"):
         MatrixNormal(loc, None, columns, row_precision_tril=eye + 1)

@@ -174,9 +174,7 @@ def test_a_script_loads_what_it_defines_itself(tmp_path):
     script.write_text(FILE)
     for action in ("save", "load"):
         subprocess.run([sys.executable, script, tmp_path / "model.pt", action], check=True)
-    with pytest.raises(
-        gilib.persistence.CheckpointError, match="unknown layer '__main__:Mine': define Mine first"
-    ):
+    with pytest.raises(gilib.persistence.CheckpointError, match="unknown layer '__main__:Mine': define Mine"):
         gilib.load(tmp_path / "model.pt")
 
 

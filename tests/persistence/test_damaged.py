@@ -67,10 +67,7 @@ def edited(**changes):
         (pickled_bomb, "damaged or not a file of gilib"),
         (zipped_bomb, "damaged or not a file of gilib"),
         (lambda path: torch.save([1, 2], path), "holds None, wanted 'gilib model 1'"),
-        (
-            lambda path: torch.save({"format": "gilib model 9"}, path),
-            "holds 'gilib model 9', wanted 'gilib model 1'",
-        ),
+        (lambda path: torch.save({"format": "gilib model 9"}, path), "holds 'gilib model 9', wanted 'gilib"),
         (edited(network={"layers": [{"type": "Conv9"}]}), "does not describe a model"),
         (edited(state={}), "does not describe a model"),
         (edited(likelihood={"type": "Poisson"}), "unknown likelihood 'Poisson'"),

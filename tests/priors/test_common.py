@@ -192,9 +192,7 @@ def test_numbers_must_be_positive_and_finite(make, name, value):
 
 
 def test_unknown_names_are_refused_with_the_known_ones():
-    with pytest.raises(
-        ValueError, match="unknown parameterisation 'papers': choose one of 'paper', 'reference'"
-    ):
+    with pytest.raises(ValueError, match="unknown parameterisation 'papers': choose one of 'paper'"):
         ScalePrior(parameterisation="papers")
     with pytest.raises(ValueError, match="unknown scaling 'eq19': choose one of 'paper', 'reference'"):
         SpatialIWPrior(scaling="eq19")

@@ -159,9 +159,7 @@ def test_sizes_of_the_recommendation(monkeypatch):
 def test_labels_without_classes_and_vectors_are_refused(model, y):
     recipe = gilib.recommended(model, steps=1)
     for call in (recipe.train, recipe.build):
-        with pytest.raises(
-            ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\] .* classes="
-        ):
+        with pytest.raises(ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\]"):
             call(X, y)
 
 

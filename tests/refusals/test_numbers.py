@@ -23,9 +23,7 @@ def test_a_lengthscale_of_numpy(kernel):
 def test_a_recipe_wants_a_target_for_every_point(recipe):
     with pytest.raises(ValueError, match="x holds 12 points and y 5"):
         recipe.train(X, Y[:5], progress=False)
-    with pytest.raises(
-        TypeError, match=r"x must hold floating-point numbers, got torch.int64: .*x.float\(\)"
-    ):
+    with pytest.raises(TypeError, match=r"x must hold floating-point numbers, got torch.int64"):
         recipe.train(X.long(), Y, progress=False)
 
 
@@ -93,9 +91,7 @@ def test_images_in_classes_of_one_and_as_targets():
         (gilib.Gaussian(0.1), normals(6, 3, 7, 5)),
         (gilib.Categorical(), labels[:6]),
     ):
-        with pytest.raises(
-            ValueError, match=r"at one point the network gives \[3, 7, 5\]: end it with torch"
-        ):
+        with pytest.raises(ValueError, match=r"at one point the network gives \[3, 7, 5\]: end it with"):
             gilib.fit(net, likelihood, images, targets, steps=1, progress=False)
 
 

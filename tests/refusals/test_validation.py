@@ -155,7 +155,5 @@ def test_arrays_are_taken_by_all_measures():
     assert torch.equal(found, metrics.true_positive_rates(*map(torch.from_numpy, (*scores, rates))))
     assert float(metrics.test_log_likelihood(np.zeros((3, 5)))) == 0.0
     assert float(metrics.rmse(np.zeros((4, 1), int), np.full((4, 1), 2))) == 2.0
-    with pytest.raises(
-        ValueError, match=r"mean must be \[N, O\], got \[4\]: write \[:, None\] for one output"
-    ):
+    with pytest.raises(ValueError, match=r"mean must be \[N, O\], got \[4\]: write \[:, None\] for one"):
         metrics.rmse(np.zeros(4), np.zeros(4))

@@ -17,9 +17,7 @@ def test_gradients_that_are_not_finite_are_reported():
     """At once, before the state has changed, with the layer."""
     y, net = Y.clone(), model()
     y[0] = 1e200
-    with pytest.raises(
-        gilib.linalg.FactorisationError, match=r"Linear\(2 → 5\): .* training has diverged \(lower the"
-    ):
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"Linear\(2 → 5\): .* training has diverged"):
         fit(net, noise(), X, y)
     assert all(int(own.steps) == 0 and bool((own.mean == 0).all()) for own in regressions(net))
 

@@ -137,9 +137,7 @@ def test_num_data_must_be_a_count(num_data):
 
 
 def test_num_data_below_the_batch():
-    with pytest.raises(
-        ValueError, match="num_data is the size of the whole training set: 11 is less.* batch of 12"
-    ):
+    with pytest.raises(ValueError, match="num_data is the size of the whole training set: 11 is"):
         elbo(num_data=11)
 
 

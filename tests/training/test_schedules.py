@@ -90,9 +90,7 @@ def test_resuming_changes_nothing(name, replicas, tmp_path):
 def test_more_steps_would_be_another_schedule(tmp_path):
     path, rule = tmp_path / "run", gilib.Adam(schedule=LinearDecay())
     fit(model(), rule=rule, checkpoint=path, steps=4)
-    with pytest.raises(
-        gilib.persistence.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps, and cannot go on"
-    ):
+    with pytest.raises(gilib.persistence.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps"):
         fit(model(), rule=rule, checkpoint=path, steps=8)
     assert fit(model(), rule=rule, checkpoint=path, steps=4).resumed_at == 4
 
