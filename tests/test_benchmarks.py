@@ -170,6 +170,7 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     assert path.read_text() == '{"schema": 1'
 
 
+@pytest.mark.slow
 def test_a_folder_without_the_package_is_no_other_revision(tmp_path):
     with pytest.raises(SystemExit, match="holds no gilib"):
         load("revisions").main([str(tmp_path), "--repeats", "1"])

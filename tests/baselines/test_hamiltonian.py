@@ -14,6 +14,8 @@ from gilib.baselines import hamiltonian as module
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
 
+pytestmark = pytest.mark.slow
+
 jax = pytest.importorskip("jax", reason="the extra hmc is not installed")
 pytest.importorskip("numpyro", reason="the extra hmc is not installed")
 

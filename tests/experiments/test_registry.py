@@ -48,6 +48,7 @@ def test_no_committed_record_is_lost(committed):
     assert sum(len(recorded(name)) for name in EXPERIMENTS) >= RECORDED
 
 
+@pytest.mark.slow
 def test_chains_are_recorded_like_trainings(tmp_path):
     config = HMCConfig(burn_in=20, samples=40)
     found = toy_hmc.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))

@@ -72,7 +72,7 @@ def test_layers_are_drawn_exactly_without_a_network():
     assert seen == [IEEE] * 3
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_bound_measured_on_a_gpu_is_the_one_that_is_trained():
     """The same noise in float64 says what is right: rounding leaves 5e-5 of it, TF32 would leave 1e-3."""
     x, labels = torch.randn(8, 3, 16, 16, generator=seeded()), torch.arange(8) % 3

@@ -71,6 +71,7 @@ def test_a_bound_and_its_gradient_are_one_graph(name):
         assert_equal(ours, theirs, 1e-12)
 
 
+@pytest.mark.slow
 def test_a_draw_of_images_is_one_graph():
     """A convolution with a spatial prior, pooling, and a block that halves the image, all normalised."""
     images = normals(3, 2, 8, 8)

@@ -41,7 +41,7 @@ from tests.support.zoo import (
     structured,
 )
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("name", NETS)

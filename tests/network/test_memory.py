@@ -109,6 +109,7 @@ def faults(*how):
     return torch.tensor(list(map(int, done.stdout.split())))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc's allocator can be asked")
 def test_fewer_pages_are_asked_for_than_all_at_once_and_fewest_by_an_allocator_that_keeps_its_memory():
     """Less than a quarter at both shapes; fewer than 500 with the allocator asked."""

@@ -8,6 +8,8 @@ import torch
 from tests.support import assert_equal
 from tests.support.sharing import CASES, STEPS, WORLD, fit, mlp, work
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

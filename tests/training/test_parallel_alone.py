@@ -55,6 +55,7 @@ def test_something_else(value, message):
         Speed(parallel=value)
 
 
+@pytest.mark.slow
 def test_the_script_of_the_docstring(tmp_path):
     """Runs as it stands, and leaves the bar to one process."""
     text = inspect.getdoc(parallel.DataParallel)  # without indentation, which Python 3.13 does not keep

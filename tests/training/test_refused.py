@@ -232,7 +232,7 @@ def test_where_failures_are_nan_the_layer_is_named_afterwards(replicas, monkeypa
         fit(bad_precision(model(replicas)))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_on_a_gpu_the_layer_is_named():
     net = bad_precision(model()).cuda()
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):

@@ -306,7 +306,7 @@ def test_steps_of_changing_sizes_are_called():
     assert found == [float(x[x > 2].sum()) for x in given]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(), (R,)])
 def test_on_a_gpu(shape):
     """The graph against the loop, on the device that they are for."""

@@ -13,6 +13,8 @@ from gilib.baselines.sampling import Sampler, Target
 from gilib.training import SGHMC, StoredStates
 from tests.support import D, assert_equal, assert_mean, normals, seeded
 
+pytestmark = pytest.mark.slow
+
 M, N, NOISE, CHAINS, KEPT = 4, 15, 0.05, 48, 1500
 LENGTHSCALE, VARIANCE, JITTER = 1.2, 0.8, 1e-5
 X, Z = (torch.linspace(-1.5, 1.5, size, dtype=D)[:, None] for size in (N, M))

@@ -128,6 +128,7 @@ for look, moment in ((1, "before"), (2, "after")):
 """
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_ends_with_the_same_record(tmp_path):
     """Killed between the checkpoint of a stretch and its look, and just after a look."""
     pieces = tmp_path / "pieces"
@@ -265,6 +266,7 @@ def test_cold_posteriors_and_augmentation_reach_the_training(tmp_path):
     assert not torch.equal(plain[0], flipped[0])
 
 
+@pytest.mark.slow
 def test_the_smoke_runs(monkeypatch):
     """The small lenets train on real images; resnets on noise, because CIFAR-10 is not in the package."""
     monkeypatch.setattr(cifar10, "_dataset", colours)

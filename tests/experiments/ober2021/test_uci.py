@@ -169,6 +169,7 @@ def test_the_search_looks_at_no_test_data(monkeypatch):
     assert record["metrics"].keys() == {"elbo"}
 
 
+@pytest.mark.slow
 def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
     monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
