@@ -1,9 +1,7 @@
 """Work in pieces: the same bound and gradient for every network, and less memory held at a time."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,8 +10,8 @@ from torch import nn
 import gilib
 from gilib.linalg import blocks, factor
 from tests.support import D, assert_equal, normals, seeded, small_net
+from tests.support.benchmarks import BENCHMARKS, load
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SAMPLES, POINTS, BATCH = 5, 11, 4
 POSTERIORS = {
     "fac": gilib.Factorised(),
@@ -23,15 +21,6 @@ POSTERIORS = {
     **{f"gi-{kind}": gilib.GlobalInducing(precision=kind) for kind in ("shared", "per_output", "full")},
     "gi-few": gilib.GlobalInducing(precision="per_output"),
 }
-
-
-def load(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)  # a script sees its neighbours
-        spec = importlib.util.spec_from_file_location(f"{name}_benchmark", BENCHMARKS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
 
 
 def bound_and_gradient(net, replicas):

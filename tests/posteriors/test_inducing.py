@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
+from tests.support import seeded
 from tests.support.oracles import (
     assert_mean_within,
     columns_log_prob,
@@ -15,7 +16,6 @@ from tests.support.oracles import (
     draw_weights,
     normal,
     positive,
-    seeded,
 )
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from gilib import projection
 from gilib.linalg.exponential import Exponents
 from gilib.projection import Columns, project, project_columns
-from tests.support.oracles import normal, positive_definite, seeded
+from tests.support import seeded
+from tests.support.oracles import normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 

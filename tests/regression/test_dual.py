@@ -11,6 +11,7 @@ from gilib.regression import regress
 from gilib.regression.dual import regress_dual
 from gilib.regression.primal import prior_log_prob
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
+from tests.support import seeded
 from tests.support.oracles import (
     Operations,
     assert_mean_within,
@@ -19,7 +20,6 @@ from tests.support.oracles import (
     normal,
     positive,
     positive_definite,
-    seeded,
 )
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import blocks
 from gilib.regression.primal import sample_from_precision
-from tests.support.oracles import Operations, normal, plain_sample, positive_definite, seeded
+from tests.support import seeded
+from tests.support.oracles import Operations, normal, plain_sample, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 EXACT = {"rtol": 1e-12, "atol": 1e-12}

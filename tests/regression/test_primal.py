@@ -9,6 +9,7 @@ from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
 from gilib.regression import WeightPosterior, regress
 from gilib.regression.primal import merge_outputs, prior_log_prob, sample_from_precision, split_outputs
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
+from tests.support import seeded
 from tests.support.oracles import (
     Operations,
     assert_mean_within,
@@ -18,7 +19,6 @@ from tests.support.oracles import (
     normal,
     positive,
     positive_definite,
-    seeded,
 )
 
 pytestmark = pytest.mark.usefixtures("float64")

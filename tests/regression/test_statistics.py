@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import blocks
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
-from tests.support.oracles import normal, positive, seeded
+from tests.support import seeded
+from tests.support.oracles import normal, positive
 from tests.support.statistics_cases import EXACT, FAN_IN, LEADS, OUTPUTS, POINTS, route  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("float64")

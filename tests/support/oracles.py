@@ -14,11 +14,6 @@ from gilib.sites import ConvolutionWeights, DenseWeights
 STANDARD_ERRORS = 6.0
 
 
-def seeded(seed: int) -> torch.Generator:
-    """A generator of its own."""
-    return torch.Generator().manual_seed(seed)
-
-
 def normal(generator: torch.Generator, *shape: int) -> Tensor:
     """Standard normals in the default dtype."""
     return torch.randn(shape, generator=generator)

@@ -114,18 +114,14 @@ def test_and_that_of_the_loop_but_for_rounding(name):
         torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
 
 
-OWN = ["fac, neal", "fac, scale", "dropout", "conjugate", "lenet, factorised", "lenet, conjugate"]
-OWN += [
-    "deep GP, local",
-    "deep GP, free",
-    "structured, star",
-    "trained module",
-]  # estimates that are no draws
+OWN_ESTIMATES = ["fac, neal", "fac, scale", "dropout", "conjugate", "lenet, factorised", "lenet, conjugate"]
+OWN_ESTIMATES += ["deep GP, local", "deep GP, free", "structured, star", "trained module"]
 
 
 @pytest.mark.parametrize(
     ("name", "estimator"),
-    [(name, "draw") for name in zoo.NETS if name != "matrix"] + [(name, "pointwise") for name in OWN],
+    [(name, "draw") for name in zoo.NETS if name != "matrix"]
+    + [(name, "pointwise") for name in OWN_ESTIMATES],
 )
 def test_of_every_network(name, estimator):
     results = []
