@@ -52,52 +52,31 @@ def estimate(samples=2, points=6):
 POINTS = {
     "no inducing points": (lambda: mlp(inducing_points=None), r"needs inducing points.* \[M, ...\]"),
     "M = 0": (lambda: mlp(inducing_points=X[:0]), r"inducing_points is empty: its shape is \[0, 2\]"),
-    "M = 0 locally": (
-        lambda: gilib.LocalInducing(num_inducing=0),
-        "num_inducing must be .*at least 1, got 0",
-    ),
+    "M = 0 locally": (lambda: gilib.LocalInducing(num_inducing=0), "num_inducing must be .*at least 1, got"),
     "a vector": (lambda: mlp(inducing_points=X[:, 0]), r"inducing_points must .* got (shape )?\[6\]"),
     "too many columns": (lambda: mlp(3, (3,), 1), r"must have 3 features, got shape \[6, 2\]"),
-    "first layer": (
-        lambda: gilib.Network(X, [gilib.Linear(3, 1)]),
-        r"Linear\(3 → 1\) takes points of shape \[3\], got \[2\]",
-    ),
+    "first layer": (lambda: gilib.Network(X, [gilib.Linear(3, 1)]), r"Linear\(3 → 1\) takes points of shape"),
     "NaN": (lambda: mlp(inducing_points=NAN), "inducing_points holds 2 NaN or infinite entries"),
-    "targets of another count": (
-        lambda: mlp(pseudo_outputs=Y[:5, :1]),
-        r"must have shape \[6, 1\].*got \[5, 1\]",
-    ),
+    "targets of another count": (lambda: mlp(pseudo_outputs=Y[:5, :1]), r"must have shape \[6, 1\].*got"),
     "targets of another width": (lambda: mlp(pseudo_outputs=Y), r"must have shape \[6, 1\].*got \[6, 2\]"),
     "a vector of targets": (lambda: mlp(pseudo_outputs=Y[:, 0]), r"pseudo_outputs must have .*got \[6\]"),
     "NaN targets": (lambda: mlp(pseudo_outputs=NAN[:, :1]), "pseudo_outputs holds 1 NaN or infinite"),
-    "replicas": (
-        lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)),
-        r"inducing_points must have shape .M, .*got .4, 6, 2",
-    ),
+    "replicas": (lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)), r"inducing_points must have"),
     "integers": (
         lambda: mlp(inducing_points=torch.ones(6, 2, dtype=torch.long)),
         "inducing_points.*(float|torch.int64)",
     ),
 }
 SETTINGS = {
-    "unknown precision": (
-        lambda: gilib.GlobalInducing(precision="diag"),
-        "unknown precision 'diag': choose one of",
-    ),
+    "unknown precision": (lambda: gilib.GlobalInducing(precision="diag"), "unknown precision 'diag': choose"),
     "unknown local precision": (lambda: gilib.LocalInducing(precision=""), "unknown precision ''"),
-    "unknown arithmetic": (
-        lambda: gilib.GlobalInducing(factor_dtype="half"),
-        "unknown factor_dtype 'half': choose",
-    ),
+    "unknown arithmetic": (lambda: gilib.GlobalInducing(factor_dtype="half"), "unknown factor_dtype 'half'"),
     "unknown start": (lambda: gilib.Factorised(variance_start="theirs"), "unknown variance_start 'theirs'"),
     "unknown scale": (lambda: gilib.ScalePrior(parameterisation="ours"), "unknown parameterisation 'ours'"),
     "unknown scaling": (lambda: gilib.SpatialIWPrior(scaling="ours"), "unknown scaling 'ours'"),
     "precision scale 0": (lambda: gilib.GlobalInducing(log_precision_scale=0.0), "scale must be a positive"),
     "precision scale -3": (lambda: gilib.LocalInducing(log_precision_scale=-3), "scale must be .*got -3"),
-    "initial variance": (
-        lambda: gilib.Factorised(initial_variance=0.0),
-        "initial_variance must be a positive",
-    ),
+    "initial variance": (lambda: gilib.Factorised(initial_variance=0.0), "initial_variance must be a"),
     "prior scale": (lambda: gilib.NealPrior(scale=-1.0), "scale must be a positive finite number, got -1.0"),
     "prior shape": (lambda: gilib.ScalePrior(shape=0.0), "shape must be a positive finite number"),
     "prior rate": (lambda: gilib.ScalePrior(rate=math.nan), "rate must be a positive finite number, got nan"),
@@ -106,10 +85,7 @@ SETTINGS = {
     "no input": (lambda: gilib.Linear(0, 1), "in_features must be an integer of at least 1, got 0"),
     "no output": (lambda: gilib.Linear(1, 0), "out_features must be an integer of at least 1, got 0"),
     "fractional width": (lambda: mlp(2, (3.0,), 1), "must be an integer of at least 1, got 3.0"),
-    "two posteriors of four": (
-        lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]),
-        "one for each of the 4 layers; got 3",
-    ),
+    "two posteriors of four": (lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]), "one for each of the 4"),
     "no posterior": (lambda: mlp(posterior=[]), "one for each of the 2 layers; got 0"),
 }
 KINDS = {
@@ -122,10 +98,7 @@ KINDS = {
     "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
     "one hidden width": (lambda: mlp(2, 50, 1), "hidden must be a list or tuple"),
-    "words for points": (
-        lambda: mlp(inducing_points=np.array([["a", "b"]])),
-        "points must be a torch.Tensor, got ndarray",
-    ),
+    "words for points": (lambda: mlp(inducing_points=np.array([["a", "b"]])), "points must be a"),
     "list of points": (lambda: mlp(inducing_points=X.tolist()), "points must be a torch.Tensor, got list"),
     "list of targets": (lambda: mlp(pseudo_outputs=Y.tolist()), "outputs must be a torch.Tensor, got list"),
     "fit: data frame": (lambda: fit(x=pd.DataFrame(X)), r"got DataFrame: hand over its .to_numpy\(\)"),
@@ -134,10 +107,7 @@ KINDS = {
     "fit: a number": (lambda: fit(0.1), "likelihood must be a Likelihood, got float"),
     "fit: a module": (lambda: fit(model=nn.Linear(2, 2)), "net must be a Network, got Linear"),
     "fit: y of integers": (lambda: fit(y=torch.ones(6, 2, dtype=torch.long)), "torch.int64"),
-    "fit: labels of floats": (
-        lambda: fit(CATEGORICAL, y=Y[:, 0]),
-        "labels must be integers, got torch.float64",
-    ),
+    "fit: labels of floats": (lambda: fit(CATEGORICAL, y=Y[:, 0]), "labels must be integers, got"),
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
     "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
     "points of objects": (lambda: predict(NAN.numpy().astype(object)), "of object: .*dtype=float"),
@@ -157,18 +127,9 @@ DRAWING = {
         lambda: gilib.layers.pointwise.PointwiseFunction(nn.Flatten(), 2)(torch.zeros(2, 2)),
         r"Flatten takes points \[..., N, ...\] with 2 axes each, got one of shape \[2, 2\]",
     ),
-    "noise of another size": (
-        lambda: net().draw(noise=normals(3, 4)),
-        r"noise must have .* \[S, 17\], got \[3, 4\]",
-    ),
-    "noise without samples": (
-        lambda: net().draw(noise=normals(17)),
-        r"noise must have .* \[S, 17\], got \[17\]",
-    ),
-    "noise without replicas": (
-        lambda: net(replicas=(2,)).draw(noise=NOISE),
-        r"noise must have .* \[S, 2, 17\]",
-    ),
+    "noise of another size": (lambda: net().draw(noise=normals(3, 4)), r"noise must have .* \[S, 17\], got"),
+    "noise without samples": (lambda: net().draw(noise=normals(17)), r"noise must have .* \[S, 17\], got"),
+    "noise without replicas": (lambda: net(replicas=(2,)).draw(noise=NOISE), r"noise must have .* \[S, 2"),
     "noise of another dtype": (
         lambda: net().draw(noise=NOISE.float()),
         "noise .*torch.float32.*torch.float64",
@@ -177,20 +138,14 @@ DRAWING = {
     "num_data 0": (lambda: elbo(num_data=0), "num_data must be an integer"),
     "num_data small": (lambda: elbo(num_data=5), "5 is less than this batch of 6"),
     "reduction": (lambda: elbo(reduction="sum"), "unknown reduction 'sum'"),
-    "elbo of labels": (
-        lambda: elbo(CATEGORICAL, LABELS[:, None]),
-        r"labels must have shape \[6\], got \[6, 1\]",
-    ),
+    "elbo of labels": (lambda: elbo(CATEGORICAL, LABELS[:, None]), r"labels must have shape \[6\], got \[6"),
 }
 TRAINING = {
     "x too wide": (lambda: fit(x=normals(6, 3)), r"x must hold points of shape \[2\], got \[6, 3\]"),
     "x a vector": (lambda: fit(x=X[:, 0]), r"x must have shape .* got \[6\]"),
     "x empty": (lambda: fit(x=X[:0], y=Y[:0]), "x is empty"),
     "x NaN": (lambda: fit(x=NAN), "x holds 2 NaN or infinite entries"),
-    "x float32": (
-        lambda: fit(x=X.float()),
-        r"x has dtype torch.float32 but the network has torch.float64: .*x.to\(",
-    ),
+    "x float32": (lambda: fit(x=X.float()), r"x has dtype torch.float32 but the network has torch.float64"),
     "x integers": (lambda: fit(x=torch.ones(6, 2, dtype=torch.long)), "x has dtype torch.int64"),
     "x elsewhere": (lambda: fit(x=X.to("meta")), "x is on meta but the network is on cpu"),
     "x of replicas": (lambda: fit(x=X.expand(3, 6, 2)), r"x must have shape .*got \[3, 6, 2\]"),
@@ -202,28 +157,16 @@ TRAINING = {
     "y elsewhere": (lambda: fit(y=Y.to("meta")), "y is on meta"),
     "labels elsewhere": (lambda: fit(CATEGORICAL, y=LABELS.to("meta")), "y is on meta"),
     "labels too short": (lambda: fit(CATEGORICAL, y=LABELS[:5]), r"labels must have shape \[6\], got \[5\]"),
-    "labels a column": (
-        lambda: fit(CATEGORICAL, y=LABELS[:, None]),
-        r"labels must have shape \[6\], got \[6, 1\]",
-    ),
+    "labels a column": (lambda: fit(CATEGORICAL, y=LABELS[:, None]), r"labels must have shape \[6\], got"),
     "labels too large": (lambda: fit(CATEGORICAL, y=LABELS + 1), r"lie in 0 \.\.\. 1 .*got 1 \.\.\. 2"),
     "labels negative": (lambda: fit(CATEGORICAL, y=LABELS - 1), r"lie in 0 \.\.\. 1 .*got -1 \.\.\. 0"),
     "steps": (lambda: fit(steps=0), "steps must be an integer of at least 1, got 0"),
     "samples": (lambda: fit(num_samples=0), "num_samples must be an integer of at least 1, got 0"),
     "batch": (lambda: fit(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
     "rate": (lambda: fit(rule=gilib.Adam(0.0)), "lr must be a positive finite number, got 0.0"),
-    "rate of a group": (
-        lambda: gilib.Adam(groups={"layers": -1.0}),
-        r"groups\['layers'\] must be a positive",
-    ),
-    "unknown group": (
-        lambda: fit(rule=gilib.Adam(groups={"weights": 1.0})),
-        "groups: no parameter is, or belongs to, 'weights'; they are",
-    ),
-    "steps between checkpoints": (
-        lambda: gilib.training.Checkpoint("run.pt", every=0),
-        "every must be an integer of at least 1",
-    ),
+    "rate of a group": (lambda: gilib.Adam(groups={"layers": -1.0}), r"groups\['layers'\] must be a"),
+    "unknown group": (lambda: fit(rule=gilib.Adam(groups={"weights": 1.0})), "groups: no parameter is, or"),
+    "steps between checkpoints": (lambda: gilib.training.Checkpoint("run.pt", every=0), "every must be an"),
     "estimator": (lambda: fit(estimator="flipout"), "unknown estimator 'flipout': choose one of 'draw'"),
 }
 PREDICTING = {
@@ -238,10 +181,7 @@ PREDICTING = {
     "batch": (lambda: predict(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
     "quantile": (lambda: predict().quantile(2.0), "a quantile needs a probability between 0 and 1, got 2.0"),
     "targets": (lambda: predict().log_prob(Y[:, :1]), r"targets must have shape \[6, 2\] .*got \[6, 1\]"),
-    "labels": (
-        lambda: predict(X, CATEGORICAL).log_prob(LABELS[:4]),
-        r"labels must have shape \[6\], got \[4\]",
-    ),
+    "labels": (lambda: predict(X, CATEGORICAL).log_prob(LABELS[:4]), r"labels must have shape \[6\], got"),
 }
 VALUE_ERRORS = {
     "points": POINTS,
