@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from tqdm import tqdm
+
 from experiments.comparing import compared
 from experiments.merging import merge
 from experiments.registry import EXPERIMENTS
@@ -106,7 +108,7 @@ def _again(options: argparse.Namespace, place: Placement) -> int:
         )
     found = 0
     for old, new in repeat(options.name, options.scale, place, only=options.only):
-        print(compared(old, new), flush=True)
+        tqdm.write(compared(old, new))
         found = DIVERGED if diverged(new) else found
     return found
 

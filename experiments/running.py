@@ -201,9 +201,13 @@ def repeat(
     if experiment.check is not None:
         experiment.check(todo)
     with cluster.connected(place.jobs) if place.where == "ray" else nullcontext():
-        work = Work(name, experiment.run, device_of(place), speed=place.speed, again=True)
-        with closing(_outcomes(work, cut(experiment, todo), place)) as outcomes:
+        groups = cut(experiment, todo)
+        alone = len(groups) == 1  # it shows how far its training is
+        work = Work(name, experiment.run, device_of(place), progress=alone, speed=place.speed, again=True)
+        bar = tqdm(total=len(todo), desc=name, unit="run", disable=alone)
+        with bar, closing(_outcomes(work, groups, place)) as outcomes:
             for outcome in outcomes:
+                bar.update(len(outcome.group))
                 for record in outcome.records or []:
                     yield records[record["id"]], record
 

@@ -91,7 +91,7 @@ def style() -> None:
     sns.set_theme(context="notebook", style="ticks", font="DejaVu Sans")
     mpl.rcParams.update(
         {
-            "figure.figsize": (7.2, 3.6),
+            "figure.figsize": (4.9, 3.0),
             "figure.dpi": 110,
             "savefig.dpi": 110,
             "figure.constrained_layout.use": True,

@@ -228,8 +228,13 @@ class Path(GaussianFunction):
         features = pieces[0].unflatten(-1, (num_features, -1))
         weights, jitter = (piece.unflatten(-1, (-1, outputs)) for piece in pieces[1:])
         weights = weights / math.sqrt(num_features)
-        prior = inducing.kernel.features(inducing.inputs, features) @ weights
-        prior = prior.double() + inducing.nugget.sqrt() * jitter.double()
+        smooth = inducing.kernel.without_white()  # what white noise adds is each inducing point's own
+        prior = smooth.features(inducing.inputs, features) @ weights
+        nugget = inducing.nugget
+        if smooth is not inducing.kernel:
+            diagonals = (kernel.diagonal(inducing.inputs.double()) for kernel in (inducing.kernel, smooth))
+            nugget = nugget + torch.sub(*diagonals)[..., None]
+        prior = prior.double() + nugget.sqrt() * jitter.double()
         correction = drawn - (inducing.inverse @ prior).to(drawn.dtype)
         return cls(inducing, law, features, weights, correction)
 

@@ -1,4 +1,4 @@
-"""Repairs of pages for assistive technology: lists that are none lose the role or the tag of a list."""
+"""Repairs of pages: what is no list loses the role or the tag of one, no link begins with a blank."""
 
 import re
 from typing import Any
@@ -7,11 +7,12 @@ from sphinx.application import Sphinx
 
 SIGNATURE = re.compile(r"<dl>(\s*<dd><em class=\"(?:sig-param|property)\".*?)</dl>", re.S)
 CITED = ' role="doc-biblioentry"'
+SOLUTION = re.compile(r"(Solution to)(<a [^>]*>) ")
 
 
 def repaired(body: str) -> str:
     """A page's body: parameters on lines of their own are no definitions, a bibliography is no list."""
-    body = SIGNATURE.sub(_lines, body)
+    body = SOLUTION.sub(r"\1 \2", SIGNATURE.sub(_lines, body))
     return body.replace('<div role="list" class="citation-list">', '<div class="citation-list">').replace(
         CITED, ""
     )

@@ -6,6 +6,7 @@ import inspect
 import re
 import shutil
 import sys
+from collections import namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -68,6 +69,7 @@ BY_NAME = (
     "experiments.sliders",
     "experiments.tables",
 )  # rooms that `import gilib` does not open
+FIELD = type(namedtuple("Point", "x").x)  # what a named tuple has in a field's place
 
 
 CHECKED = re.compile(r"~?(?:typing\.)?Annotated\[(\w+), [^\]]*\]")
@@ -124,8 +126,9 @@ def plain_signature(
 
 
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what scikit-learn writes into classes of gilib, with references that are its own."""
-    return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else None
+    """Leave out what others write into our classes: scikit-learn's methods, "Alias for field number 0"."""
+    foreign = str(getattr(value, "__module__", "")).startswith("sklearn.") or type(value) is FIELD
+    return True if foreign else None
 
 
 def entry(name: str, value: Any, room: str) -> list[str]:

@@ -141,8 +141,8 @@ def rule(config: StructuredConfig) -> Rule:
     schedule = stairs(config)
     adam = gilib.Adam(config.lr, schedule=schedule)
     if config.method.endswith("_ng"):
-        return NaturalGradient(config.natural_lr, rest=adam, schedule=schedule)
-    return SGHMC(burn_in(config), rest=adam) if config.method == "sghmc" else adam
+        return NaturalGradient(config.natural_lr, base_optimiser=adam, schedule=schedule)
+    return SGHMC(burn_in(config), base_optimiser=adam) if config.method == "sghmc" else adam
 
 
 def stairs(config: StructuredConfig) -> PiecewiseConstant:

@@ -1,7 +1,8 @@
-"""Data sets with their published splits: nine UCI regressions, labelled tables, images, a toy problem.
+"""Data sets with their published splits: nine UCI regressions, labelled tables, images, a series and a toy.
 
-The nine regression sets come with the package, and so do Spambase, MAGIC and a sample of MNIST (see
-`load_uci`, `load_classification` and `load_images` for sources and licences). Other images are found on this
+The nine regression sets come with the package, and so do Spambase, MAGIC, the carbon dioxide of Mauna Loa
+and a sample of MNIST (see `load_uci`, `load_classification`, `load_co2` and `load_images` for sources and
+licences). Other images are found on this
 machine or fetched once. Every set is checked against a SHA-256 of its decoded values. Splits are generated,
 normalisation uses training data only, and no global random state is touched.
 
@@ -28,7 +29,7 @@ from gilib.data.images import (
 )
 from gilib.data.normalisation import Normalisation
 from gilib.data.storage import ChecksumError, DataError, DownloadError, data_directory
-from gilib.data.tables import classification_names, load_classification, load_uci, uci_names
+from gilib.data.tables import classification_names, load_classification, load_co2, load_uci, uci_names
 from gilib.data.toy_problem import ToyProblem, toy
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "data_directory",
     "image_names",
     "load_classification",
+    "load_co2",
     "load_images",
     "load_uci",
     "random_crop",

@@ -10,16 +10,36 @@ gradients wrong by a factor of 1000 (at lengthscale 0.01). Values have the dtype
 
 from gilib.kernels.functions import KernelFunction
 from gilib.kernels.modules import KernelModule
-from gilib.kernels.specifications import RBF, ArcCosine, DotProduct, Kernel, KernelProduct, KernelSum, Matern
+from gilib.kernels.specifications import (
+    RBF,
+    ArcCosine,
+    Cosine,
+    DotProduct,
+    Kernel,
+    KernelOn,
+    KernelProduct,
+    KernelSum,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    spectral_mixture,
+)
 
 __all__ = [
     "RBF",
     "ArcCosine",
+    "Cosine",
     "DotProduct",
     "Kernel",
     "KernelFunction",
     "KernelModule",
+    "KernelOn",
     "KernelProduct",
     "KernelSum",
     "Matern",
+    "Periodic",
+    "RationalQuadratic",
+    "White",
+    "spectral_mixture",
 ]

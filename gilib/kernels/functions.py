@@ -3,25 +3,30 @@
 Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(x, x') (Rahimi & Recht, 2007): F
 of them with standard normal weights, divided by √F, make a function whose covariance is k on average over the
 features, and given the features is off by about σ²/√F. Sums of kernels add features, products multiply them.
+
+Noise that belongs to a row alone, as `White` is, is on a kernel's diagonal, and not in its `cross`. Points of
+one `gram` are rows that differ, whatever their coordinates; so are points and inducing points.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.special import ndtr
 
+from gilib.distributions import gamma_from_normal
 from gilib.linalg.exponential import Exponents
 
 CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
 LOST = 1e-14  # what rounding leaves of the squared distance of two points that are one, of their squares
 ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
+APART = 1e-4  # between points, beyond which white noise along a path is independent
 
 
 def longer(a: Tensor, b: Tensor) -> torch.dtype:
@@ -56,6 +61,10 @@ class KernelFunction(ABC):
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """F random features `[S, R, N, F]` of `[..., N, D]`, from normals `[S, R, F, feature_noise]`."""
 
+    def without_white(self) -> KernelFunction:
+        """The kernel without noise that belongs to a row alone, with as many normals a feature."""
+        return self
+
     def gram(self, z: Tensor, nugget: Tensor | None = None) -> Tensor:
         """k(z, z), `[..., M, M]`, with an exact diagonal, to which a nugget `[..., 1]` may be added."""
         matrix, diagonal = self.cross(z, z), self.diagonal(z)
@@ -88,6 +97,12 @@ class Stationary(KernelFunction):
         a, b = (points.mT.to(torch.float64, memory_format=torch.contiguous_format) for points in (a, b))
         centre, lengthscale = b.mean(-1, keepdim=True).detach(), self.lengthscale.mT
         return (a - centre) / lengthscale, (b - centre) / lengthscale
+
+    def distances(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared, and the squares that they are made of, `[..., M, N]`, in float64."""
+        left, right = self.scaled(a, b)
+        squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
+        return squares - 2 * left.mT @ right, squares
 
     def diagonal(self, x: Tensor) -> Tensor:
         """σ²."""
@@ -143,9 +158,7 @@ class MaternFunction(Stationary):
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """From distances in float64; for ν = ½ points that coincide up to rounding are one."""
-        left, right = self.scaled(a, b)
-        squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
-        distances = squares - 2 * left.mT @ right
+        distances, squares = self.distances(a, b)
         if self.degrees == 1:  # which alone is so rough that the root of a rounding shows
             distances = distances.masked_fill(distances < LOST * squares, 0.0)
         r = (self.degrees * distances.clamp_min(CLOSEST)).sqrt()
@@ -156,6 +169,106 @@ class MaternFunction(Stationary):
         """Student's t with 2ν degrees of freedom: a normal over the root of a mean of 2ν squares."""
         squares = noise[..., -self.degrees :].square().mean(-1, keepdim=True)
         return noise[..., : self.inputs] / squares.sqrt()
+
+
+@dataclass(frozen=True)
+class RationalQuadraticFunction(Stationary):
+    """σ² (1 + r² / 2α)^-α, a mixture of RBF kernels.
+
+    Attributes:
+        alpha: α.
+    """
+
+    alpha: Tensor
+
+    @property
+    def feature_noise(self) -> int:
+        """A frequency, a phase, and the normal that a lengthscale is made from."""
+        return self.inputs + 2
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """From distances in float64."""
+        distances = self.distances(a, b)[0].clamp_min(0.0)
+        power = -self.alpha * torch.log1p(distances / (2 * self.alpha))
+        return (self.variance * power.exp()).to(longer(a, b))
+
+    def spectrum(self, noise: Tensor) -> Tensor:
+        """Normals times the root of a Gamma variable with shape α and mean 1."""
+        scale = gamma_from_normal(self.alpha, noise[..., -1:]) / self.alpha.to(noise.dtype)
+        return noise[..., : self.inputs] * scale.sqrt()
+
+
+@dataclass(frozen=True)
+class CosineFunction(KernelFunction):
+    """Π_d cos(2π (x_d - x'_d) / p_d).
+
+    Attributes:
+        period: p.
+        inputs: D.
+    """
+
+    period: Tensor
+    inputs: int
+
+    @property
+    def feature_noise(self) -> int:
+        """Signs and a phase."""
+        return self.inputs + 1
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """Products of points on circles, one for each coordinate."""
+        left, right = (Circle(self.period)(x).unflatten(-1, (2, -1)).movedim(-1, -3) for x in (a, b))
+        return (left @ right.mT).prod(-3).to(longer(a, b))
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """1."""
+        lead = torch.broadcast_shapes(self.period.shape[:-1], x.shape[:-1])
+        return x.new_ones(()).expand(lead)
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """√2 cos(Σ_d ±2π x_d / p_d + b), b uniform, every sign by itself."""
+        frequencies = noise[..., : self.inputs].sign() / self.period.to(x.dtype)
+        phases = ndtr(noise[..., self.inputs, None])
+        return math.sqrt(2) * torch.cos(2 * math.pi * (x @ frequencies.mT + phases.mT))
+
+
+@dataclass(frozen=True)
+class WhiteFunction(KernelFunction):
+    """σ² for a row and itself, 0 for two rows.
+
+    Attributes:
+        variance: σ².
+        inputs: D.
+    """
+
+    variance: Tensor
+    inputs: int
+
+    @property
+    def feature_noise(self) -> int:
+        """A frequency and a phase."""
+        return self.inputs + 1
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """Zeros."""
+        lead = torch.broadcast_shapes(self.variance.shape[:-2], a.shape[:-2], b.shape[:-2])
+        return a.new_zeros((), dtype=longer(a, b)).expand(*lead, a.shape[-2], b.shape[-2])
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """σ²."""
+        variance = self.variance[..., 0].to(x.dtype)
+        return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """Waves so short that points differ as soon as they are `APART`; no slope in x."""
+        points = x.detach() / APART
+        phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
+        waves = torch.cos(points @ noise[..., : self.inputs].mT + phases.mT)
+        return (2 * self.variance.to(x.dtype)).sqrt() * waves
+
+    def without_white(self) -> KernelFunction:
+        """Nothing."""
+        return replace(self, variance=torch.zeros_like(self.variance))
 
 
 @dataclass(frozen=True)
@@ -279,6 +392,12 @@ class Combined(KernelFunction):
         """Of all parts."""
         return self.combine([part.diagonal(x) for part in self.parts])
 
+    def without_white(self) -> KernelFunction:
+        """Of all parts; the kernel itself where none is white."""
+        parts = tuple(part.without_white() for part in self.parts)
+        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
+        return self if same else replace(self, parts=parts)
+
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Of all parts, which are independent and have mean zero."""
         pieces = noise.split([part.feature_noise for part in self.parts], -1)
@@ -300,3 +419,86 @@ class ProductFunction(Combined):
     def combine(self, values: Sequence[Tensor]) -> Tensor:
         """The product."""
         return reduce(torch.mul, values)
+
+
+@dataclass(frozen=True)
+class Warped(KernelFunction):
+    """A kernel of what a map makes of the points.
+
+    Attributes:
+        kernel: of the images.
+        warp: the map, from points `[..., N, D]`; its images may be in a longer dtype.
+    """
+
+    kernel: KernelFunction
+    warp: Callable[[Tensor], Tensor]
+
+    @property
+    def feature_noise(self) -> int:
+        """That of the kernel."""
+        return self.kernel.feature_noise
+
+    def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """Between images."""
+        found = self.unevaluated(a, b)
+        return found.values() if isinstance(found, Exponents) else found
+
+    def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
+        """Between images."""
+        found, dtype = self.kernel.unevaluated(self.warp(a), self.warp(b)), longer(a, b)
+        return found._replace(dtype=dtype) if isinstance(found, Exponents) else found.to(dtype)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """Of images."""
+        return self.kernel.diagonal(self.warp(x)).to(x.dtype)
+
+    def features(self, x: Tensor, noise: Tensor) -> Tensor:
+        """Of images."""
+        return self.kernel.features(self.warp(x).to(x.dtype), noise)
+
+    def without_white(self) -> KernelFunction:
+        """The same of a kernel without."""
+        kernel = self.kernel.without_white()
+        return self if kernel is self.kernel else replace(self, kernel=kernel)
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Points on the unit circle, one for every coordinate, once around in each period.
+
+    The squared distance of two of them is 4 sin²(π (x - x') / p).
+
+    Attributes:
+        period: p.
+    """
+
+    period: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """All cosines, then all sines, `[..., N, 2D]`, in float64."""
+        angles = 2 * math.pi * x.double() / self.period
+        return torch.cat([angles.cos(), angles.sin()], -1)
+
+
+@dataclass(frozen=True)
+class Select:
+    """Some coordinates of points.
+
+    Attributes:
+        columns: which.
+    """
+
+    columns: tuple[int, ...]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """In the order of `columns`; without an index, which an accelerator would have to wait for."""
+        first, end = self.columns[0], self.columns[-1] + 1
+        if self.columns == tuple(range(first, end)):
+            return x[..., first:end]
+        return torch.stack([x[..., column] for column in self.columns], -1)
+
+
+def periodic(lengthscale: Tensor, variance: Tensor, period: Tensor, inputs: int) -> KernelFunction:
+    """σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²): the RBF kernel of points on circles."""
+    wide = lengthscale.expand(*lengthscale.shape[:-1], inputs)
+    return Warped(RBFFunction(torch.cat([wide, wide], -1), variance, 2 * inputs), Circle(period))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 
@@ -29,6 +29,26 @@ class Kernel(Specification, ABC):
         Raises:
             ValueError: if a hyper-parameter is given for another number of coordinates.
         """
+
+    def on(self, *columns: int | str) -> KernelOn:
+        """This kernel of some of the columns, which others call `active_dims`: by number, or by name.
+
+        Names are for estimators that are given a data frame.
+
+        >>> import torch
+        >>> kernel = (RBF().on(0, 2) + Periodic().on(1)).build(3, BuildContext())()
+        >>> kernel.diagonal(torch.zeros(1, 3)).tolist()
+        [2.0]
+        """
+        return KernelOn(self, columns)
+
+    def numbered(self, names: Sequence[str]) -> Kernel:
+        """This kernel with numbers for the names of columns.
+
+        Raises:
+            ValueError: for a name that is not among `names`.
+        """
+        return self
 
     def __add__(self, other: Kernel) -> KernelSum:
         """The sum of two kernels."""
@@ -72,11 +92,12 @@ class RBF(Kernel):
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """Lengthscales and a variance."""
-        starts = {
-            "lengthscale": Start(self.lengthscale, inputs if self.ard else 1),
-            "variance": Start(self.variance),
-        }
-        return BasicKernel(starts, self._function(inputs), context, self.log_lengthscale_sd)
+        return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
+
+    def _starts(self, inputs: int) -> dict[str, Start]:
+        """Of all hyper-parameters."""
+        lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
+        return {"lengthscale": lengthscale, "variance": Start(self.variance)}
 
     def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
         return partial(functions.RBFFunction, inputs=inputs)
@@ -107,6 +128,116 @@ class Matern(RBF):
 
     def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
         return partial(functions.MaternFunction, inputs=inputs, degrees=round(2 * self.smoothness))
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(RBF):
+    """k(x, x') = σ² (1 + r² / 2α)^-α, r² = Σ_d (x_d - x'_d)² / ℓ_d²: RBF kernels of many lengthscales, mixed.
+
+    The smaller α, the more lengthscales; α → ∞ is the RBF kernel (Rasmussen & Williams, 2006, Eq. 4.19).
+
+    Args:
+        lengthscale: as for `RBF`; `variance`, `ard` and `log_lengthscale_sd` likewise.
+        alpha: α at the start; by name, as the first setting is the lengthscale.
+
+    >>> import torch
+    >>> kernel = RationalQuadratic(alpha=0.5).build(1, BuildContext())()
+    >>> kernel.cross(torch.zeros(1, 1), torch.full((1, 1), 3.0**0.5)).tolist()
+    [[0.5]]
+    """
+
+    alpha: Scale = 1.0
+
+    def _starts(self, inputs: int) -> dict[str, Start]:
+        return {**super()._starts(inputs), "alpha": Start(self.alpha)}
+
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.RationalQuadraticFunction, inputs=inputs)
+
+
+@dataclass(frozen=True)
+class Periodic(RBF):
+    """k(x, x') = σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²): functions that repeat (MacKay, 1998).
+
+    It is the RBF kernel of points on circles. `Periodic() * RBF(lengthscale)` is of a season that changes.
+
+    Args:
+        lengthscale: ℓ at the start, beside the unit circle; `variance`, `ard`, `log_lengthscale_sd` as for
+            `RBF`.
+        period: p at the start, one number or D of them, in units of the inputs; by name, as the first setting
+            is the lengthscale. Start it where you know it to be: the bound has a maximum for many a period.
+
+    >>> import torch
+    >>> kernel = Periodic(period=0.5).build(1, BuildContext())()
+    >>> kernel.cross(torch.zeros(1, 1), torch.tensor([[0.5], [3.0]])).tolist()
+    [[1.0, 1.0]]
+    """
+
+    period: Setting = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        super().__post_init__()
+        _check_setting(self.period, "period")
+
+    def _starts(self, inputs: int) -> dict[str, Start]:
+        return {**super()._starts(inputs), "period": Start(self.period, inputs)}
+
+    def _function(self, inputs: int) -> Callable[..., functions.KernelFunction]:
+        return partial(functions.periodic, inputs=inputs)
+
+
+@dataclass(frozen=True)
+class Cosine(Kernel):
+    """k(x, x') = Π_d cos(2π (x_d - x'_d) / p_d): pure waves.
+
+    It has no variance of its own: multiply it. A sum of products with `RBF` is a `spectral_mixture`.
+
+    Args:
+        period: p at the start, one number or D of them, in units of the inputs.
+
+    >>> import torch
+    >>> kernel = Cosine(period=2.0).build(1, BuildContext())()
+    >>> kernel.cross(torch.zeros(1, 1), torch.tensor([[1.0], [2.0]])).tolist()
+    [[-1.0, 1.0]]
+    """
+
+    period: Setting = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse unsuitable settings."""
+        _check_setting(self.period, "period")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """Periods."""
+        function = partial(functions.CosineFunction, inputs=inputs)
+        return BasicKernel({"period": Start(self.period, inputs)}, function, context)
+
+
+@dataclass(frozen=True)
+class White(Kernel):
+    """k = σ² for a row and itself, 0 for two rows, even of the same coordinates: noise of the function.
+
+    An inducing point is a row like any other: its output has noise of its own, which tells nothing of the
+    noise of the data. Lindinger et al. (2020) take 1e-3 of it in hidden layers. Where all noise is noise of
+    the targets the likelihood has it, and learns it better: `gilib.training.Collapsed` refuses this kernel.
+    Along the path of a draw, points of the same coordinates share their noise, so that it is a function, and
+    those 1e-4 apart, in units of the inputs, have noise of their own.
+
+    Args:
+        variance: σ² at the start.
+
+    >>> import torch
+    >>> (RBF() + White(0.5)).build(1, BuildContext())().gram(torch.zeros(2, 1)).tolist()
+    [[1.5, 1.0], [1.0, 1.5]]
+    """
+
+    variance: Scale = 1.0
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """A variance."""
+        function = partial(functions.WhiteFunction, inputs=inputs)
+        return BasicKernel({"variance": Start(self.variance)}, function, context)
 
 
 @dataclass(frozen=True)
@@ -195,6 +326,10 @@ class _Combination(Kernel):
         if not self.parts:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
 
+    def numbered(self, names: Sequence[str]) -> Kernel:
+        """All parts."""
+        return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
+
 
 @dataclass(frozen=True)
 class KernelSum(_Combination):
@@ -223,6 +358,78 @@ class KernelProduct(_Combination):
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         """The parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
+
+
+@dataclass(frozen=True)
+class KernelOn(Kernel):
+    """A kernel of some of the columns; `kernel.on(...)` is shorter.
+
+    Args:
+        kernel: of these columns: hyper-parameters with a value for each input have one for each of them.
+        columns: by number, from 0, or by name.
+    """
+
+    kernel: Kernel
+    columns: tuple[int | str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse no columns, and one twice."""
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"a kernel needs columns that differ, at least one, got {self.columns}")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        """The kernel, for so many columns.
+
+        Raises:
+            ValueError: for a column that is not there, and for names.
+        """
+        places = [column for column in self.columns if not isinstance(column, str)]
+        if len(places) < len(self.columns) or not all(0 <= place < inputs for place in places):
+            raise ValueError(
+                f"a kernel on columns {self.columns} needs them among 0 ... {inputs - 1}: names are for "
+                "estimators that are given a data frame"
+            )
+        part = self.kernel.build(len(places), context)
+        return CombinedKernel([part], partial(_selected, columns=tuple(places)))
+
+    def numbered(self, names: Sequence[str]) -> Kernel:
+        """Names as numbers, here and within."""
+        missing = [column for column in self.columns if isinstance(column, str) and column not in names]
+        if missing:
+            raise ValueError(f"the kernel is on columns {missing}, and there are {list(names)}")
+        places = [list(names).index(column) if isinstance(column, str) else column for column in self.columns]
+        within = [names[place] for place in places if place < len(names)]
+        return replace(self, kernel=self.kernel.numbered(within), columns=tuple(places))
+
+
+def spectral_mixture(
+    periods: Sequence[Setting], lengthscales: Sequence[Setting], variances: Sequence[Scale]
+) -> Kernel:
+    """Σ_q σ_q² Π_d exp(-½ (x_d - x'_d)² / ℓ_qd²) cos(2π (x_d - x'_d) / p_qd) (Wilson & Adams, 2013, Eq. 12).
+
+    The spectral density of this sum of `RBF() * Cosine()` is a mixture of Gaussians with weights σ_q², means
+    1 / p_qd and deviations 1 / (2π ℓ_qd); of enough of them it is any. The bound has many maxima: start the
+    periods where the data show them.
+
+    Args:
+        periods: p_q at the start, for every component one number or D of them.
+        lengthscales: ℓ_q at the start, over which a wave of this component loses its phase.
+        variances: σ_q² at the start.
+
+    Raises:
+        ValueError: if these are not equally many.
+
+    >>> spectral_mixture([1.0, 0.3], [5.0, 2.0], [0.5, 0.1]).parts[1]
+    KernelProduct(parts=(RBF(lengthscale=2.0, variance=0.1, ...), Cosine(period=0.3)))
+    """
+    components = zip(periods, lengthscales, variances, strict=True)
+    return KernelSum(tuple(RBF(own, variance) * Cosine(period) for period, own, variance in components))
+
+
+def _selected(
+    parts: tuple[functions.KernelFunction, ...], columns: tuple[int, ...]
+) -> functions.KernelFunction:
+    return functions.Warped(parts[0], functions.Select(columns))
 
 
 def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:

@@ -1,4 +1,4 @@
-"""Architectures in a few lines each."""
+"""Functions that build complete networks and Gaussian processes in one call."""
 
 from gilib.models.networks import lenet, mlp, resnet8, resnet18
 from gilib.models.pretrained import bayesian

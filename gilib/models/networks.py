@@ -34,28 +34,29 @@ def mlp(
     generator: GeneratorLike | None = None,
     dtype: torch.dtype | None = None,
 ) -> Network:
-    """A fully connected network.
+    """Build a fully connected network.
 
     Args:
-        in_features: D.
+        in_features: D, the number of inputs.
         hidden: widths of the hidden layers; `()` for Bayesian linear regression.
-        out_features: O.
-        posterior: one for all layers; or a sequence, one per weight layer; or two, `(lower, last)`, for the
-            papers' method1→method2. Default: `(Factorised(), GlobalInducing())`, which on tables has the
-            better bound and is far cheaper than `GlobalInducing()` everywhere.
-        prior: of all layers; default `NealPrior(learn=True)` with the default posterior: a scale for each
-            layer, which the bound chooses; with a posterior of your own `NealPrior()`, the paper's. Learn
-            scales only where a divergence is trained: a point estimate would shrink them with its weights.
-        inducing_points: U_0, `[M, D]`, where they start: some of the training inputs. More of them cost time
-            and can tighten the bound; stop where it no longer rises.
-        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels `[M]`: the targets of
-            the points that were taken as inducing points, so that training starts from a fit.
-        activation: class of the nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, of which every place
-            gets a copy; None for a deep linear network.
+        out_features: O, the number of outputs.
+        posterior: one posterior for all layers, or one for each weight layer, or two, `(lower, last)`, as in
+            the papers' method1→method2. Default: `(Factorised(), GlobalInducing())`, which on tables has a
+            better bound than `GlobalInducing()` in all layers and is far cheaper.
+        prior: prior of all layers. With the default posterior, it is `NealPrior(learn=True)` by default, with
+            a scale for each layer that the bound chooses; with a posterior of your own it is the paper's
+            `NealPrior()`. Learn scales only if a divergence is trained: a point estimate would shrink the
+            scales together with its weights.
+        inducing_points: initial inducing points U_0, `[M, D]`, some of the training inputs. More points cost
+            time and can tighten the bound; add no more once it stops rising.
+        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels, `[M]`. Give the targets
+            at the inducing points, so that training starts from a fit.
+        activation: a class of nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, which is copied to each
+            place; None for a deep linear network.
         bias: whether each layer has a bias.
         replicas: shape of the replica axes.
         generator: source of the initial values.
-        dtype: of the parameters.
+        dtype: dtype of the parameters.
 
     >>> net = mlp(1, (50, 50), 1, inducing_points=torch.randn(100, 1))
     >>> net.draw(10)(torch.zeros(4, 1)).shape
@@ -93,17 +94,19 @@ def lenet(
     boundary: str = "circular",
     **settings: Any,
 ) -> Network:
-    """Two blocks conv-relu-maxpool, then conv-relu-linear, as for MNIST (Ober & Aitchison, 2021, App. N).
+    """Build a small convolutional network as for MNIST (Ober & Aitchison, 2021, App. N).
 
-    Kernels are 3 × 3. The paper does not state the padding: images keep their size in a convolution here.
+    It has two blocks conv-relu-maxpool, then conv-relu-linear. Kernels are 3 × 3. The paper does not state
+    the padding; here a convolution keeps the size of an image.
 
     Args:
-        image_shape: (C, H, W).
-        classes: O.
-        channels: of every convolution.
-        posterior: one for the 4 weight layers, one for each, or two: lower layers, last layer.
-        prior: of all layers; default `NealPrior()`.
-        boundary: of the convolutions' posterior statistics, see `Conv2d`.
+        image_shape: shape (C, H, W) of an image.
+        classes: O, the number of classes.
+        channels: number of channels of every convolution.
+        posterior: one posterior for all 4 weight layers, one for each, or two, for the lower layers and the
+            last.
+        prior: prior of all layers; default `NealPrior()`.
+        boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
         settings: `inducing_points` (images `[M, C, H, W]`), `pseudo_outputs` (one-hot targets
             `[M, classes]`), `replicas`, `generator` and `dtype`, as for `Network`.
 
@@ -132,18 +135,20 @@ def resnet8(
     boundary: str = "circular",
     **settings: Any,
 ) -> Network:
-    """conv-relu-block-pool-block-pool-block-pool-linear, as for CIFAR-10 (ibid., Sec. 3.4).
+    """Build a residual network with 8 weight layers, as for CIFAR-10 (Ober & Aitchison, 2021, Sec. 3.4).
 
-    A block adds conv-relu-conv-relu to its input; pooling averages, the last time over the whole image.
+    Its layers are conv-relu-block-pool-block-pool-block-pool-linear. A block adds conv-relu-conv-relu to its
+    input. Pooling takes averages; the last one averages over the whole image.
 
     Args:
-        image_shape: (C, H, W).
-        classes: O.
-        channels: of every convolution.
-        posterior: one for the 8 weight layers, one for each, or two: lower layers, last layer.
-        prior: of all layers; default `NealPrior()`.
-        boundary: of the convolutions' posterior statistics, see `Conv2d`.
-        settings: as for `lenet`.
+        image_shape: shape (C, H, W) of an image.
+        classes: O, the number of classes.
+        channels: number of channels of every convolution.
+        posterior: one posterior for all 8 weight layers, one for each, or two, for the lower layers and the
+            last.
+        prior: prior of all layers; default `NealPrior()`.
+        boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
+        settings: further arguments, as for `lenet`.
 
     >>> resnet8(channels=4, inducing_points=torch.randn(5, 3, 32, 32)).output_shape
     (10,)
@@ -170,19 +175,21 @@ def resnet18(
     boundary: str = "circular",
     **settings: Any,
 ) -> Network:
-    """ResNet-18 for small images (He et al., 2016; ibid., Sec. 3.4): first kernel 3 × 3, no first pooling.
+    """Build a ResNet-18 for small images (He et al., 2016; Ober & Aitchison, 2021, Sec. 3.4).
+
+    For small images, the first kernel is 3 × 3 and there is no first pooling.
 
     Args:
-        image_shape: (C, H, W).
-        classes: O.
-        widths: channels of the four stages, of two blocks each; from the second on they halve the image.
-        batch_norm: whether convolutions are followed by `InducingBatchNorm`; False for the factorised network
-            of the paper, which has no inducing points (App. O).
-        posterior: one for the 21 weight layers (17 convolutions, 3 shortcuts, 1 dense layer), one for each,
-            or two: lower layers, last layer.
-        prior: of all layers; default `NealPrior()`.
-        boundary: of the convolutions' posterior statistics, see `Conv2d`.
-        settings: as for `lenet`.
+        image_shape: shape (C, H, W) of an image.
+        classes: O, the number of classes.
+        widths: channels of the four stages. Each stage has two blocks, and all but the first halve the image.
+        batch_norm: whether `InducingBatchNorm` follows each convolution; False for the paper's factorised
+            network, which has no inducing points (App. O).
+        posterior: one posterior for all 21 weight layers (17 convolutions, 3 shortcuts, 1 dense layer), one
+            for each, or two, for the lower layers and the last.
+        prior: prior of all layers; default `NealPrior()`.
+        boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
+        settings: further arguments, as for `lenet`.
 
     >>> images = torch.randn(3, 3, 16, 16)
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
@@ -202,10 +209,10 @@ def resnet18(
 
 
 def as_points(given: object, features: int, name: str = "inducing_points") -> Tensor:
-    """Points `[..., M, features]`, of which those of numpy become tensors.
+    """Convert points `[..., M, features]` from numpy if needed, and check them.
 
     Raises:
-        TypeError, ValueError: for other shapes, and for what are no finite floating-point numbers.
+        TypeError, ValueError: for another shape, or for values that are not finite floating-point numbers.
     """
     points = check_tensor(from_numpy(given), name)
     if not points.is_floating_point():
@@ -216,7 +223,7 @@ def as_points(given: object, features: int, name: str = "inducing_points") -> Te
 
 
 def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
-    """A new module for one place."""
+    """Return a new module of the given nonlinearity."""
     if isinstance(given, type) and issubclass(given, nn.Module):
         return given()
     if not isinstance(given, nn.Module):
@@ -228,7 +235,7 @@ def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
 
 
 class _Layers:
-    """Makes weight layers in order, each with its posterior."""
+    """Makes weight layers in order, and gives each its posterior."""
 
     def __init__(
         self,
@@ -262,7 +269,7 @@ class _Layers:
         return [conv, InducingBatchNorm()] if self.batch_norm else [conv]
 
     def block(self, inputs: int, outputs: int, stride: int) -> Layer:
-        """conv-relu-conv beside the identity, or beside a 1 × 1 convolution where shapes change."""
+        """Return conv-relu-conv plus a shortcut: the identity, or a 1 × 1 convolution to another shape."""
         branch: list[Layer | nn.Module] = [*self.normalised_conv(inputs, outputs, stride=stride), nn.ReLU()]
         branch += self.normalised_conv(outputs, outputs)
         if stride == 1 and inputs == outputs:
@@ -284,7 +291,10 @@ def _image_network(
 
 
 def one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int) -> list[Posterior]:
-    """A posterior for every layer, given one, two for the lower layers and the last, or all of them."""
+    """Return one posterior for every layer.
+
+    The argument is a single posterior, two (for the lower layers and the last), or one for each layer.
+    """
     if posterior is None:
         return [GlobalInducing()] * layers
     if not isinstance(posterior, Sequence) or isinstance(posterior, str):

@@ -1,4 +1,4 @@
-"""A trained model of torch as a network with a posterior that begins at its weights."""
+"""A trained torch model as a network with a posterior that starts at its weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gilib.randomness import GeneratorLike
 from gilib.sites import Shape
 from gilib.validation import as_tensor, check_instance
 
-WITHOUT_DIVERGENCE = (PointEstimate, Dropout, Conjugate)  # under which a scale is not learned
+WITHOUT_DIVERGENCE = (PointEstimate, Dropout, Conjugate)  # posteriors under which the prior has a fixed scale
 
 
 @checked
@@ -37,40 +37,44 @@ def bayesian(
     replicas: tuple[int, ...] = (),
     generator: GeneratorLike | None = None,
 ) -> Network:
-    """A network like a trained model, in which dense layers and convolutions have a posterior.
+    """Convert a trained model to a network in which dense layers and convolutions have a posterior.
 
-    The model is copied, and left as it was. All else in it stays as it was trained, in eval mode: other
-    modules, and the biases of convolutions. Train the network on with `gilib.fit`; it predicts before that,
-    too. An `nn.Sequential` becomes a sequence of layers. A model with a forward of its own becomes one layer,
-    `gilib.Pretrained`, and one more for a dense layer at its end.
+    The model is copied and does not change. Its other modules, and the biases of its convolutions, stay as
+    they were trained, in eval mode. The network can predict at once, and `gilib.fit` trains it further. An
+    `nn.Sequential` becomes a sequence of layers. A model with a forward of its own becomes one layer,
+    `gilib.Pretrained`, plus a layer of its own for a dense layer at its end.
 
-    Begin with the last layer, `where=model[-1]`. Posteriors in all layers doubt more, and on few data may
-    predict worse than the model did. Bounds of both do not compare: what stays has learned from the data,
-    too, and the bound does not count it.
+    Begin with the last layer alone, `where=model[-1]`. Posteriors in all layers give larger uncertainty, and
+    on few data may predict worse than the model did. Do not compare their bounds: the layers without a
+    posterior have learned from the data, too, and the bound does not count that.
 
     Args:
-        model: maps points `[B, ...]` to one tensor `[B, O]`, each point by itself.
-        posterior: one for all layers, two for the lower layers and the last, or one for each, in the order in
-            which the model calls them; default `Factorised()`. Factorised posteriors and point estimates
-            begin at the weights, dropout has them on average over its coins. Inducing points begin with what
-            the weights give at them, and do not know more; local ones are at random places. `Conjugate`, for
-            `gilib.training.Bali`, begins at the weights with the spread that its `initial_sd` says: take 0.1.
+        model: a module that maps points `[B, ...]` to one tensor `[B, O]`, each point independently.
+        posterior: one posterior for all layers, two for the lower layers and the last, or one for each layer
+            in the order in which the model calls them; default `Factorised()`. Factorised posteriors and
+            point estimates start at the trained weights, and dropout has them as its mean. Inducing points
+            start with the outputs that the weights give at them, and know no more than that; local inducing
+            points start at random places. `Conjugate`, for `gilib.training.Bali`, starts at the weights with
+            the spread `initial_sd`: 0.1 is a good value.
         where: modules of `model` in which dense layers and convolutions are converted; None: everywhere.
             `where=model[-1]` is the last layer of a sequence.
-        prior: of all layers; None: `NealPrior` of the size of the trained weights, which is learned unless
-            the posterior has no divergence to train (point estimates, dropout, BALI).
-        inducing_points: `[M, ...]`, some training inputs; for `GlobalInducing`.
-        input_shape: of a point; needed where neither inducing points nor a first dense layer tell.
-        trainable: whether what stays is trained, as point estimates that the bound does not count.
+        prior: prior of all layers; None: `NealPrior` with the scale of the trained weights. This scale is
+            learned unless the posterior trains no divergence (point estimates, dropout, BALI).
+        inducing_points: some of the training inputs, `[M, ...]`, for `GlobalInducing`.
+        input_shape: shape of a point; needed unless inducing points or a first dense layer determine it.
+        trainable: whether modules without a posterior are trained, too, as point estimates that the bound
+            does not count.
         replicas: shape of the replica axes.
-        generator: source of initial values that the weights do not give.
+        generator: source of initial values that do not come from the weights.
 
     Raises:
-        ValueError: if there is nothing to convert, naming what `where` holds; if the model couples points, is
-            random in eval mode, or does not call a module on points.
+        ValueError: if there is nothing to convert (the message names what `where` contains); or if the model
+            lets points influence each other, is random in eval mode, or calls a converted module on something
+            other than points.
 
     Warns:
-        Of modules with parameters that it cannot convert, by name: they stay as they were trained.
+        UserWarning: names the modules with parameters that cannot be converted; they stay as they were
+        trained.
 
     >>> model = nn.Sequential(nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 3))
     >>> net = bayesian(model)
@@ -85,7 +89,8 @@ def bayesian(
     shape = input_shape or (None if points is None else points.shape[1:]) or Pretrained(copied).input_shape()
     if shape is None:
         raise ValueError(
-            "give input_shape, the shape of an input: neither inducing_points nor a first dense layer tell it"
+            "give input_shape, the shape of an input: neither inducing_points nor a first dense layer "
+            "determines it"
         )
     pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=device)
     pair = pair.reshape(2, *shape)
@@ -109,13 +114,13 @@ def bayesian(
     for name, layer in layers.items():
         value = inputs.get(name)
         if value is not None and isinstance(layer, Linear):
-            value = value.flatten(0, -2)  # a point may be several rows
+            value = value.flatten(0, -2)  # a module may see each point as several rows
         layer.start_at(_weights(modules[name]), value)
     return net.to(like.device)
 
 
 def _chosen(model: nn.Module, where: nn.Module | Sequence[nn.Module] | None) -> list[str]:
-    """Names of the modules to convert; a warning names what stays."""
+    """Return the names of the modules to convert, and warn about those that stay as they are."""
     roots = [model] if where is None else [where] if isinstance(where, nn.Module) else list(where)
     names = {id(module): name for name, module in model.named_modules()}
     for root in roots:
@@ -148,7 +153,7 @@ def _is_convertible(module: nn.Module) -> bool:
 
 
 def _layer(module: nn.Module, posterior: Posterior, prior: Prior | None) -> WeightLayer:
-    """A layer in place of a module."""
+    """Return a layer that replaces a module."""
     if prior is None:
         weights = _weights(module)
         scale = float(weights.square().sum(0).mean().sqrt())  # √I times the size of a weight
@@ -163,7 +168,7 @@ def _layer(module: nn.Module, posterior: Posterior, prior: Prior | None) -> Weig
 
 
 def _weights(module: nn.Module) -> Tensor:
-    """W `[I, O]`, of a dense layer with the bias in its last row."""
+    """Return W, `[I, O]`; for a dense layer, its last row is the bias."""
     assert isinstance(module, nn.Linear | nn.Conv2d)
     weights = module.weight.detach().flatten(1).mT
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -172,7 +177,7 @@ def _weights(module: nn.Module) -> Tensor:
 
 
 def _in_order(module: nn.Module, layers: dict[str, WeightLayer], trainable: bool) -> list[Layer | nn.Module]:
-    """Sequences taken apart; other modules around the layers inside them."""
+    """Return the parts of a model in order: layers of a sequence, and `Pretrained` around other modules."""
     if list(layers) == [""] and not (isinstance(module, nn.Conv2d) and module.bias is not None):
         return [layers[""]]
     if not layers or type(module) is not nn.Sequential:
@@ -187,9 +192,9 @@ def _in_order(module: nn.Module, layers: dict[str, WeightLayer], trainable: bool
 
 
 def _without_head(module: nn.Module, name: str, pair: Tensor) -> tuple[nn.Module, bool]:
-    """A module without the dense layer at its end, and whether there is one.
+    """Return a module without the dense layer at its end, and whether there is one.
 
-    What lies below is evaluated once for all draws then, unless it is drawn, too.
+    If nothing in the remaining body is drawn, the body is evaluated only once for all draws.
     """
     head = module.get_submodule(name)
     if type(module) is nn.Sequential or not isinstance(head, nn.Linear) or head is module:

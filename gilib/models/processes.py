@@ -1,4 +1,4 @@
-"""Gaussian processes, sparse and deep."""
+"""Gaussian processes: sparse, deep and heteroscedastic."""
 
 from __future__ import annotations
 
@@ -40,30 +40,32 @@ def deep_gp(
     jitter: Fraction = 1e-5,
     num_features: Count = 1024,
 ) -> Network:
-    """A deep Gaussian process whose hidden layers have linear mean functions (Salimbeni & Deisenroth, 2017).
+    """Build a deep Gaussian process with linear mean functions (Salimbeni & Deisenroth, 2017).
 
-    A hidden layer of the width of its input is x + f(x). The first may be narrower than the inputs: then its
-    mean are the principal components of the inducing points. The last layer has mean zero.
+    A hidden layer as wide as its input computes x + f(x). The first hidden layer may be narrower than the
+    inputs: then its mean function projects onto the principal directions of the inducing points. The last
+    layer has mean zero.
 
     Args:
-        in_features: D.
-        out_features: O.
-        depth: layers of processes, the last one included; 1: a sparse Gaussian process. Take one more as
-            long as the bound gains.
-        width: of the hidden layers, at most D; None: D, at most 30.
-        posterior: one for all layers, two for the hidden and the last, or one each: `GlobalInducing` (the
-            default, with a full precision), `LocalInducing`, `FreeGaussian`, `PointEstimate`.
-        kernel: of every layer; default `RBF()`. `Matern` where functions are rough; start its
+        in_features: D, the number of inputs.
+        out_features: O, the number of outputs.
+        depth: number of layers, including the last one; 1: a sparse Gaussian process. Add layers as long as
+            the bound rises.
+        width: width of the hidden layers, at most D; None: D, but at most 30.
+        posterior: one posterior for all layers, two for the hidden layers and the last, or one for each
+            layer: `GlobalInducing` (the default, with a full precision), `LocalInducing`, `FreeGaussian` or
+            `PointEstimate`.
+        kernel: kernel of every layer; default `RBF()`. Use `Matern` for rough functions, and start its
             lengthscale near the distance over which targets change.
-        inducing_points: `[M, D]` or `[R, M, D]`, where inducing points start: the network's, and those of a
-            layer that has its own, passed through the mean functions below. None: standard normals, as many
-            as the posteriors say.
-        pseudo_outputs: where those of a last layer with `GlobalInducing` start, `[M, O]`.
+        inducing_points: initial inducing points, `[M, D]` or `[R, M, D]`. They serve as the network's, and,
+            after the mean functions below, as those of each layer that has its own. None: standard normals,
+            in the number that the posteriors specify.
+        pseudo_outputs: initial pseudo-outputs of a last layer with `GlobalInducing`, `[M, O]`.
         replicas: shape of the replica axes.
         generator: source of the initial values.
-        dtype: of the parameters.
-        jitter: of every layer, see `GP`.
-        num_features: of every layer's draws, see `GP`.
+        dtype: dtype of the parameters.
+        jitter: jitter of every layer, see `GP`.
+        num_features: number of features of every layer's draws, see `GP`.
 
     >>> net = deep_gp(3, 1, depth=2, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape
@@ -98,7 +100,7 @@ def _with_mean_functions(
     start: Tensor | None,
     settings: dict[str, Any],
 ) -> list[Layer | nn.Module]:
-    """Layers of processes, all but the last around the identity or principal directions."""
+    """Return layers of processes; all but the last are added to the identity or to principal directions."""
     layers: list[Layer | nn.Module] = []
     for inputs, outputs, given in zip(widths, widths[1:], posteriors, strict=False):
         posterior = check_inducing_posterior(given)
@@ -120,8 +122,8 @@ def _check_number(posterior: InducingPosterior, start: Tensor | None) -> None:
     own = getattr(posterior, "num_inducing", None)
     if start is not None and own is not None and not posterior.is_global and own != start.shape[-2]:
         raise ValueError(
-            f"{posterior!r} has {own} inducing points of its own, and inducing_points, where they are to "
-            f"start, are {start.shape[-2]}: leave num_inducing out, or give as many"
+            f"{posterior!r} has {own} inducing points of its own, but inducing_points gives initial values "
+            f"for {start.shape[-2]}: leave num_inducing out, or give as many"
         )
 
 
@@ -134,13 +136,13 @@ def sparse_gp(
     kernel: Kernel | None = None,
     **settings: Any,
 ) -> Network:
-    """A sparse variational Gaussian process (Hensman, Fusi & Lawrence, 2013).
+    """Build a sparse variational Gaussian process (Hensman, Fusi & Lawrence, 2013).
 
     Args:
-        in_features: D.
-        out_features: O.
-        inducing_points: where the inducing inputs start, `[M, D]`.
-        kernel: default `RBF()`.
+        in_features: D, the number of inputs.
+        out_features: O, the number of outputs.
+        inducing_points: initial inducing inputs, `[M, D]`.
+        kernel: the kernel; default `RBF()`.
         settings: `replicas`, `generator`, `dtype`, `jitter` and `num_features`, as for `deep_gp`.
 
     >>> sparse_gp(3, 1, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(4, 3)).shape
@@ -148,12 +150,12 @@ def sparse_gp(
     """
     if "posterior" in settings:
         raise TypeError(
-            "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) takes others"
+            "sparse_gp has the posterior FreeGaussian: deep_gp(..., depth=1, posterior=...) accepts others"
         )
     if unknown := set(settings) - set(SETTINGS):
         raise TypeError(
-            f"sparse_gp is one layer, with the settings {', '.join(SETTINGS)}, and has no "
-            f"{', '.join(sorted(unknown))}: deep_gp has more"
+            f"sparse_gp has one layer and the settings {', '.join(SETTINGS)}, but no "
+            f"{', '.join(sorted(unknown))}: see deep_gp"
         )
     return deep_gp(
         in_features,
@@ -180,22 +182,22 @@ def heteroscedastic_gp(
     jitter: Fraction = 1e-5,
     num_features: Count = 1024,
 ) -> Network:
-    """Two sparse processes side by side, of mean and log variance (Lázaro-Gredilla & Titsias, 2011).
+    """Build two sparse processes side by side, for mean and log variance (Lázaro-Gredilla & Titsias, 2011).
 
-    Its outputs are those that `gilib.likelihoods.HeteroscedasticGaussian` takes; `gilib.training.Collapsed`
-    trains it.
+    Use it with the likelihood `gilib.likelihoods.HeteroscedasticGaussian`, which takes both outputs, and
+    train it by `gilib.training.Collapsed`.
 
     Args:
-        in_features: D.
-        out_features: O, of the targets; the network has 2 · O outputs.
-        inducing_points: of the mean, `[M, D]`.
-        noise_inducing_points: of the log variance, `[M', D]`; None: those of the mean.
-        kernel: of the mean; default `RBF()`.
-        noise_kernel: of the log variance; default `RBF()`.
+        in_features: D, the number of inputs.
+        out_features: O, the number of targets; the network has 2 · O outputs.
+        inducing_points: inducing inputs of the mean, `[M, D]`.
+        noise_inducing_points: inducing inputs of the log variance, `[M', D]`; None: those of the mean.
+        kernel: kernel of the mean; default `RBF()`.
+        noise_kernel: kernel of the log variance; default `RBF()`.
         generator: source of the initial values.
-        dtype: of the parameters; None: that of `inducing_points`.
-        jitter: of both, see `GP`.
-        num_features: of draws, see `GP`.
+        dtype: dtype of the parameters; None: that of `inducing_points`.
+        jitter: jitter of both processes, see `GP`.
+        num_features: number of features of draws, see `GP`.
 
     >>> net = heteroscedastic_gp(3, 1, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape
@@ -219,16 +221,16 @@ def heteroscedastic_gp(
 
 @checked
 def inducing_start(x: Tensor, num_inducing: Count, method: str = "kmeans", *, seed: int = 0) -> Tensor:
-    """M points that stand for the training inputs: where inducing points may start.
+    """Choose M points that represent the training inputs, as initial inducing points.
 
     Args:
         x: training inputs, `[N, D]`.
         num_inducing: M, at most N.
-        method: "kmeans", the centres of clusters (needs scipy); "subset", a random choice without repetition.
-        seed: of the choice, or of the first centres.
+        method: "kmeans", cluster centres (needs scipy); "subset", a random choice without repetition.
+        seed: seed of the choice, or of the initial centres.
 
     Returns:
-        `[M, D]`, with the dtype of `x`; of an array of numpy, with that of networks.
+        A tensor `[M, D]` with the dtype of `x`; for a numpy array, with the dtype of networks.
 
     >>> inducing_start(torch.arange(6.0)[:, None], 6, "subset").sort(0).values.flatten()
     tensor([0., 1., 2., 3., 4., 5.])
@@ -252,8 +254,8 @@ def inducing_start(x: Tensor, num_inducing: Count, method: str = "kmeans", *, se
     found = torch.as_tensor(centres).to(x)
     if (different := len(found.unique(dim=0))) < num_inducing:
         warnings.warn(
-            f"only {different} of the {num_inducing} centres differ, as rows of x are repeated: choose them "
-            "from x.unique(dim=0)",
+            f"only {different} of the {num_inducing} centres differ, because rows of x are repeated: choose "
+            "them from x.unique(dim=0)",
             stacklevel=3,
         )
     return found
@@ -262,23 +264,27 @@ def inducing_start(x: Tensor, num_inducing: Count, method: str = "kmeans", *, se
 def principal_directions(
     inputs: int, outputs: int, points: Tensor | None, name: str = "inducing_points"
 ) -> Tensor | None:
-    """The first right singular vectors of the points `[D, O]`, pooled over replicas; None: without points.
+    """Return the first right singular vectors of the centred points, `[D, O]`; None without points.
 
-    Warns where the points do not tell so many: M of them have M - 1 directions around their mean, fewer if
-    they repeat each other, and what is left is any that are orthogonal to these.
+    Points of all replicas are pooled. M points have M - 1 directions around their mean, and fewer if they
+    repeat each other. If these are fewer than O, the function warns, and the other directions are arbitrary
+    ones orthogonal to these.
+
+    Raises:
+        ValueError: for fewer than O points.
     """
     if points is None:
         return None
     flat = points.detach().reshape(-1, inputs)
     if len(flat) < outputs:
-        raise ValueError(f"{len(flat)} {name} do not tell {outputs} principal directions: give more")
+        raise ValueError(f"{len(flat)} {name} do not determine {outputs} principal directions: give more")
     check_precision(flat.dtype, name)
     found = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
     rounding = torch.finfo(flat.dtype).eps * max(flat.shape) * flat.abs().amax()
     if (known := int((found.S > rounding).sum())) < outputs:
         warnings.warn(
-            f"{name} tell {known} of {outputs} principal directions, as they lie in a subspace: the others, "
-            "along which hidden units start, are arbitrary",
+            f"{name} determine {known} of {outputs} principal directions, because they lie in a subspace: "
+            "the other directions of the first mean function are arbitrary",
             stacklevel=4,
         )
     return found.Vh[:outputs].mT

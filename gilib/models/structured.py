@@ -36,25 +36,25 @@ def structured_gp(
     num_features: Count = 1024,
     marginalise: bool = True,
 ) -> Network:
-    """A deep Gaussian process with one joint Gaussian over all inducing outputs (Lindinger et al., 2020).
+    """Build a deep GP with one joint Gaussian over all inducing outputs (Lindinger et al., 2020).
 
-    Hidden layers have linear mean functions: principal directions where the width shrinks, the identity
-    (with zeros beside it) where it does not. The last layer has mean zero.
+    Hidden layers have linear mean functions. Where the width shrinks, they project onto principal directions;
+    elsewhere they are the identity, with zeros beside it where the width grows. The last layer has mean zero.
 
     Args:
-        in_features: D.
-        out_features: O.
-        depth: L, the last layer included.
-        inducing_points: `[M, D]` or `[R, M, D]`, where inducing inputs start; those of later layers are what
-            the mean functions make of them.
-        width: T, processes of every hidden layer.
+        in_features: D, the number of inputs.
+        out_features: O, the number of outputs.
+        depth: L, the number of layers, including the last one.
+        inducing_points: initial inducing inputs, `[M, D]` or `[R, M, D]`; later layers start from their
+            images under the mean functions.
+        width: T, the number of processes in every hidden layer.
         family: `StripesAndArrow` (the default), `FullyCoupled` or `MeanField`.
-        kernel: of every layer; default `RBF()`.
-        mean_points: `[N, D]`, whose principal directions the first mean function keeps; None: those of the
-            inducing points.
+        kernel: kernel of every layer; default `RBF()`.
+        mean_points: points `[N, D]` that determine the principal directions of the first mean function; None:
+            the inducing points.
         replicas: shape of the replica axes.
         generator: source of the initial values.
-        dtype: of the parameters; None: that of the inducing points.
+        dtype: dtype of the parameters; None: that of the inducing points.
         jitter: see `StructuredGP`.
         num_features: see `StructuredGP`.
         marginalise: see `StructuredGP`.
@@ -86,9 +86,9 @@ def structured_gp(
 
 
 def mean_matrix(inputs: int, outputs: int, points: Tensor) -> Tensor | None:
-    """Of a mean function, `[D, T]`, None for the identity.
+    """Return the matrix of a mean function, `[D, T]`; None for the identity.
 
-    Principal directions where it narrows, zeros beside the identity where it widens.
+    It holds principal directions where the width shrinks, and zeros beside the identity where it grows.
     """
     if inputs == outputs:
         return None

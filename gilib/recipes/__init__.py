@@ -1,4 +1,4 @@
-"""What gilib recommends, in one place: models and settings of their training, read by estimator and study."""
+"""Recipes: the models that gilib recommends, each with the settings of its training; estimators use them."""
 
 from gilib.recipes.base import Recipe, Trained, bound
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe

@@ -1,4 +1,7 @@
-"""What every recipe is: a model with settings of its training; and the bound that compares trained ones."""
+"""Base class of all recipes, and the bound that compares trained models.
+
+A recipe is a model together with the settings of its training.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ from gilib.training.engine.minibatches import points_axis
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_inputs, as_tensor, check_tensor
 
-LARGEST = 31 * 2**20  # bytes; glibc learns nothing from blocks above 32 MB
+LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
 
 
 class Trained(NamedTuple):
-    """What a recipe gives.
+    """A trained model, as a recipe returns it.
 
     Attributes:
-        network: trained.
-        likelihood: trained.
-        history: of the training.
+        network: the trained network.
+        likelihood: the trained likelihood.
+        history: the history of the training.
     """
 
     network: Network
@@ -40,24 +43,26 @@ class Trained(NamedTuple):
     history: History
 
     def __repr__(self) -> str:
-        """Shapes of the network, the likelihood, and the history, in a line."""
+        """Show the network's shapes, the likelihood and the history in one line."""
         net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
         return f"Trained(network of {net}, {type(self.likelihood).__name__}, {self.history})"
 
 
 @dataclass(frozen=True)
 class Recipe(Checked, ABC):
-    """A model with settings of its training, for normalised inputs and targets.
+    """A model with the settings of its training, for normalised inputs and targets.
 
     Args:
-        steps: of Adam.
-        lr: its learning rate,
-        flat: constant for this part of the training, then falling in a straight line to 0.
+        steps: number of training steps.
+        lr: Adam's learning rate.
+        flat: fraction of the training with a constant learning rate, which then falls in a straight line to
+            0.
         num_samples: draws a step.
-        batch_size: points a step, at most; smaller data sets are taken whole.
-        num_inducing: M, at most: random training rows.
-        noise_variance: where that of regression starts, of targets of variance 1.
-        label_scale: size of the pseudo-outputs of classes, plus for the right one, minus for the others.
+        batch_size: largest number of points a step; smaller data sets are used whole.
+        num_inducing: M, the largest number of inducing points, which are random training rows.
+        noise_variance: initial noise variance in regression, for targets of variance 1.
+        label_scale: size of the pseudo-outputs in classification: plus for the right class, minus for the
+            others.
     """
 
     steps: Count = 1000
@@ -73,19 +78,19 @@ class Recipe(Checked, ABC):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """A new network.
+        """Return a new network.
 
         Args:
-            points: where inducing points start, `[R, M, D]`.
-            targets: theirs, `[R, M, O]`.
-            replicas: of the network.
+            points: initial inducing points, `[R, M, D]`; `[M, D]` without replicas.
+            targets: the targets at these points, `[R, M, O]`; `[M, O]` without replicas.
+            replicas: shape of the replica axes of the network.
             generator: source of the initial values.
         """
 
     def likelihood(
         self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Classes, or noise of learned size, of every output its own."""
+        """Return the likelihood: `Categorical` for classes, else Gaussian noise, learned for each output."""
         if classes is not None:
             return Categorical()
         if outputs == 1:
@@ -96,13 +101,14 @@ class Recipe(Checked, ABC):
     def build(
         self, x: Tensor, y: Tensor, *, classes: Count | None = None, seed: int | Sequence[int] = 0
     ) -> tuple[Network, Likelihood]:
-        """A new network with a likelihood, its inducing points a random choice of the data.
+        """Return a new network and its likelihood; the inducing points are a random choice of the data.
 
         Args:
             x: training inputs, `[N, D]` or `[R, N, D]`, normalised.
-            y: training targets, `[N, O]`, normalised, or labels `[N]`; or with replicas.
-            classes: how many; None: regression.
-            seed: of the choice and of the initial values, or R of them, for a network with replicas.
+            y: training targets, `[N, O]`, normalised, or labels, `[N]`; with the replica axis in front if
+                each replica has its own.
+            classes: number of classes; None: regression.
+            seed: seed of the choice and of the initial values. With R seeds, the network has R replicas.
         """
         (x, y), seed = as_tensors(x, y), plain(seed)
         _check_kind(y, classes)
@@ -123,15 +129,15 @@ class Recipe(Checked, ABC):
         return net, self.likelihood(targets.shape[-1], classes, replicas).to(x.device)
 
     def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """A random choice of the data for inducing points, `[M]`."""
+        """Return the rows of a random choice of inducing points from the data, `[M]`."""
         return torch.randperm(x.shape[-2], generator=generator)[: self.num_inducing].to(x.device)
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """How many of so many draws a prediction needs: all, unless it is the same after fewer."""
+        """Return how many draws a prediction needs: all of them, unless fewer give the same result."""
         return num_samples
 
     def rule(self) -> Adam:
-        """Adam at the recipe's rate and schedule."""
+        """Return the rule of the training: Adam with the recipe's rate and schedule."""
         return Adam(self.lr, schedule=LinearDecay(self.flat))
 
     @checked
@@ -144,15 +150,16 @@ class Recipe(Checked, ABC):
         seed: int | Sequence[int] = 0,
         **options: Any,
     ) -> Trained:
-        """Build and train.
+        """Build a network and train it.
 
         Args:
             x: training inputs, as for `build`.
-            y: training targets, likewise.
-            classes: likewise.
-            seed: likewise; also of the draws and minibatches.
-            options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; those
-                of the recipe may be replaced, too.
+            y: training targets, as for `build`.
+            classes: number of classes, as for `build`.
+            seed: seed of the choice of inducing points, the initial values, the draws and the minibatches, or
+                R seeds.
+            options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; they
+                override the recipe's own.
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
@@ -163,7 +170,7 @@ class Recipe(Checked, ABC):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """`train`, of tensors."""
+        """Train on tensors that have been checked."""
         net, likelihood = self.build(x, y, classes=classes, seed=seed)
         settings: dict[str, Any] = {
             "steps": self.steps,
@@ -176,11 +183,12 @@ class Recipe(Checked, ABC):
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep the memory that a step frees, for the next one, where glibc manages it.
+    """Let the process keep the memory that a step frees for the next step, where glibc manages it.
 
-    glibc, the C library of most Linux systems, gives large blocks back to the system, and a step asks for
-    them again page by page: up to half of its time where memory is slow. It keeps blocks up to the size of
-    the largest one that it has seen freed. Here it sees one, of which no page is touched.
+    glibc, the C library of most Linux systems, gives large blocks back to the system. A step then asks for
+    them again, page by page, which takes up to half of its time where memory is slow. But glibc keeps blocks
+    up to the size of the largest block that it has seen freed. Here it sees such a block, none of whose pages
+    is touched.
     """
     torch.empty(LARGEST, dtype=torch.uint8, device="cpu")
 
@@ -197,15 +205,15 @@ def bound(
     batch_size: Count = 1000,
     generator: GeneratorLike | None = None,
 ) -> Tensor:
-    """The ELBO per data point over all the data, to compare trained models by; `[R]` nats.
+    """Return the ELBO per data point over all data, to compare trained models, `[R]`, nats.
 
     Args:
-        net: trained.
-        likelihood: trained with it.
+        net: the trained network.
+        likelihood: the likelihood that was trained with it.
         x: all training inputs, `[N, D]` or `[R, N, D]`, or images.
         y: all training targets.
-        num_samples: S, draws for every batch.
-        batch_size: points at a time.
+        num_samples: S, the number of draws for every batch.
+        batch_size: number of points that are evaluated at a time.
         generator: source of the draws.
 
     >>> import gilib
@@ -238,7 +246,7 @@ def bound(
 
 
 def _check_points(x: Tensor, y: Tensor) -> None:
-    """Raise unless x holds numbers with fractions, and y as many points."""
+    """Raise unless x is a table of floating-point numbers with as many points as y."""
     if not x.is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
     if x.dim() > 3:
@@ -251,7 +259,7 @@ def _check_points(x: Tensor, y: Tensor) -> None:
 
 
 def _check_kind(y: Tensor, classes: int | None) -> None:
-    """Raise for labels that nobody counts, and for a vector of targets."""
+    """Raise if `classes` is missing, but y has the shape of labels."""
     if classes is None and y.dim() < 2:
         raise ValueError(
             f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one "
@@ -260,10 +268,10 @@ def _check_kind(y: Tensor, classes: int | None) -> None:
 
 
 def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, of which those of numpy become tensors."""
+    """Convert inputs and targets from numpy to tensors where needed."""
     return as_inputs(x, "x"), as_tensor(y, "y")
 
 
 def _of(values: Tensor, replica: int) -> Tensor:
-    """The data of a replica, `[N, ...]`, of `[R, N, ...]` or those of all."""
+    """Return one replica's data, `[N, ...]`, from `[R, N, ...]` or from data that replicas share."""
     return values[replica] if values.dim() == 3 else values

@@ -1,4 +1,4 @@
-"""A recommended Gaussian process for noise that varies with the inputs."""
+"""The recommended Gaussian process for noise that varies with the inputs."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from gilib.recipes.processes import JITTER, SD, ProcessRecipe, in_diagonals
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
-FEW_STEPS, WIDE = 6, 0.3  # of the second mean: steps, and the variance of the noise at their start
+FEW_STEPS, WIDE = 6, 0.3  # of the second start: steps of the mean, and the initial variance of its noise
 
 
 @dataclass(frozen=True)
 class HeteroscedasticProcessRecipe(Recipe):
-    """Two Gaussian processes: of the mean, and of the logarithm of the noise's variance; for regression.
+    """Two Gaussian processes, for the mean and for the log variance of the noise; for regression.
 
-    The mean's process is first trained with constant noise. Its residuals say where the process of the noise
-    starts, and `gilib.training.Collapsed` goes on with both, in float64. A mean that fits all it can leaves
-    noise nothing to vary, so a second search starts from one that was hardly trained, with wide noise; on the
-    inducing points the better bound decides between the two.
+    First, the process of the mean is trained with constant noise. Its residuals give a starting point for the
+    process of the noise, and `gilib.training.Collapsed` trains both further, in float64. But a mean that
+    already fits all it can leaves nothing for varying noise to explain. So a second search starts from a mean
+    after very few steps, with large noise. The better bound on the inducing points decides which start is
+    used on all data.
 
     Args:
-        steps: of L-BFGS, at most, with noise that varies.
-        num_samples: as every recipe's; bounds are in closed form.
-        tolerance: nats per point; three steps in a row that gain less are the last.
-        num_inducing: of the noise's process, at most.
+        steps: largest number of L-BFGS steps with varying noise.
+        num_samples: an argument of every recipe, without effect here, because bounds are in closed form.
+        tolerance: nats per point; training ends after three steps in a row that gain less.
+        num_inducing: largest number of inducing points of the noise's process.
         mean: recipe of the mean's process.
-        noise_kernel: of the log variance, which it moves by ±1.4 at the start; its lengthscale is in units
-            of √D.
+        noise_kernel: kernel of the log variance; it varies by ±1.4 at the start, and its lengthscale is in
+            units of √D.
 
     >>> x = torch.randn(30, 3)
     >>> HeteroscedasticProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -56,31 +57,31 @@ class HeteroscedasticProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Two processes at the same points, the mean's with the first of its kernels."""
+        """Return two processes at the same inducing points; the mean has the first of its kernels."""
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 
     def likelihood(
         self, outputs: int, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Noise of a size that the network says."""
+        """Return Gaussian noise whose variance comes from the network."""
         if classes is not None:
             raise ValueError(
-                "a heteroscedastic_gp is for regression, classes have no noise that could vary: take "
-                "'network', 'gp', 'deep_gp' or, of an estimator, 'auto'"
+                "a heteroscedastic_gp is for regression, because classes have no noise that could vary: use "
+                "'network', 'gp' or 'deep_gp', or 'auto' in an estimator"
             )
         if replicas:
             raise ValueError("this recipe trains one model at a time: give one seed")
         return HeteroscedasticGaussian([self.noise_variance] * outputs)
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """One: predictions are in closed form."""
+        """Return 1, because predictions are in closed form."""
         return 1
 
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """Options are those of the second training."""
+        """Choose the better of two starts, and train from there on all data with the given options."""
         self.likelihood(y.shape[-1], classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
@@ -91,7 +92,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         return self._from(means[bounds.index(max(bounds))], x, y, seed, options)
 
     def _from(self, mean: ProcessRecipe, x: Tensor, y: Tensor, seed: int, options: dict[str, Any]) -> Trained:
-        """Search from where a recipe leaves the mean's process."""
+        """Train both processes, starting from the mean's process that a recipe trains."""
         shown = {name: value for name, value in options.items() if name == "progress"}
         start = mean.train(x, y, seed=seed, **shown)
         net, likelihood = self._continued(start, x[self.rows(x, torch.Generator().manual_seed(seed))])
@@ -100,7 +101,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
     def _continued(self, start: Trained, points: Tensor) -> tuple[Network, Likelihood]:
-        """Kernel, inducing inputs and noise variances are those of constant noise."""
+        """Return both processes, with kernel, inducing inputs and noise variances taken from `start`."""
         (known,) = start.network.layers
         assert isinstance(known, GP) and known.inducing_inputs is not None
         assert isinstance(start.likelihood, Gaussian | PerOutputGaussian)

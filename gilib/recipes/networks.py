@@ -1,4 +1,4 @@
-"""Recommended networks."""
+"""The recommended Bayesian neural network."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ from gilib.training import DivergenceError
 
 @dataclass(frozen=True)
 class NetworkRecipe(Recipe):
-    """A network that is factorised below a global last layer, under priors of learned scale.
+    """A network with a global last layer above factorised layers, under priors of learned scale.
 
-    Where targets are smooth functions of many inputs a smooth nonlinearity has the better bound, by far;
-    where few points lie on both sides of a sharp bend it stays a straight line, and ReLU finds the bend.
-    Several are tried, each in a short training of its own, and that of the largest bound is trained.
+    The best nonlinearity depends on the data. Where targets are smooth functions of many inputs, a smooth
+    nonlinearity gives a much better bound. Where few points lie on both sides of a sharp bend, a smooth one
+    stays a straight line, but ReLU finds the bend. So several are tried, each in a short training of its own,
+    and the one with the largest bound is trained fully.
 
     Args:
-        num_samples: draws a step; half of them in a trial.
+        num_samples: draws a step; a trial takes half as many.
         hidden: widths of the hidden layers.
-        activations: candidates, each as `gilib.models.mlp` takes it; `build` takes the first.
-        trial: steps of Adam for each of several candidates.
+        activations: candidate nonlinearities, each in a form that `gilib.models.mlp` accepts; `build` uses
+            the first.
+        trial: number of steps of Adam in a trial.
         lower: posterior of the layers below the last one.
         last: posterior of the last layer.
-        prior: of all layers.
+        prior: prior of all layers.
 
     >>> import torch
     >>> x = torch.randn(30, 3)
@@ -55,7 +57,7 @@ class NetworkRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """A multilayer perceptron with the first nonlinearity."""
+        """Return a multilayer perceptron with the first nonlinearity."""
         if not self.activations:
             raise ValueError("no nonlinearity to choose from: activations is empty")
         return models.mlp(
@@ -74,7 +76,7 @@ class NetworkRecipe(Recipe):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """With the nonlinearity of the largest bound, the mean over replicas if there are any."""
+        """Train with the nonlinearity of the largest bound; with replicas, of the largest mean bound."""
         candidates = [replace(self, activations=(each,)) for each in self.activations]
         if len(candidates) > 1 and self.hidden:
             best = max(candidates, key=lambda own: own._tried(x, y, classes, seed, options))
@@ -85,7 +87,7 @@ class NetworkRecipe(Recipe):
     def _tried(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> float:
-        """The bound after a short training that nobody watches; of one that diverges minus infinity."""
+        """Return the bound after a short training without callbacks; minus infinity if that diverges."""
         kept = {name: value for name, value in options.items() if name not in ("callbacks", "checkpoint")}
         draws, steps = (kept.get(name) or getattr(self, name) for name in ("num_samples", "steps"))
         short = {"num_samples": -(-draws // 2), "steps": min(self.trial, steps), "progress": False}

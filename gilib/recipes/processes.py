@@ -1,4 +1,4 @@
-"""Recommended Gaussian processes: one, whose posterior has a closed form for regression, and deep ones."""
+"""Recommended Gaussian processes: a single one, in closed form for regression, and deep ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gilib import models
 from gilib.arguments import Count, CountOrZero
-from gilib.kernels import RBF, Matern
+from gilib.kernels import RBF, Kernel, Matern
 from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
@@ -24,35 +24,40 @@ from gilib.recipes.base import Recipe, Trained
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
-JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # of the variance; noise below it cannot be learned
-LEAST = 50  # points by whose evidence kernels are compared
-SD = 0.5  # of log ℓ around what columns share a priori; the experiment `columns` says what it is for
+JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
+LEAST = 50  # smallest number of points on which kernels are compared
+SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
     Matern(smoothness=1.5, log_lengthscale_sd=SD),
     RBF(log_lengthscale_sd=SD),
     Matern(log_lengthscale_sd=SD),
     Matern(smoothness=0.5, log_lengthscale_sd=SD),
 )
-STARTS = (1.0, 0.1)  # lengthscales of a search, in units of √D: from a long one, waves are noise
+FINE = 1e-7  # nats per point; the evidence of kernels with parts has plateaus on the way up
+STARTS = (1.0, 0.1)  # initial lengthscales, in units of √D: from a long one alone, waves are taken for noise
 
 
 @dataclass(frozen=True)
 class ProcessRecipe(Recipe):
     """A Gaussian process with a lengthscale for every input.
 
-    Regression is trained by `gilib.training.Collapsed`, in float64. Kernels are searched from two lengths
-    and compared by their evidence on the inducing points, at least fifty; the best one goes on with all data:
-    as exact GP regression if they are few, which is a sparse process whose inducing points are all of them. A
-    kernel that cannot be factorised is left out.
-    Classification, and networks with replicas, are trained by Adam, with the first of the kernels.
+    Regression is trained by `gilib.training.Collapsed`, in float64. Every candidate kernel is searched from
+    two lengthscales, on the inducing points (at least fifty), and the one with the best evidence is trained
+    on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
+    Kernels that cannot be factorised are left out.
+
+    Classification, and networks with replicas, are trained by Adam with the first kernel.
 
     Args:
-        steps: of L-BFGS at most, or of Adam.
-        num_samples: as every recipe's; bounds of regression are in closed form.
-        num_inducing: M, at most.
-        num_exact: up to so many data are all inducing points of regression.
-        kernels: candidates; lengthscales in units of √D. They have a prior, log ℓ ~ N(c, 0.5²) with any c:
-            without it intervals are too narrow where columns are many (the experiment `columns`).
+        steps: largest number of L-BFGS steps, or number of Adam steps.
+        num_samples: an argument of every recipe, without effect in regression, where bounds are in closed
+            form.
+        num_inducing: M, the largest number of inducing points.
+        num_exact: in regression, data sets of up to this many points are all used as inducing points.
+        kernels: candidate kernels, with lengthscales in units of √D. They have a prior log ℓ ~ N(c, 0.5²)
+            with any centre c; without it, intervals are too narrow if there are many columns (see the
+            experiment `columns`). Sums, products and kernels of some columns are searched from their own
+            lengthscales alone.
 
     >>> x = torch.randn(30, 3)
     >>> ProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -62,12 +67,12 @@ class ProcessRecipe(Recipe):
     num_samples: Count = 1
     num_inducing: Count = 500
     num_exact: CountOrZero = 1500
-    kernels: tuple[RBF, ...] = KERNELS
+    kernels: tuple[Kernel, ...] = KERNELS
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """One process with the first kernel."""
+        """Return one process with the first kernel."""
         kernel = in_diagonals(self.kernels[0], points.shape[-1])
         return models.deep_gp(
             points.shape[-1],
@@ -82,7 +87,7 @@ class ProcessRecipe(Recipe):
         )
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """One for regression, where predictions are in closed form."""
+        """Return 1 for regression, where predictions are in closed form."""
         return 1 if classes is None else super().enough(num_samples, classes)
 
     def _train(
@@ -102,7 +107,11 @@ class ProcessRecipe(Recipe):
         return own._climb(x, y, rows, start, **options)
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        """The inducing points, others if these are few, and of a target that is the same at all, another."""
+        """Return the rows of the data on which kernels are compared.
+
+        These are the inducing points, or fifty rows if there are fewer of them. If all targets in these rows
+        are equal, a row with another target is added.
+        """
         found = replace(self, num_inducing=max(self.num_inducing, LEAST)).rows(x, generator)
         for column in y.mT:
             others = (column != column[found[0]]).nonzero()[:1, 0]
@@ -111,16 +120,18 @@ class ProcessRecipe(Recipe):
         return found
 
     def _candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
-        """Recipes of a single kernel, trained on some of the data, the best one first.
+        """Return recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
-            ValueError: if there are none.
-            FactorisationError: if none can be factorised.
+            ValueError: if there is no kernel.
+            FactorisationError: if no kernel can be factorised.
         """
         if not self.kernels:
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
         for kernel, shorter in itertools.product(self.kernels, STARTS):
+            if shorter != 1.0 and not isinstance(kernel, RBF):
+                continue
             own = replace(self, kernels=(kernel,))
             try:
                 found.append((own, own._climb(x, y, slice(None), shorter=shorter, progress=False)))
@@ -139,15 +150,15 @@ class ProcessRecipe(Recipe):
         shorter: float = 1.0,
         **options: Any,
     ) -> Trained:
-        """A process at some rows of the data, from the hyper-parameters of another if there is one.
+        """Train a process with inducing points at some rows of the data.
 
         Args:
-            x: `[N, D]`.
-            y: `[N, O]`.
-            rows: of the inducing points.
-            start: the other one.
-            shorter: factor of the lengthscales at the start.
-            options: of `gilib.fit`.
+            x: inputs, `[N, D]`.
+            y: targets, `[N, O]`.
+            rows: rows of the inducing points.
+            start: a trained model whose hyper-parameters are the initial ones; None: the recipe's own.
+            shorter: factor of the initial lengthscales.
+            options: arguments of `gilib.fit`.
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
@@ -157,27 +168,28 @@ class ProcessRecipe(Recipe):
             kernel = start.network.state_dict().items()
             known = {name: value for name, value in kernel if "hyperparameters" in name}
             net.load_state_dict(known, strict=False)
-        for module in (m for m in net.modules() if isinstance(m, BasicKernel)):
+        for module in (m for m in net.modules() if isinstance(m, BasicKernel) and shorter != 1.0):
             with torch.no_grad():
                 module.log["lengthscale"] += math.log(shorter)
-        settings: dict[str, Any] = {"steps": self.steps, "rule": Collapsed(), "num_samples": 1}
+        rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
+        settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
-def in_diagonals(kernel: RBF, inputs: int) -> RBF:
-    """The kernel with its one lengthscale in units of √D."""
-    if not isinstance(kernel.lengthscale, int | float):
+def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:
+    """Return a kernel whose one lengthscale was in units of √D in units of the inputs; others unchanged."""
+    if not isinstance(kernel, RBF) or not isinstance(kernel.lengthscale, int | float):
         return kernel
     return replace(kernel, lengthscale=kernel.lengthscale * math.sqrt(inputs))
 
 
 @dataclass(frozen=True)
 class DeepProcessRecipe(Recipe):
-    """A deep Gaussian process with global inducing points; RBF kernels start at ℓ = √D.
+    """A deep Gaussian process with global inducing points; the lengthscales of its RBF kernels start at √D.
 
     Args:
-        num_inducing: M, at most.
-        depth: layers of processes.
+        num_inducing: M, the largest number of inducing points.
+        depth: number of layers.
 
     >>> x = torch.randn(30, 3)
     >>> DeepProcessRecipe(steps=2).train(x, x[:, :1], progress=False).network.output_shape
@@ -190,7 +202,7 @@ class DeepProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Several processes in a row."""
+        """Return a deep Gaussian process."""
         return models.deep_gp(
             points.shape[-1],
             targets.shape[-1],

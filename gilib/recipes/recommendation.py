@@ -1,4 +1,4 @@
-"""What gilib recommends, by name."""
+"""The recommended recipes, by name."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ RECIPES: dict[str, Recipe] = {
     "deep_gp": DeepProcessRecipe(),
 }
 FOR_REGRESSION = ("heteroscedastic_gp",)
-IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # of regression: neither a learning rate nor batches
+IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # in regression: they need no learning rate and no batches
 
 
 def recommended(model: str = "network", **changes: Any) -> Recipe:
-    """The recipe that gilib recommends for a kind of model.
+    """Return the recipe that gilib recommends for a kind of model.
 
     Args:
         model: "network", "gp", "heteroscedastic_gp" or "deep_gp".
-        changes: fields of the recipe that are to be others.
+        changes: new values for fields of the recipe.
 
     Raises:
         ValueError: if there is no such model.
-        TypeError: if its recipe has no such field.
+        TypeError: if the recipe has no such field.
 
     >>> recommended(steps=300).steps, recommended("deep_gp").num_inducing
     (300, 100)

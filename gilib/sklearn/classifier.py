@@ -34,6 +34,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         batch_size: points a step.
         num_samples: functions drawn for a prediction.
         recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
+        kernel: of model="gp", as for `BayesianRegressor`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from gilib.data import Normalisation
+from gilib.kernels import Kernel, KernelOn
 from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
@@ -48,6 +50,7 @@ class BayesianEstimator(BaseEstimator):
         batch_size: int | None = None,
         num_samples: int = 100,
         recipe: Recipe | None = None,
+        kernel: Kernel | None = None,
         random_state: int | RandomState | Generator | None = None,
         verbose: bool = False,
     ):
@@ -60,6 +63,7 @@ class BayesianEstimator(BaseEstimator):
         self.batch_size = batch_size
         self.num_samples = num_samples
         self.recipe = recipe
+        self.kernel = kernel
         self.random_state = random_state
         self.verbose = verbose
 
@@ -85,6 +89,8 @@ class BayesianEstimator(BaseEstimator):
         if self.recipe is not None:
             return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
         check_choice(self.model, MODELS, "model")
+        if self.kernel is not None and self.model != "gp":
+            raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
         given: dict[str, Any] = {}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
@@ -100,14 +106,22 @@ class BayesianEstimator(BaseEstimator):
             check_count(width, f"hidden[{k}]")
         names = [name for name in RECIPES if self.model in (name, "auto")]
         own: dict[str, Any] = {} if self.hidden is None else {"network": {"hidden": tuple(self.hidden)}}
-        if self.num_inducing is not None:
-            own["gp"] = {"num_exact": self.num_inducing}
-        own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own.get("gp", {}))}
+        own["gp"] = {} if self.num_inducing is None else {"num_exact": self.num_inducing}
+        own["heteroscedastic_gp"] = {"mean": recommended("gp", **given, **own["gp"])}
+        if self.kernel is not None:
+            own["gp"]["kernels"] = (self._named_kernel(),)
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
+
+    def _named_kernel(self) -> KernelOn:
+        """The kernel on all columns, of which those with names are looked up."""
+        assert self.kernel is not None
+        places = range(self.n_features_in_)
+        names = list(getattr(self, "feature_names_in_", map(str, places)))
+        return check_instance(self.kernel, Kernel, "kernel").numbered(names).on(*places)
 
     def _warn_of_unread(self, names: Sequence[str], classes: int | None) -> None:
         """Settings that no candidate reads make a search among them that finds nothing."""
-        settings = ("hidden", "num_inducing", "steps", "lr", "batch_size")
+        settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
             by_adam = classes is not None or not set(names) <= set(IN_CLOSED_FORM)
@@ -133,6 +147,8 @@ class BayesianEstimator(BaseEstimator):
         self._warn_of_unread(list(recipes), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
+        if self.kernel is not None and self.recipe is None:  # its lengthscales have the columns' units
+            normalisation = replace(normalisation, x_std=torch.ones_like(normalisation.x_std))
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()

@@ -20,6 +20,7 @@ from torch import Tensor
 from gilib import models
 from gilib.data import Normalisation
 from gilib.data.normalisation import constant_columns
+from gilib.kernels import Kernel
 from gilib.likelihoods import Gaussian, GaussianNoise, HeteroscedasticGaussian, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
@@ -69,6 +70,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         batch_size: points a step. Give it for more than a few thousand rows.
         num_samples: functions drawn for a prediction. A thousand where tails matter.
         recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
+        kernel: of model="gp", a `gilib.kernels.Kernel` in place of those that are compared. The search
+            starts from its hyper-parameters, lengthscales and periods in units of X, variances of normalised
+            targets: X is centred and not scaled. Columns by number, or by the names of a data frame:
+            `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
         target: "log" trains on the logarithms of targets, which must be positive, so that a prediction is an
@@ -108,6 +113,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         batch_size: int | None = None,
         num_samples: int = 100,
         recipe: Recipe | None = None,
+        kernel: Kernel | None = None,
         random_state: int | RandomState | Generator | None = None,
         verbose: bool = False,
         target: str | None = None,
@@ -122,6 +128,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             batch_size=batch_size,
             num_samples=num_samples,
             recipe=recipe,
+            kernel=kernel,
             random_state=random_state,
             verbose=verbose,
         )

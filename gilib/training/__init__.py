@@ -1,4 +1,4 @@
-"""Training: one loop for one network or for many replicas of it at once, and the rules of its steps."""
+"""Training: one loop, `fit`, for one network or many replicas of it, and the rules that define its steps."""
 
 from gilib.training.callbacks import Callback, FallingStrips, Plateau, StoredStates
 from gilib.training.early_stopping import EarlyStopping
@@ -13,7 +13,7 @@ from gilib.training.history import History, Trend
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.bali import Bali
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.collapsed import Collapsed, settle
+from gilib.training.rules.collapsed import Collapsed, solve_posterior
 from gilib.training.rules.kfac import NoisyKFAC
 from gilib.training.rules.natural import NaturalGradient
 from gilib.training.rules.optimiser import ReplicaAdam
@@ -57,5 +57,5 @@ __all__ = [
     "Vadam",
     "check_data",
     "fit",
-    "settle",
+    "solve_posterior",
 ]

@@ -1,6 +1,6 @@
-"""Callbacks: called after every step of a training; two end it early, one stores the states of a chain.
+"""Callbacks, which `gilib.fit` calls after every step: two stop the training, one stores states of a chain.
 
-`gilib.training.early_stopping` has one more, which returns to the best state.
+`gilib.training.early_stopping` holds a third way to stop, which also restores the best state.
 """
 
 from __future__ import annotations
@@ -23,56 +23,59 @@ CallbackFunction = Callable[[int, Tensor, Network], Any]
 
 
 class Callback(Checked, ABC):
-    """Is called after every step, and may end the training; its state is kept in checkpoints."""
+    """An object that `gilib.fit` calls after every step, and that may stop the training.
+
+    A checkpoint contains the state of every callback.
+    """
 
     @abstractmethod
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:
-        """Look at the training.
+        """Look at the training after a step; return True to stop it.
 
         Args:
             step: how many steps are done.
-            bound: the objective per data point before the last one, `[R]`. On an accelerator it may still be
-                on its way: whoever reads it waits. So read it at every hundredth step, say, and keep sums in
-                between.
-            net: after the step.
+            bound: the objective per data point before this step, `[R]`. On an accelerator it may still be in
+                computation, and reading it makes the host wait. So read it only now and then, for example at
+                every hundredth step, and accumulate sums on the device in between.
+            net: the network after the step.
 
         Returns:
-            True to end the training here; False or None to go on.
+            True to stop the training here; False or None to go on.
         """
 
     def check(self, net: Network, likelihood: Likelihood) -> None:  # noqa: B027 (optional)
-        """Raise if this is not a training that it can look at; called before any work."""
+        """Raise an error if the callback cannot work with this training; called before any work starts."""
 
     def begin(self) -> None:  # noqa: B027 (optional)
-        """Forget other trainings; called before the first step."""
+        """Forget any earlier training; called before the first step."""
 
     def end(self, net: Network) -> None:  # noqa: B027 (optional)
-        """Called when the training is over, for whatever reason but an error or a deadline."""
+        """Finish up; called when the training is over, unless an error or a deadline ended it."""
 
     def describe(self) -> str:
-        """The callback in a word, for the history of a training that it ends."""
+        """Return a short name, which the history shows if this callback stops the training."""
         return type(self).__name__
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain data on which later calls depend."""
+        """Return the tensors and plain data on which later calls depend."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         if state:
             raise NotImplementedError(f"{type(self).__name__} has a state_dict and no load_state_dict")
 
 
 class Plateau(Callback):
-    """Ends a training whose bound no longer rises.
+    """Stops a training whose bound no longer rises.
 
-    The bound is averaged over windows of steps. A training ends after so many windows in a row whose mean was
-    no gain over the best one before them; replicas end when all have come to that.
+    The bound is averaged over windows of steps. The training stops after `patience` windows in a row whose
+    mean does not exceed the best mean before them. With replicas, it stops once this holds for all of them.
 
     Args:
-        every: steps of a window.
-        patience: how many windows without a gain end the training.
-        least: a gain is more than this, nats per data point.
+        every: number of steps in a window.
+        patience: number of windows in a row without a gain that stop the training.
+        min_gain: an increase counts as a gain only above this value, in nats per data point.
 
     >>> plateau = Plateau(every=1, patience=2)
     >>> plateau.begin()
@@ -80,51 +83,51 @@ class Plateau(Callback):
     [False, False, False, True]
     """
 
-    def __init__(self, every: Count = 100, patience: Count = 10, least: float = 0.0):
-        """Wait for a training to begin."""
-        self.every, self.patience, self.least = every, patience, least
+    def __init__(self, every: Count = 100, patience: Count = 10, min_gain: float = 0.0):
+        """Store the settings, and start without a window."""
+        self.every, self.patience, self.min_gain = every, patience, min_gain
         self.begin()
 
     def begin(self) -> None:
-        """No window yet."""
+        """Forget all windows."""
         self.total: Tensor | float = 0.0
         self.best: Tensor | float = -torch.inf
         self.waited: Tensor | int = 0
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """Add to the window; at its end compare."""
+        """Add the bound to the window; at the end of the window, compare its mean with the best one."""
         self.total = self.total + bound
         if step % self.every:
             return False
         mean, self.total = self.total / self.every, 0.0
-        rises = mean > self.best + self.least
+        rises = mean > self.best + self.min_gain
         self.best = torch.where(rises, mean, self.best)
         self.waited = torch.where(rises, 0, self.waited + 1)
         return bool((self.waited >= self.patience).all())
 
     def state_dict(self) -> dict[str, Any]:
-        """The window so far, the best mean, and how many have passed since."""
+        """Return the sum over the current window, the best mean, and the number of windows since then."""
         return {"total": self.total, "best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.total, self.best, self.waited = state["total"], state["best"], state["waited"]
 
 
 class FallingStrips(Callback):
-    """Ends a training whose validation score has fallen in several successive strips.
+    """Stops a training whose validation score has fallen in several successive strips.
 
-    This is Prechelt's criterion UP (Early stopping - but when?, 1998), with which Lindinger et al. (2020,
-    App. G) end theirs after five strips: a strip is k steps, at its end the score is computed, and falls if
-    it is below that of the end of the strip before. Replicas end when all have come to that. Parameters are
-    those of the end, not of the best score.
+    This is Prechelt's criterion UP (Early stopping - but when?, 1998); Lindinger et al. (2020, App. G) use it
+    with five strips. A strip is k steps. The score is computed at its end, and counts as a fall if it is
+    below the score at the end of the previous strip. With replicas, the training stops once each of them has
+    reached the limit. The network keeps its last parameters, not those with the best score.
 
     Args:
-        score: `score(net)` is a number, or one for every replica `[R]`; higher is better, for example the
-            mean log-likelihood of a tenth of the training set that was held out. Give it a generator that
-            starts anew at every call.
-        every: k, steps of a strip.
-        strips: how many successive falls end the training.
+        score: a function of the network that returns a number, or one number for each replica, `[R]`; higher
+            is better. An example is the mean log-likelihood of a tenth of the training set that was held out.
+            If the score is random, seed its generator anew at every call.
+        every: k, the number of steps in a strip.
+        strips: number of successive falls that stop the training.
 
     >>> scores = iter([1.0, 3.0, 2.0, 1.0])
     >>> stop = FallingStrips(lambda net: next(scores), every=1, strips=2)
@@ -133,18 +136,18 @@ class FallingStrips(Callback):
     """
 
     def __init__(self, score: Callable[[Network], float | Tensor], every: Count = 100, strips: Count = 5):
-        """Wait for a training to begin."""
+        """Store the settings, and start without a score."""
         self.score, self.every, self.strips = score, every, strips
         self.begin()
 
     def begin(self) -> None:
-        """No strip yet."""
+        """Forget all scores."""
         self.last: Tensor | float = -torch.inf
         self.falls: Tensor | int = 0
         self.ended: Tensor | bool = False
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """At the end of a strip compare its score with the last."""
+        """At the end of a strip, compute the score and compare it with the last one."""
         if step % self.every:
             return False
         with torch.no_grad():
@@ -154,23 +157,23 @@ class FallingStrips(Callback):
         return bool(self.ended.all())
 
     def state_dict(self) -> dict[str, Any]:
-        """The last score, the falls that led to it, and who has come to the end."""
+        """Return the last score, the number of falls up to it, and which replicas have reached the limit."""
         return {"last": self.last, "falls": self.falls, "ended": self.ended}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.last, self.falls, self.ended = state["last"], state["falls"], state["ended"]
 
 
 class StoredStates(Callback):
-    """Stores every k-th state that `SGHMC` comes to, on the CPU; checkpoints hold them.
+    """Stores every k-th state of an `SGHMC` chain on the CPU; checkpoints contain the stored states.
 
     Args:
-        burn_in: steps before the first state that may be stored, `rule.burn_in`.
-        every: k, steps from one stored state to the next.
+        burn_in: number of steps before the first state that may be stored; normally `rule.burn_in`.
+        every: k, the number of steps from one stored state to the next.
 
     Attributes:
-        states: by name, as in `net.named_parameters()`, a list of `[R, I, O]`.
+        states: a list of tensors `[R, I, O]` for each parameter, by its name in `net.named_parameters()`.
 
     >>> import gilib
     >>> from gilib.training import SGHMC
@@ -185,64 +188,66 @@ class StoredStates(Callback):
     """
 
     def __init__(self, burn_in: CountOrZero, every: Count = 50):
-        """Nothing yet."""
+        """Store the settings, and start without states."""
         self.burn_in, self.every = burn_in, every
         self.begin()
 
     def begin(self) -> None:
-        """Forget the states of another training."""
+        """Forget the states of an earlier training."""
         self.states: dict[str, list[Tensor]] = {}
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> None:
-        """Store the state if it is time to."""
+        """Store the state at every k-th step after burn-in."""
         if step <= self.burn_in or (step - self.burn_in) % self.every:
             return
         for name, value in point_parameters(net).items():
             self.states.setdefault(name, []).append(value.detach().to("cpu", copy=True))
 
     def samples(self, net: Network) -> Samples:
-        """The states, as functions of the network that was trained.
+        """Return the stored states as functions that `gilib.predict` can average over.
 
         Raises:
-            ValueError: if there are none yet.
+            ValueError: if no state is stored yet.
         """
         if not self.states:
             raise ValueError(
-                f"no states are stored: the first would be that of step {self.burn_in + self.every}; train "
-                "by SGHMC for more steps, with this object among the callbacks"
+                f"no states are stored, because the first is due at step {self.burn_in + self.every}: "
+                "train by SGHMC for more steps, with this object among the callbacks"
             )
         return Samples(net, {name: torch.stack(values) for name, values in self.states.items()})
 
     def state_dict(self) -> dict[str, Any]:
-        """The states so far."""
+        """Return the stored states."""
         return {"states": self.states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.states = {name: list(values) for name, values in state["states"].items()}
 
 
 class FunctionCallback(Callback):
-    """A function as a callback; it has no state."""
+    """Wraps a plain function as a callback without state."""
 
     def __init__(self, function: CallbackFunction):
-        """Hold the function."""
+        """Store the function."""
         self.function = function
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """What the function says."""
+        """Call the function, and check what it returns."""
         return says_stop(self.function(step, bound, net), self.function)
 
     def describe(self) -> str:
-        """The function's name."""
+        """Return the function's name."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
 def says_stop(said: object, who: object) -> bool:
-    """Whether a callback ends the training; many a function returns something else without a thought.
+    """Return whether a callback's return value stops the training.
+
+    Functions often return something else by accident, so anything but a bool or None raises an error.
 
     Raises:
-        TypeError: if it is neither True or False nor None.
+        TypeError: if the value is neither a bool nor None.
     """
     if said is None or isinstance(said, bool | np.bool_):
         return bool(said)
@@ -255,10 +260,10 @@ def says_stop(said: object, who: object) -> bool:
 
 
 def as_callbacks(given: Any) -> list[Callback]:
-    """Callbacks, of which some may be functions.
+    """Check a list of callbacks, and wrap each plain function in a `FunctionCallback`.
 
     Raises:
-        TypeError: for something that cannot be called, or a callback that is not in a list.
+        TypeError: if the argument is not a list, or an entry cannot be called or is a class.
     """
     if callable(given) or not hasattr(given, "__iter__"):
         raise TypeError(f"callbacks must be a list of functions, got {given!r}: write [{given!r}]")

@@ -1,4 +1,4 @@
-"""Early stopping: end where held-out points are predicted best, and return there."""
+"""Early stopping: stop once held-out points are no longer predicted better, and restore the best state."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from gilib.training.engine.checks import as_data, check_data
 
 
 class EarlyStopping(Callback):
-    """Ends a training that no longer predicts held-out points better, and returns it to its best state.
+    """Stops a training that no longer improves on held-out points, and restores its best state.
 
-    Every so many steps it computes the mean log-likelihood of points that are not trained on, under the
-    mixture over draws, which have the same noise at every look. After so many looks in a row without a gain
-    over the best one the training ends. Then, or when its steps are over, network and likelihood get the
-    state of the best look back; of replicas each its own, and they end together. Looks that give no number
-    are no gain.
+    After every `every` steps, this callback scores the current state: the mean log-likelihood of the held-out
+    points under the average over draws. All evaluations use the same noise. The training stops after
+    `patience` evaluations in a row without a new best score; a score that is not a number is no gain. When
+    the training ends, for this reason or because its steps are over, network and likelihood return to their
+    best state. Each replica returns to its own best state, but all replicas stop together.
 
     Args:
-        likelihood: that of the training.
-        x: held-out inputs, as `gilib.fit` takes them.
-        y: their targets.
-        every: steps from one look to the next.
-        patience: how many looks without a gain end the training.
-        num_samples: draws of a look; one is enough for a point estimate.
-        seed: of their noise.
+        likelihood: the same object that `gilib.fit` trains.
+        x: held-out inputs, in any form that `gilib.fit` accepts.
+        y: held-out targets.
+        every: number of steps from one evaluation to the next.
+        patience: number of evaluations in a row without a gain that stop the training.
+        num_samples: draws of an evaluation; one is enough for a point estimate.
+        seed: seed of the draws.
 
     Attributes:
-        scores: of all looks, nats per held-out point, each `[R]`.
-        best: the highest of them, `[R]`.
+        scores: the scores of all evaluations, nats per held-out point, each `[R]`.
+        best: the highest score so far, `[R]`.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 60)[:, None]
@@ -61,7 +61,7 @@ class EarlyStopping(Callback):
         num_samples: Count = 20,
         seed: CountOrZero = 0,
     ):
-        """Wait for a training to begin."""
+        """Store the settings, and start without a score."""
         self.likelihood, self.every, self.patience, self.num_samples, self.seed = (
             likelihood,
             every,
@@ -73,14 +73,14 @@ class EarlyStopping(Callback):
         self.begin()
 
     def begin(self) -> None:
-        """No look yet."""
+        """Forget all scores."""
         self.scores: list[Tensor] = []
         self.best = torch.tensor(-torch.inf)
         self.waited = torch.tensor(0)
         self.kept: dict[str, Tensor] = {}
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """Look if it is time to."""
+        """Score the state at every `every`-th step, and keep it if it is the best so far."""
         if step % self.every:
             return False
         score = self._score(net)
@@ -92,7 +92,7 @@ class EarlyStopping(Callback):
         return bool((self.waited >= self.patience).all())
 
     def end(self, net: Network) -> None:
-        """Return to the best look, if there was one that gave a number."""
+        """Restore the best state of every replica that ever had a score that is a number."""
         with torch.no_grad():
             for name, value in self._state(net).items():
                 if name in self.kept:
@@ -100,20 +100,20 @@ class EarlyStopping(Callback):
                     value.copy_(torch.where(seen, self.kept[name].to(value), value))
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen so far, and the best of it."""
+        """Return all scores, the best score and its state, and the number of evaluations since."""
         return {"scores": self.scores, "best": self.best, "waited": self.waited, "kept": self.kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.scores, self.kept = list(state["scores"]), dict(state["kept"])
         self.best, self.waited = state["best"], state["waited"]
 
     def check(self, net: Network, likelihood: Likelihood) -> None:
-        """Raise unless likelihood and points are the training's, and every replica has a state of its own."""
+        """Raise unless the likelihood is the trained one, the points fit, and replicas share no parameter."""
         if likelihood is not self.likelihood:
             raise ValueError(
-                "EarlyStopping was given another likelihood than fit: give both the same object, whose noise "
-                "is trained"
+                "EarlyStopping was given another likelihood than fit: give both the same object, so that "
+                "points are scored with the trained noise"
             )
         self.x, self.y = as_data(net, self.x, self.y)
         check_data(net, self.likelihood, self.x, self.y)
@@ -125,20 +125,20 @@ class EarlyStopping(Callback):
         ]
         if shared:
             raise ValueError(
-                f"EarlyStopping keeps a state for every replica, and {', '.join(shared)} is that of all of "
-                f"them: give each its own, as Gaussian(learn=True, replicas={net.replicas}) does"
+                f"EarlyStopping keeps a state for every replica, and they share {', '.join(shared)}: "
+                f"give each its own, as Gaussian(learn=True, replicas={net.replicas}) does"
             )
 
     @torch.no_grad()
     def _score(self, net: Network) -> Tensor:
-        """The mean log-likelihood of the held-out points, `[R]`."""
+        """Return the mean log-likelihood of the held-out points, `[R]`."""
         source = torch.Generator(self.x.device).manual_seed(self.seed)
         with failures_as_nan():
             prediction = predict(net, self.likelihood, self.x, self.num_samples, generator=source)
             return prediction.log_prob(self.y).mean(-1)
 
     def _state(self, net: Network) -> dict[str, Tensor]:
-        """What a training changes: tensors of the network and the likelihood that have the replica axes."""
+        """Return the parameters and buffers of network and likelihood that have the replica axes, by name."""
         found = {}
         for prefix, module in (("net", net), ("likelihood", self.likelihood)):
             for values in (module.named_parameters(), module.named_buffers()):
@@ -157,5 +157,5 @@ class EarlyStopping(Callback):
 
 
 def _over(chosen: Tensor, value: Tensor) -> Tensor:
-    """A choice of replicas `[R]`, for all that a value of theirs holds."""
+    """Reshape a choice of replicas, `[R]`, so that it broadcasts with `value`, `[R, ...]`."""
     return chosen[(..., *[None] * (value.dim() - chosen.dim()))]

@@ -1,4 +1,4 @@
-"""What a training recorded, and what its last part says about whether it has converged."""
+"""The record of a training, and the judgement from its last quarter whether it has converged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gilib.optional import require_package
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PART = 4  # the verdict is about the last quarter of the steps,
-WINDOWS = 20  # in so many windows, whose means are nearly independent
-LEAST_STEPS = 4 * WINDOWS * PART  # a window of fewer than four steps is no mean
+PART = 4  # the verdict is about the last quarter of the steps
+WINDOWS = 20  # windows of that quarter; their means are nearly independent
+MIN_STEPS = 4 * WINDOWS * PART  # a mean needs a window of at least four steps
 TOLERANCE = 0.02  # nats per data point: a density that is 2 % larger; two random starts differ by as much
 STOOD_STILL = "the search stood still"
 FAILED = "a matrix of the search could not be factorised"
@@ -24,11 +24,11 @@ PLATEAU = "a plateau is no proof: compare the bound with that of other settings"
 
 
 class Trend(NamedTuple):
-    """The straight line through the last quarter of a trace of bounds.
+    """A straight line, fitted to the last quarter of the bounds of a training.
 
     Attributes:
-        gain: what the line rises by in that quarter, `[R]`, nats per data point.
-        error: its standard error, `[R]`, from the scatter of window means around the line.
+        gain: increase of the line over that quarter, `[R]`, nats per data point.
+        error: standard error of the gain, `[R]`, from the scatter of window means around the line.
     """
 
     gain: Tensor
@@ -36,39 +36,39 @@ class Trend(NamedTuple):
 
     @property
     def rising(self) -> Tensor:
-        """Whether the gain is more than the tolerance, and than two standard errors; `[R]`."""
+        """Whether the gain exceeds both the tolerance and two standard errors; `[R]`."""
         return (self.gain > TOLERANCE) & (self.gain > 2.0 * self.error)
 
     @property
     def falling(self) -> Tensor:
-        """Whether the loss is; `[R]`."""
+        """Whether the loss exceeds both the tolerance and two standard errors; `[R]`."""
         return (self.gain < -TOLERANCE) & (self.gain < -2.0 * self.error)
 
     @property
     def unclear(self) -> Tensor:
-        """Whether noise hides a gain of twice the tolerance; `[R]`."""
+        """Whether noise could hide a gain of twice the tolerance; `[R]`."""
         return ~self.rising & ~self.falling & (self.error > TOLERANCE)
 
     @property
     def broken(self) -> Tensor:
-        """Whether some bound of the last quarter is not a number; `[R]`."""
+        """Whether some bound of the last quarter is not a finite number; `[R]`."""
         return ~(self.gain + self.error).isfinite()
 
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What a training recorded.
+    """The record of a training, which `gilib.fit` returns.
 
     Attributes:
-        elbo: the (tempered, minibatch) estimate of the ELBO per data point before every step, `[steps]` or
-            `[steps, R]`, nats; shorter if a callback ended the training.
-        resumed_at: the step at which this run took over from a checkpoint; 0 if it started afresh.
-        diverged_at: the step at which each replica was frozen, `[R]`; -1 for those that were not; None
-            without on_divergence="freeze".
-        ended: why the rule ended the training by itself (`Collapsed` does); empty if it did not.
-        slowing: whether the learning rate fell in the last quarter. Steps become smaller then and the noise
-            of the parameters less, so that the bound gains in that quarter however many steps there are.
-        stopped_by: the callback that ended the training before its steps were over; empty if none did.
+        elbo: the estimate of the ELBO per data point before every step, `[steps]` or `[steps, R]`, nats, with
+            that step's minibatch and `kl_weight`. It is shorter if a callback stopped the training.
+        resumed_at: the step at which this run continued from a checkpoint; 0 if it started afresh.
+        diverged_at: the step at which each replica was frozen, `[R]`; -1 for replicas that were not frozen;
+            None without `on_divergence="freeze"`.
+        ended: the reason why the rule itself ended the training, as `Collapsed` does; empty otherwise.
+        slowing: whether the learning rate fell in the last quarter. As it falls, steps get smaller and the
+            parameters less noisy, so the bound rises in that quarter however long the training is.
+        stopped_by: the callback that stopped the training before its steps were over; empty if none did.
 
     >>> level = History(torch.zeros(1000), 0)
     >>> level.converged, level
@@ -83,13 +83,14 @@ class History:
     stopped_by: str = ""
 
     def trend(self) -> Trend | None:
-        """The line through the last quarter: mean bounds of 20 windows, fitted by least squares.
+        """Fit a line by least squares to the mean bounds of 20 windows of the last quarter.
 
-        A mean over a window hides the noise of single steps, and makes neighbours nearly independent, so that
-        the scatter of the means tells the error of the slope. None: too few steps.
+        Averaging over a window reduces the noise of single steps and makes neighbouring values nearly
+        independent. The scatter of the means around the line therefore gives the error of the slope. Returns
+        None if there are too few steps.
         """
         steps = len(self.elbo)
-        if steps < LEAST_STEPS:
+        if steps < MIN_STEPS:
             return None
         size = steps // (PART * WINDOWS)
         tail = self.elbo[-size * WINDOWS :].detach().double()
@@ -104,7 +105,10 @@ class History:
 
     @property
     def converged(self) -> bool:
-        """Whether the bound was level in the last quarter, of all replicas; a plateau is no proof."""
+        """Whether the bound of every replica was level in the last quarter.
+
+        A level bound does not prove convergence: compare it with the bounds of other settings.
+        """
         if self.ended:
             return self.ended == STOOD_STILL
         trend = self.trend()
@@ -113,7 +117,7 @@ class History:
         return not bool((trend.rising | trend.falling | trend.unclear | trend.broken).any())
 
     def verdict(self) -> str:
-        """Whether the training has converged, in words and with the numbers behind them.
+        """Return a sentence that says whether the training has converged, with the numbers behind it.
 
         >>> print(History(torch.linspace(-1, 1, 1600), 0).verdict())
         still rising: the last quarter of 1600 steps gained 0.500 ± 0.000 nats per point; train longer.
@@ -122,7 +126,7 @@ class History:
             return f"{self._word(None)}: {self.ended} after {len(self.elbo)} steps; {ADVICE[self.ended]}."
         trend = self.trend()
         if trend is None:
-            return f"too short to tell: {len(self.elbo)} steps, {LEAST_STEPS} are needed."
+            return f"too short to tell: {len(self.elbo)} steps, {MIN_STEPS} are needed."
         worst = int(trend.gain.abs().argmax()) if not bool(trend.broken.any()) else 0
         gain, error = (float(value.reshape(-1)[worst]) for value in trend)
         change = f"{'gained' if gain >= 0 else 'lost'} {abs(gain):.3f} ± {error:.3f} nats per point"
@@ -133,13 +137,13 @@ class History:
         return f"{word}: {numbers}{self._advice(word)}."
 
     def _advice(self, word: str) -> str:
-        """What to do, after the numbers."""
+        """Return what to do about a verdict; it follows the numbers."""
         if word == "still rising" and self.stopped_by:
             return f"; {self.stopped_by} ended the training"
         return SLOWED if word == "still rising" and self.slowing else f"; {ADVICE[word]}"
 
     def _word(self, trend: Trend | None) -> str:
-        """The worst that is true of any replica."""
+        """Return the verdict in a few words: the worst that holds for any replica."""
         if self.ended:
             return "level" if self.ended == STOOD_STILL else "broken off"
         if trend is None:
@@ -149,13 +153,13 @@ class History:
         return next((word for word, true in words.items() if bool(true.any())), "level")
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """The bound over the steps: every step in grey, means over a hundredth of the training in front.
+        """Plot the bound against the steps: every step in grey, and means over hundredths of the training.
 
         Args:
             axes: where to draw; None: a new figure.
 
         Raises:
-            ImportError: without matplotlib.
+            ImportError: if matplotlib is not installed.
         """
         if axes is None:
             axes = require_package("matplotlib.pyplot", "matplotlib", "plot a history").subplots()[1]
@@ -175,7 +179,7 @@ class History:
         return axes
 
     def __repr__(self) -> str:
-        """The number of steps, and the verdict in a word."""
+        """Show the number of steps and the verdict in a few words."""
         replicas = f", replicas={tuple(self.elbo.shape[1:])}" if self.elbo.dim() > 1 else ""
         stopped = f", ended by {self.stopped_by}" if self.stopped_by else ""
         return f"History({len(self.elbo)} steps{replicas}, {self._word(self.trend())}{stopped})"
@@ -191,4 +195,4 @@ ADVICE = {
     STOOD_STILL: PLATEAU,
     FAILED: "the best point that it had seen is kept",
 }
-SLOWED = " while the learning rate fell, as it does then; compare the bound with that of twice the steps"
+SLOWED = " while the learning rate fell, as bounds do then; compare the bound with that after twice the steps"

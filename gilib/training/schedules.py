@@ -1,4 +1,4 @@
-"""Schedules of the learning rate: a factor for every step."""
+"""Schedules of the learning rate: each gives a factor for every step."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from gilib.arguments import Checked, Count, Fraction, Positive
 
 
 class Schedule(Checked, ABC):
-    """A frozen dataclass that gives the factor of the learning rate at a step.
+    """Base class of schedules: frozen dataclasses that multiply the learning rate by a factor at each step.
 
     Attributes:
-        needs_total: whether it depends on how many steps there are in all. Such a training is not resumed
-            with more of them.
+        needs_total: whether the factors depend on the total number of steps. A training with such a schedule
+            cannot be resumed with more steps.
     """
 
     needs_total = True
 
     @abstractmethod
     def __call__(self, step: int, steps: int) -> float:
-        """The factor at `step` (counted from 0) of `steps`."""
+        """Return the factor at `step`, counted from 0, of `steps` steps."""
 
 
 @dataclass(frozen=True)
 class LinearDecay(Schedule):
-    """1 at first, then in a straight line towards 0 at the end.
+    """The factor is 1 at first, then falls in a straight line towards 0 at the end.
 
     Args:
-        start: the part of the training after which it begins to fall, from 0 to below 1.
+        start: fraction of the training after which the factor begins to fall, from 0 to below 1.
 
     >>> decay = LinearDecay(start=0.5)
     >>> [decay(step, 8) for step in range(8)]
@@ -39,17 +39,19 @@ class LinearDecay(Schedule):
     start: Fraction = 0.5
 
     def __call__(self, step: int, steps: int) -> float:
-        """The part that is left, of what is left after `start`."""
+        """Return 1 until `start`, then the fraction of the remaining steps that is left."""
         return min(1.0, (1.0 - step / steps) / (1.0 - self.start))
 
 
 @dataclass(frozen=True)
 class CosineDecay(Schedule):
-    """1 at first, then half a period of a cosine down to `last`, which the step after the end would have.
+    """The factor is 1 at first, then follows half a period of a cosine down to `last`.
+
+    One step after the end would have exactly the factor `last`.
 
     Args:
-        start: the part of the training after which it begins to fall, from 0 to below 1.
-        last: at least 0 and below 1.
+        start: fraction of the training after which the factor begins to fall, from 0 to below 1.
+        last: the final factor, at least 0 and below 1.
 
     >>> decay = CosineDecay(start=0.5, last=0.1)
     >>> [round(decay(step, 8), 3) for step in (0, 4, 6, 8)]
@@ -60,18 +62,18 @@ class CosineDecay(Schedule):
     last: Fraction = 0.1
 
     def __call__(self, step: int, steps: int) -> float:
-        """Between 1 and `last`."""
+        """Return a factor between 1 and `last`."""
         done = max(0.0, (step / steps - self.start) / (1.0 - self.start))
         return self.last + (1.0 - self.last) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 @dataclass(frozen=True)
 class PiecewiseConstant(Schedule):
-    """Constant factors between given steps.
+    """The factor is constant between given steps.
 
     Args:
-        boundaries: K steps at which the factor changes, rising.
-        factors: K + 1 of them.
+        boundaries: K steps at which the factor changes, in increasing order.
+        factors: the K + 1 factors.
 
     >>> schedule = PiecewiseConstant(boundaries=(800, 1600), factors=(1.0, 0.4, 0.1))
     >>> schedule(799, 2000), schedule(800, 2000), schedule(1999, 2000)
@@ -84,7 +86,7 @@ class PiecewiseConstant(Schedule):
     needs_total = False
 
     def __post_init__(self) -> None:
-        """Refuse other numbers."""
+        """Raise for boundaries that do not rise, or a wrong number of factors."""
         object.__setattr__(self, "boundaries", tuple(self.boundaries))
         object.__setattr__(self, "factors", tuple(self.factors))
         if list(self.boundaries) != sorted(set(self.boundaries)):
@@ -96,17 +98,17 @@ class PiecewiseConstant(Schedule):
             )
 
     def __call__(self, step: int, steps: int) -> float:
-        """The factor after the boundaries that the step has reached."""
+        """Return the factor of the interval that contains the step."""
         return self.factors[sum(step >= boundary for boundary in self.boundaries)]
 
 
 @dataclass(frozen=True)
 class ExponentialDecay(Schedule):
-    """The factor `rate ** (step / every)`.
+    """The factor is `rate ** (step / every)`.
 
     Args:
-        rate: what is left of the learning rate after `every` steps.
-        every: steps.
+        rate: factor by which the learning rate is multiplied over `every` steps.
+        every: number of steps.
 
     >>> ExponentialDecay(rate=0.5, every=100)(200, 1000)
     0.25
@@ -118,5 +120,5 @@ class ExponentialDecay(Schedule):
     needs_total = False
 
     def __call__(self, step: int, steps: int) -> float:
-        """The factor."""
+        """Return the factor at this step."""
         return float(self.rate ** (step / self.every))

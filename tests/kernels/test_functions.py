@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from sklearn.gaussian_process import kernels as sklearn
 
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, Periodic, RationalQuadratic
 from gilib.posteriors import BuildContext
 from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
 from tests.support import D, assert_equal, normals, shaken
@@ -32,6 +32,22 @@ def test_values_are_those_of_scikit_learn(name):
     assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(oracle(A.numpy(), B.numpy())), 1e-12)
     assert_equal(kernel.gram(A).detach(), torch.from_numpy(oracle(A.numpy())), 1e-12)
     assert_equal(kernel.diagonal(A).detach(), torch.from_numpy(oracle.diag(A.numpy())), 1e-12)
+
+
+def test_a_rational_quadratic_is_scikit_learns():
+    kernel = function(RationalQuadratic(1.3, 0.8, alpha=0.6))
+    oracle = sklearn.ConstantKernel(0.8) * sklearn.RationalQuadratic(1.3, 0.6)
+    assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(oracle(A.numpy(), B.numpy())), 1e-12)
+    assert_equal(kernel.gram(A).detach(), torch.from_numpy(oracle(A.numpy())), 1e-12)
+
+
+def test_a_periodic_kernel_is_scikit_learns_of_every_column_multiplied():
+    """Of the distance in several columns, which scikit-learn takes, the sine is no covariance."""
+    kernel, product = function(Periodic(SCALES, 0.7, period=(2.3, 1.4, 5.0))), 0.7
+    for d, (lengthscale, period) in enumerate(zip(SCALES, (2.3, 1.4, 5.0), strict=True)):
+        oracle = sklearn.ExpSineSquared(lengthscale, period)
+        product = product * oracle(A[:, [d]].numpy(), B[:, [d]].numpy())
+    assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(product), 1e-12)
 
 
 def test_a_bias_is_scikit_learns_inhomogeneous_product():

@@ -8,7 +8,21 @@ import torch
 
 import gilib
 from gilib.config import describe, rebuild
-from gilib.kernels import RBF, ArcCosine, DotProduct, Kernel, KernelModule, KernelProduct, KernelSum, Matern
+from gilib.kernels import (
+    RBF,
+    ArcCosine,
+    Cosine,
+    DotProduct,
+    Kernel,
+    KernelModule,
+    KernelProduct,
+    KernelSum,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    spectral_mixture,
+)
 from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module
 from tests.support import D, assert_equal, normals
 
@@ -28,6 +42,22 @@ VALUES = {
     "amplitude": (lambda: ArcCosine(variance=-2.0), "variance must be a positive finite number, got -2.0"),
     "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance.* must be a positive .*got -1.0"),
     "linear bias": (lambda: DotProduct(bias_variance=-1.0), "bias_variance must be a positive .*got -1.0"),
+    "period": (lambda: Periodic(period=0.0), "period must be a positive finite number, got 0.0"),
+    "periods": (lambda: module(Periodic(period=(1.0, 2.0))), "period must be one number or 3, .* got 2"),
+    "a wave": (lambda: Cosine((1.0, -1.0)), r"period\[1\] must be a positive finite number, got -1.0"),
+    "alpha": (lambda: RationalQuadratic(alpha=0.0), "alpha must be a positive finite number, got 0.0"),
+    "white": (lambda: White(0.0), "variance must be a positive finite number, got 0.0"),
+    "components": (lambda: spectral_mixture([1.0, 2.0], [1.0], [1.0]), "argument 2 is shorter"),
+    "on no column": (lambda: RBF().on(), r"needs columns that differ, at least one, got \(\)"),
+    "on a column twice": (lambda: RBF().on(1, 1), r"needs columns that differ, .* got \(1, 1\)"),
+    "on a column that is not there": (lambda: module(RBF().on(0, 3)), r"\(0, 3\) needs them among 0 ... 2"),
+    "on a column from the end": (lambda: module(RBF().on(-1)), r"\(-1,\) needs them among 0 ... 2"),
+    "on a name": (lambda: module(RBF().on("age")), "names are for estimators that are given a data frame"),
+    "on a name that is not there": (
+        lambda: (RBF() + RBF().on("age")).numbered(["year", "sex"]),
+        r"the kernel is on columns \['age'\], and there are \['year', 'sex'\]",
+    ),
+    "on half a column": (lambda: RBF().on(0.5), r"columns\[0\] must be an integer, got 0.5"),
     "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
     "empty product": (lambda: KernelProduct(()), "KernelProduct needs at least one kernel"),
     "two lengthscales of three": (
@@ -97,6 +127,18 @@ def test_sums_and_products_flatten_and_precede_as_numbers_do():
     assert a * b * c == a * (b * c) == KernelProduct((a, b, c))
     assert a + b * c == KernelSum((a, KernelProduct((b, c))))
     assert (a + b) * c == KernelProduct((KernelSum((a, b)), c))
+
+
+def test_names_of_columns_become_numbers():
+    kernel = RBF().on("b", "a") * Matern() + (RBF().on("b") + White()).on("c", "b")
+    wanted = RBF().on(1, 0) * Matern() + (RBF().on(1) + White()).on(2, 1)  # the inner one is of what is left
+    assert kernel.numbered(["a", "b", "c"]) == wanted
+    assert wanted.numbered(["a", "b", "c"]) == wanted
+
+
+def test_a_spectral_mixture_is_a_sum_of_products():
+    kernel = spectral_mixture([2.0, 0.5], [3.0, (1.0, 2.0, 3.0)], [0.7, 0.2])
+    assert kernel == RBF(3.0, 0.7) * Cosine(2.0) + RBF((1.0, 2.0, 3.0), 0.2) * Cosine(0.5)
 
 
 def test_two_equal_terms_have_hyper_parameters_of_their_own():

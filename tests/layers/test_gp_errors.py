@@ -127,7 +127,7 @@ VALUES = {
     "deep: three posteriors of four": (lambda: deep(2, 1, 4, posterior=[GLOBAL] * 3), "got 3"),
     "deep: too few points for directions": (
         lambda: deep(4, 1, width=3, inducing_points=normals(2, 4)),
-        "2 inducing_points do not tell 3 principal directions: give more",
+        "2 inducing_points do not determine 3 principal directions: give more",
     ),
     "deep: nothing to start from": (
         lambda: deep(inducing_points=None),
@@ -171,7 +171,7 @@ VALUES = {
     ),
     "two numbers of inducing points": (
         lambda: deep(posterior=gilib.FreeGaussian(3), inducing_points=Z),
-        "has 3 inducing points of its own, and inducing_points, where they are to start, are 5: leave",
+        "has 3 inducing points of its own, but inducing_points gives initial values for 5: leave",
     ),
     "weights that are to be integrated out": (
         lambda: gilib.Network(
@@ -205,7 +205,7 @@ KINDS = {
     ),
     "one layer with a width": (
         lambda: gilib.models.sparse_gp(2, 1, inducing_points=Z, width=1, depth=2),
-        "with the settings replicas, generator, dtype, jitter, num_features, and has no depth, width",
+        "the settings replicas, generator, dtype, jitter, num_features, but no depth, width",
     ),
     "a list of inducing inputs": (
         lambda: network(gilib.GP(2, 1, posterior=FREE, inducing_inputs=Z.tolist())),
@@ -276,7 +276,7 @@ def test_inducing_inputs_say_how_many_they_are():
 
 def test_centres_that_coincide_are_named():
     rows = torch.arange(6.0)[:, None].repeat(5, 1)
-    with pytest.warns(UserWarning, match=r"only \d of the 12 centres differ, as rows of x are repeated"):
+    with pytest.warns(UserWarning, match=r"only \d of the 12 centres differ, because rows of x are repeated"):
         gilib.models.inducing_start(rows, 12)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

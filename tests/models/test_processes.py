@@ -40,7 +40,7 @@ def test_a_narrow_deep_process_starts_with_principal_directions():
     ids=["two", "one, repeated", "on a line"],
 )
 def test_points_that_do_not_tell_so_many_directions(points, known):
-    with pytest.warns(UserWarning, match=f"inducing_points tell {known} of 2 principal directions"):
+    with pytest.warns(UserWarning, match=f"inducing_points determine {known} of 2 principal directions"):
         deep_gp(3, 1, 2, width=2, inducing_points=points, generator=seeded())
 
 

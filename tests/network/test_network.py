@@ -180,6 +180,27 @@ def test_every_parameter_learns(name, prior):
         assert (parameter.grad[used] != 0).all(), key
 
 
+@WITH_PRIORS
+def test_gradients_by_finite_differences(name, prior):
+    """Of the bound, along one direction: no part of it, of prior or posterior, is without its gradient."""
+    net, likelihood = small_net(EVERY[name], PRIORS[prior]), gilib.Gaussian(0.3)
+    x, y, noise = normals(6, 2, seed=4), normals(6, 2, seed=5), net.base_noise(3, seeded(1))
+    parameters = list(net.parameters())
+    ways = [normals(*parameter.shape, seed=k) for k, parameter in enumerate(parameters)]
+
+    def bound(step):
+        with torch.no_grad():
+            for parameter, way in zip(parameters, ways, strict=True):
+                parameter += step * way
+        return gilib.elbo(net.draw(noise=noise), likelihood, x, y, num_data=6)
+
+    if parameters:
+        gradients = torch.autograd.grad(bound(0.0), parameters)
+        slope = sum((gradient * way).sum() for gradient, way in zip(gradients, ways, strict=True))
+        above, below = bound(1e-5).detach(), bound(-2e-5).detach()
+        assert_equal((above - below) / 2e-5, slope, 1e-6)
+
+
 @pytest.mark.parametrize("name", ["gi-shared", "gi-per_output", "gi-full", "li-shared", "fac"])
 def test_one_factorisation_per_layer_and_draw(name, monkeypatch):
     net, calls = small_net(POSTERIORS[name], PRIORS["neal"]), []

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, White
 from gilib.processes import NUGGET, Inducing, Jointly, Marginals, Path, positive
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
@@ -56,6 +56,27 @@ def test_mean_and_covariance_of_paths(name, jitter):
             assert_mean(deviations[:, :, None] * deviations[:, None, :], spread[4:, 4:])
         else:
             assert_mean(deviations[:, :3, None] * deviations[:, None, :3], spread[4:7, 4:7])
+
+
+@pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
+def test_white_noise_is_every_rows_own(face):
+    """At inducing points as a nugget is, at data on the diagonal, even where an inducing point is."""
+    net = process(KERNEL + White(0.4), features=4)
+    points, source = torch.cat([X, Z[:1]]), seeded(5)
+    size = () if face == "draw" else (4,)
+    draws = (getattr(net, face)(10_000, *size, generator=source) for _ in range(10))
+    values = torch.cat([draw(points).detach() for draw in draws])
+    for o in range(2):
+        mean, spread = wanted(net, points, o, 0.4, KERNEL)
+        spread = spread[4:, 4:] + 0.4 * torch.eye(4, dtype=D)
+        deviations = values[..., o] - mean[4:]
+        assert_mean(values[..., o], mean[4:])
+        if face == "estimate":
+            assert_mean(deviations.square(), spread.diagonal())
+        else:
+            assert_mean(deviations[:, :, None] * deviations[:, None, :], spread)
+    moments = net.draw(1, generator=source).moments(points)
+    assert moments.variance is not None and bool((moments.variance > 0.4).all())
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.05])

@@ -58,7 +58,7 @@ def test_what_it_is_made_of():
 
 def test_what_is_refused():
     recipe = gilib.recommended("heteroscedastic_gp", steps=1)
-    with pytest.raises(ValueError, match="is for regression, classes have no noise"):
+    with pytest.raises(ValueError, match="is for regression, because classes have no noise"):
         recipe.train(X, (Y[:, 0] > 0).long(), classes=2)
     with pytest.raises(ValueError, match="one model at a time"):
         recipe.train(X, Y, seed=[0, 1])

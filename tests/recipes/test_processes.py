@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.kernels import RBF, Matern
+from gilib.kernels import RBF, DotProduct, Matern, Periodic, RationalQuadratic, White, spectral_mixture
 from gilib.kernels.modules import kernels_with_prior
 from gilib.linalg import FactorisationError
 from gilib.posteriors.base import BuildContext
@@ -159,13 +159,53 @@ def test_adam_climbs_the_prior_too():
     assert float(own.log["lengthscale"].detach().diff().abs().max()) < 0.05
 
 
+COMBINED = {
+    "sum": RBF().on(0) + DotProduct(0.5) + Periodic(period=3.0).on(1) * RBF(),
+    "spectral mixture": spectral_mixture([3.0, 2.0], [2.0, 3.0], [0.5, 0.5]),
+    "rational quadratic": RationalQuadratic(log_lengthscale_sd=0.5),
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_kernels_of_every_kind_are_searched(name):
+    """With more evidence than at the start; a lengthscale is scaled and started twice where it is alone."""
+    recipe = gilib.recommended("gp", kernels=(COMBINED[name],))
+    found = recipe.train(X, Y, progress=False)
+    net, likelihood = recipe.build(X, Y)
+    assert float(gilib.recipes.bound(found.network, found.likelihood, X, Y)) > 0.1 + float(
+        gilib.training.solve_posterior(net.double(), likelihood.double(), X, Y) / len(X)
+    )
+    same = next(iter(net.layers)).kernel == COMBINED[name]
+    assert same is (name != "rational quadratic")
+
+
+@pytest.mark.parametrize("kernels", [(COMBINED["sum"],), (RBF(), COMBINED["sum"])], ids=["alone", "of two"])
+def test_the_evidence_of_a_combination_is_that_of_its_gram(kernels):
+    found = train(kernels=kernels)
+    layer, noise = next(iter(found.network.layers)), float(found.likelihood.noise_variance.detach())
+    covariance = layer.hyperparameters().gram(X).detach() + noise * torch.eye(60, dtype=D)
+    law = torch.distributions.MultivariateNormal(torch.zeros(60, dtype=D), covariance)
+    assert float(found.history.elbo[-1]) * 60 == pytest.approx(float(law.log_prob(Y[:, 0])), abs=0.05)
+
+
+def test_combinations_of_classes_and_replicas():
+    recipe = gilib.recommended("gp", num_inducing=20, steps=2, kernels=(COMBINED["sum"] + White(1e-3),))
+    trained = recipe.train(X.float(), (SMOOTH[:, 0] > 0).long(), classes=2, progress=False)
+    assert trained.network.output_shape == (2,)
+    assert recipe.train(X, Y, seed=[0, 1], progress=False).history.elbo.shape == (2, 2)
+
+
 @pytest.mark.parametrize(("sd", "slope"), [(0.5, -1.0), (None, 0.0)])
 def test_where_lengthscales_have_a_prior_noise_is_flat_by_its_deviation(sd, slope):
     """So where the search ends the evidence falls by a nat for each unit that log σ rises."""
     found = train(kernels=(RBF(log_lengthscale_sd=sd),))
     variance, step = float(found.likelihood.noise_variance.detach()), 0.01
     less, more = (
-        float(gilib.training.settle(found.network, gilib.Gaussian(variance * math.exp(2 * change)), X, Y))
+        float(
+            gilib.training.solve_posterior(
+                found.network, gilib.Gaussian(variance * math.exp(2 * change)), X, Y
+            )
+        )
         for change in (-step, step)
     )
     assert (more - less) / (2 * step) == pytest.approx(slope, abs=0.05)

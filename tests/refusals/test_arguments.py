@@ -39,7 +39,7 @@ VALUES = [
     (recipes.ProcessRecipe, "num_exact", (NAN, -1)),
     (recipes.DeepProcessRecipe, "depth", (0, "2")),
     (recipes.HeteroscedasticProcessRecipe, "tolerance", (NAN, 0.0)),
-    (training.Plateau, "least", (NAN, "0.1")),
+    (training.Plateau, "min_gain", (NAN, "0.1")),
     (lambda deadline: training.Checkpoint("run", deadline=deadline), "deadline", ("x", NAN)),
     (gilib.ScalePrior, "initial_log_alpha", (NAN, "a")),
     (gilib.SpatialIWPrior, "initial_log_nu", (NAN, "a")),

@@ -112,7 +112,7 @@ ERRORS = {
     ),
     "model: too few points for directions": (
         lambda: model(in_features=4, width=3, inducing_points=normals(2, 4)),
-        r"2 mean_points \(or inducing points in their place\) do not tell 3 principal directions: give more",
+        r"2 mean_points \(or inducing points in their place\) do not determine 3 principal directions",
     ),
     "fewer points than inducing inputs": (
         lambda: gilib.models.inducing_start(Z, 9),

@@ -63,7 +63,7 @@ def layer_of(net):
 def test_a_gaussian_that_is_frozen_in_part():
     net = structured_gp(2, 1, 2, width=2, family=FullyCoupled(), inducing_points=X[::5])
     next(iter(net.layers)).weights.means[1].requires_grad_(False)
-    message = r"natural gradients move means and factors together, and .*weights.means.1 is frozen: let it"
+    message = r"natural gradients move means and factors together, but .*weights.means.1 is frozen: let it"
     with pytest.raises(ValueError, match=message):
         train(net, NaturalGradient(0.1))
 

@@ -28,3 +28,8 @@ def test_definitions_stay() -> None:
 def test_a_bibliography_is_no_list_without_items() -> None:
     body = '<div role="list" class="citation-list">\n<div class="citation" id="id3" role="doc-biblioentry">'
     assert "role" not in accessible.repaired(body)
+
+
+def test_a_link_begins_with_a_word() -> None:
+    title = 'Solution to<a class="reference internal" href="#ex"> Exercise 1</a>'
+    assert accessible.repaired(title) == 'Solution to <a class="reference internal" href="#ex">Exercise 1</a>'

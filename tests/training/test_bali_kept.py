@@ -240,7 +240,7 @@ def test_what_it_does_not_serve():
     net = gilib.Network(None, images, input_shape=(1, 2, 2), dtype=D)
     with pytest.raises(ValueError, match=r"here the first is Conv2d.*, and the first with weights Conv2d\(1"):
         fit(net, noise(), torch.zeros(120, 1, 2, 2, dtype=D), rule=KEPT)
-    with pytest.raises(ValueError, match="never change, and augment changes them"):
+    with pytest.raises(ValueError, match="never change, but augment changes them"):
         fit(model(), noise(), rule=KEPT, augment=lambda x, generator: x.clone())
     with pytest.raises(TypeError, match="keep_moments"):
         Bali(keep_moments="first")

@@ -68,12 +68,12 @@ def test_a_plateau():
     late = [0.0, 0.0, 5.0, 5.0, 4.0, 4.0, 6.0, 6.0, 5.0, 5.0, 6.0, 6.0]  # a gain makes it wait anew
     assert bounds(Plateau(every=2, patience=2), late) == 12
     slow = [0.05 * k for k in range(30)]  # windows of two rise by 0.1, and by 0.3 in three
-    assert bounds(Plateau(every=2, patience=3, least=0.35), slow) == 8
+    assert bounds(Plateau(every=2, patience=3, min_gain=0.35), slow) == 8
 
 
 def test_a_plateau_with_least_waits_for_the_best_and_not_for_the_last():
     """Every third window is more than the least gain above the best before it: the training goes on."""
-    assert bounds(Plateau(every=1, patience=3, least=0.3), [0.11 * k for k in range(30)]) is None
+    assert bounds(Plateau(every=1, patience=3, min_gain=0.3), [0.11 * k for k in range(30)]) is None
 
 
 def test_replicas_end_when_all_have_come_to_a_plateau():

@@ -9,7 +9,7 @@ from torch.distributions import MultivariateNormal
 import gilib
 from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
-from gilib.training import Collapsed, NaturalGradient, settle
+from gilib.training import Collapsed, NaturalGradient, solve_posterior
 from gilib.training.rules.collapsed.bound import evidence
 from gilib.training.rules.collapsed.process import single_process
 from gilib.training.rules.collapsed.rule import _spacing
@@ -78,7 +78,7 @@ def test_the_bound_and_its_gradient(points, noises):
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
 def test_settled_the_elbo_is_the_bound(noises):
     net, likelihood = sparse(X[::5]), likelihood_of(noises)
-    found = settle(net, likelihood, X, Y)
+    found = solve_posterior(net, likelihood, X, Y)
     assert_equal(found, titsias(net, noises).detach(), 1e-9)
     elbo = gilib.elbo(net.estimate(1, 30), likelihood, X, Y, num_data=30).detach()
     assert_equal(elbo, found, 1e-9)
@@ -88,7 +88,7 @@ def test_settling_is_a_whole_natural_step():
     ours, theirs = sparse(X[::5]), sparse(X[::5])
     for name, parameter in theirs.named_parameters():
         parameter.requires_grad_("weights" in name)
-    settle(ours, gilib.Gaussian(0.1), X, Y)
+    solve_posterior(ours, gilib.Gaussian(0.1), X, Y)
     gilib.fit(
         theirs, gilib.Gaussian(0.1), X, Y, steps=1, rule=NaturalGradient(1.0), num_samples=1, progress=False
     )
@@ -98,9 +98,9 @@ def test_settling_is_a_whole_natural_step():
 
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = sparse(X[::5]), sparse(X[::5])
-    settle(whole, gilib.Gaussian(0.1), X, Y)
+    solve_posterior(whole, gilib.Gaussian(0.1), X, Y)
     monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
-    settle(parts, gilib.Gaussian(0.1), X, Y)
+    solve_posterior(parts, gilib.Gaussian(0.1), X, Y)
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-10)
 
@@ -108,7 +108,7 @@ def test_settling_in_parts_is_settling_at_once(monkeypatch):
 def test_all_points_give_exact_regression():
     """Mean and variance at new points are the textbook's (Rasmussen & Williams, 2006, Eqs. 2.25, 2.26)."""
     net, new = sparse(X, jitter=1e-10), normals(9, 2, seed=7)
-    settle(net, gilib.Gaussian(0.1), X, Y)
+    solve_posterior(net, gilib.Gaussian(0.1), X, Y)
     kernel = kernel_of(net)
     covariance = kernel.gram(X) + 0.1 * torch.eye(30, dtype=D)
     cross = kernel.cross(new, X)
@@ -246,15 +246,15 @@ def test_what_is_refused():
         gilib.fit(net, likelihood, X, Y, steps=1, rule=Collapsed(), progress=False, **options)
 
     gaussian = gilib.Gaussian(0.1, learn=True)
-    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
         train(gilib.models.deep_gp(2, 2, 2, inducing_points=X), gaussian)
-    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
         train(gilib.models.sparse_gp(2, 2, inducing_points=X, replicas=(2,)), gaussian)
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got GlobalInducing"):
         train(gilib.models.deep_gp(2, 2, 1, inducing_points=X), gaussian)
     with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Categorical"):
-        settle(sparse(X), gilib.Categorical(), X, Y)
-    with pytest.raises(ValueError, match="Collapsed has no divergence to temper .*leave kl_weight out"):
+        solve_posterior(sparse(X), gilib.Categorical(), X, Y)
+    with pytest.raises(ValueError, match="Collapsed has no Kullback-Leibler term .*leave kl_weight out"):
         train(sparse(X), gaussian, kl_weight=lambda step: 0.5)
     with pytest.raises(ValueError, match="give batch_size=None and one process"):
         train(sparse(X), gaussian, batch_size=10)

@@ -106,7 +106,7 @@ def test_the_bound_and_its_gradient(points):
 
 def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
     net, likelihood, model = shaken(X[::4])
-    found = model.settle(X, Y)
+    found = model.solve_posterior(X, Y)
     assert_equal(found, model.bound(X, Y, NONE).detach(), 1e-9)
     elbo = gilib.elbo(net.estimate(1, 40), likelihood, X, Y, num_data=40)
     assert_equal(elbo.detach(), found, 1e-9)
@@ -117,9 +117,9 @@ def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
 
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = shaken(X[::4]), shaken(X[::4])
-    whole[2].settle(X, Y)
+    whole[2].solve_posterior(X, Y)
     monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
-    parts[2].settle(X, Y)
+    parts[2].solve_posterior(X, Y)
     for a, b in zip(whole[0].parameters(), parts[0].parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-10)
 
@@ -201,16 +201,16 @@ def test_a_training_resumes(tmp_path):
 
 def test_what_is_refused():
     noise = HeteroscedasticGaussian(VARIANCES)
-    with pytest.raises(ValueError, match="a network of one gilib.layers.Concat of two gilib.GP"):
+    with pytest.raises(ValueError, match="one gilib.layers.Concat of two gilib.GP"):
         train(gilib.models.sparse_gp(2, 4, inducing_points=X, dtype=D), noise)
     with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Heterosc"):
-        gilib.training.settle(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D), noise, X, Y)
-    with pytest.raises(ValueError, match="known for a network of one gilib.GP without replicas"):
+        gilib.training.solve_posterior(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D), noise, X, Y)
+    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without"):
         single_process(processes(X), gilib.likelihoods.PerOutputGaussian([0.1] * 4))
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got LocalInducing"):
         layers = [gilib.GP(2, 2, posterior=gilib.LocalInducing(3)) for _ in range(2)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
-    with pytest.raises(ValueError, match=r"2 targets are 2 outputs of each process, got \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"2 targets need 2 outputs of each process, got \(1, 3\)"):
         layers = [gilib.GP(2, k, posterior=gilib.FreeGaussian(3)) for k in (1, 3)]
         train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
     with pytest.raises(ValueError, match=r"inducing_points must have shape .* got \[2\]"):

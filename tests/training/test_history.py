@@ -92,7 +92,7 @@ def test_every_rule_with_a_schedule_tells_its_factor(rule):
 def test_what_it_says_of_a_rise_while_the_rate_fell():
     plain, fell = History(trace(0.3), 0), History(trace(0.3), 0, slowing=True)
     assert plain.verdict().endswith("nats per point; train longer.")
-    assert "nats per point while the learning rate fell, as it does then; compare the" in fell.verdict()
+    assert "nats per point while the learning rate fell, as bounds do then; compare the" in fell.verdict()
     assert not fell.converged and "level" in History(trace(0.0), 0, slowing=True).verdict()
 
 

@@ -44,7 +44,7 @@ def test_kept_states_of_another_training_are_forgotten():
 def test_states_that_are_not_there():
     kept, net = StoredStates(burn_in=10, every=5), linear()
     train(net, SGHMC(10), 14, callbacks=[kept])
-    with pytest.raises(ValueError, match="the first would be that of step 15"):
+    with pytest.raises(ValueError, match="due at step 15"):
         kept.samples(net)
 
 

@@ -242,7 +242,7 @@ def test_what_does_not_fit():
         fit(small_net(MatrixGaussian(), gilib.ScalePrior()))
     layers = [gilib.Conv2d(1, 2, 3, MatrixGaussian()), nn.Flatten(), gilib.Linear(8, 2, MatrixGaussian())]
     net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match="which is for Linear layers"):
+    with pytest.raises(ValueError, match="which only Linear layers give"):
         fit(net, x=normals(7, 1, 2, 2))
 
 

@@ -66,7 +66,7 @@ def test_freezing_with_a_shared_parameter():
     y[1, 3] = 1e200
     before = [p.detach().clone() for p in net.parameters()]
     shared = gilib.Gaussian(0.1, learn=True)
-    with pytest.raises(ValueError, match=r"to have the replica axis \[3\], and replicas share"):
+    with pytest.raises(ValueError, match=r"to have the replica axis \[3\], but replicas share"):
         fit(net, X, y, shared, on_divergence="freeze")
     assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
     own = gilib.Gaussian(0.1, learn=True, replicas=(R,))

@@ -282,7 +282,7 @@ def test_steps_that_decide_otherwise_every_time_are_called(monkeypatch):
     monkeypatch.setattr(replay, "PATIENCE", 2)
     monkeypatch.setattr(replay, "RECORDINGS", 3)
     repeated = Replay(lambda x: x + float(x), CPU)
-    with pytest.warns(UserWarning, match="not replayed any more: it reads numbers that were others in 3 rec"):
+    with pytest.warns(UserWarning, match="not replayed any more: it read different numbers in each of 3"):
         found = [float(repeated(torch.tensor(float(k)))) for k in range(12)]
     assert found == [2.0 * k for k in range(12)] and repeated.replay is None
 

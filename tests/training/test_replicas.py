@@ -195,7 +195,7 @@ def test_predictions_with_a_generator_for_every_replica():
     ("settings", "message"),
     [
         ({"seed": [1, 2]}, r"2 seeds need a network with replicas=\(2,\), this one has \(3,\)"),
-        ({"seed": "0"}, "seed must be an integer, or a list of one for every replica"),
+        ({"seed": "0"}, "seed must be an integer, or a list of one integer for each"),
         ({"rule": gilib.Adam([0.1])}, "lr: wanted one number or 3, got 1 learning rates"),
         ({"on_divergence": "ignore"}, "on_divergence"),
     ],
@@ -212,7 +212,7 @@ def test_a_rate_of_one_replica_that_is_not_positive():
 
 def test_freezing_and_rates_need_replicas():
     net, likelihood = model("gi")
-    with pytest.raises(ValueError, match="networks with one replica axis"):
+    with pytest.raises(ValueError, match="network with one replica axis"):
         fit(net, likelihood, X[0], Y[0], on_divergence="freeze")
     with pytest.raises(ValueError, match="not every parameter has replicas"):
         fit(net, likelihood, X[0], Y[0], rule=gilib.Adam([0.1, 0.1]))

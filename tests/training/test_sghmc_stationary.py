@@ -106,7 +106,7 @@ def test_noise_is_learned_by_the_evidence():
 
     decay = gilib.training.LinearDecay(start=0.3)
     adam = gilib.Adam(0.03, schedule=decay, betas=(0.9, 0.99))  # soon forgets how far from the data it began
-    rule = SGHMC(900, lr=0.06, momentum_decay=0.1, window=50, rest=adam, adaptation=200)
+    rule = SGHMC(900, lr=0.06, momentum_decay=0.1, window=50, base_optimiser=adam, adaptation=200)
     train(linear((chains,)), rule, 900, likelihood=likelihood, callbacks=[look])
     learned = torch.stack(trace).mean(0)
     assert_mean(learned, evidence)

@@ -25,7 +25,7 @@ def test_networks_that_do_not_fit():
     )
     layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
     net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match=r"VOGN reads .* Conv2d\(1 → 2, 3 × 3\): use"):
+    with pytest.raises(ValueError, match=r"VOGN needs gradients .* Conv2d\(1 → 2, 3 × 3\): use"):
         fit(net, VOGN(), normals(7, 1, 2, 2))
 
 
@@ -46,8 +46,8 @@ def test_settings_that_make_no_sense(kind, settings, match):
 def test_other_settings_that_make_no_sense():
     with pytest.raises(ValueError, match="damping"):
         NoisyAdam(damping=-1.0)
-    with pytest.raises(TypeError, match="rest must be"):
-        IVON(rest=IVON())
+    with pytest.raises(TypeError, match="base_optimiser must be"):
+        IVON(base_optimiser=IVON())
     with pytest.raises(TypeError, match="schedule must be"):
         Vadam(schedule=0.5)
 
@@ -66,5 +66,5 @@ def test_divergence_is_an_error():
 def test_processes_are_refused_for_what_they_are(rule):
     """Not for the estimator that they prefer."""
     net = gilib.models.sparse_gp(2, 1, inducing_points=normals(5, 2))
-    with pytest.raises(ValueError, match="trains layers with Factorised weights, and the network has none"):
+    with pytest.raises(ValueError, match="trains layers with Factorised weights, but the network has none"):
         gilib.fit(net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=rule, progress=False)

@@ -1,6 +1,6 @@
-"""The engine: all of training that does not depend on the rule.
+"""The engine: everything in training that does not depend on the rule.
 
-`loop` holds `fit`; `run` is one training under way: minibatches (`minibatches`), noise, the trace,
-divergence. `settings` and `checks` refuse what cannot work before anything starts; `checkpoints` writes and
-reads states.
+`loop` holds `fit`. `run` holds one training in progress: its noise, its record of bounds, and what happens
+when it diverges. `minibatches` chooses and augments the data of a step, `settings` and `checks` reject bad
+arguments before any work starts, and `checkpoints` writes and reads states.
 """

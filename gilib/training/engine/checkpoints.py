@@ -1,4 +1,4 @@
-"""Checkpoints of a training: what they hold, and which training they belong to."""
+"""Checkpoints of a training: their content, and how they are matched to the training that resumes them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ READABLE = 40  # characters of a setting that an error shows
 
 
 class Identity(NamedTuple):
-    """Which training it is.
+    """Identifies a training, so that a checkpoint of another one is refused.
 
     Attributes:
         fingerprint: a hash of architecture, data and settings.
-        parts: settings as text where they are short, hashes of all else, for an error that says what differs.
+        parts: each setting as text, and a hash of each other part, by name; an error lists those that differ.
     """
 
     fingerprint: str = ""
@@ -32,15 +32,15 @@ class Identity(NamedTuple):
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint in one step."""
+    """Write a checkpoint atomically."""
     write(path, {"format": CHECKPOINT_FORMAT, **content})
 
 
 def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any]:
-    """Read a checkpoint of this training.
+    """Read a checkpoint, and check that it belongs to this training.
 
     Raises:
-        CheckpointError: if it is damaged, of another training, or beyond `steps`.
+        CheckpointError: if the file is damaged, belongs to another training, or is at a step beyond `steps`.
     """
     content = read(path, CHECKPOINT_FORMAT)
     if content["fingerprint"] != identity.fingerprint:
@@ -56,7 +56,7 @@ def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any
 
 
 def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: Path) -> None:
-    """Raise unless the factors of the Kullback-Leibler term agree at all steps that both trainings have."""
+    """Raise unless both trainings have the same `kl_weight` at every step that they share."""
     for step, (theirs, ours) in enumerate(zip(kept or [], given or [], strict=False)):
         if theirs != ours:
             raise CheckpointError(
@@ -66,7 +66,7 @@ def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: 
 
 
 def _differences(kept: Mapping[str, str], given: Mapping[str, str]) -> str:
-    """What differs, in brackets."""
+    """Return the parts that differ, in brackets, or an empty string."""
     found = [
         _difference(name, kept.get(name, ""), own) for name, own in given.items() if kept.get(name) != own
     ]
@@ -74,7 +74,7 @@ def _differences(kept: Mapping[str, str], given: Mapping[str, str]) -> str:
 
 
 def _difference(name: str, theirs: str, ours: str) -> str:
-    """A setting that can be read is shown."""
+    """Describe one part that differs: by both values if they are short, else by its name alone."""
     short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
     return f"{name}: {theirs} there, {ours} here" if short else name
 
@@ -82,7 +82,7 @@ def _difference(name: str, theirs: str, ours: str) -> str:
 def identity_of(
     net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, settings: dict[str, Any]
 ) -> Identity:
-    """What must agree for a resumption to make sense."""
+    """Compute the identity of a training from all that must agree when it is resumed."""
     frozen = {name: p for name, p in net.named_parameters() if not p.requires_grad}
     description = {
         "network": net.config(),
@@ -114,5 +114,5 @@ def _bytes(values: Tensor) -> bytes:
 
 
 def _hash(*parts: bytes) -> str:
-    """Longer than what an error shows."""
+    """Return a hash longer than `READABLE`, so that errors do not show it."""
     return hashlib.sha256(b"".join(parts)).hexdigest()

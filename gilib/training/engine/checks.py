@@ -1,4 +1,4 @@
-"""What is refused before a training starts."""
+"""Checks of the arguments of `gilib.fit`, made before a training starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gilib.validation import (
 
 
 def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
-    """Raise unless the settings of `fit` make sense for this network."""
+    """Raise unless the settings of `fit` suit this network and likelihood."""
     check_instance(net, Network, "net")
     check_instance(likelihood, Likelihood, "likelihood")
     check_instance(settings.rule, Rule, "rule")
@@ -39,8 +39,8 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
         check_count(settings.batch_size, "batch_size")
     if settings.freeze and len(net.replicas) != 1:
         raise ValueError(
-            'on_divergence="freeze" is for networks with one replica axis, where the others can go on; '
-            f"this one has replicas={net.replicas}"
+            'on_divergence="freeze" needs a network with one replica axis, where the other replicas can '
+            f"go on; this one has replicas={net.replicas}"
         )
     if settings.augment is not None:
         check_augment(settings.augment)
@@ -49,20 +49,20 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
             "kl_weight must be a function of the step, such as gilib.objectives.SteppedTempering, "
             f"got {settings.kl_weight!r}: write lambda step: {settings.kl_weight!r}"
         )
-    if settings.kl_weight is not None and not settings.rule.tempers:
+    if settings.kl_weight is not None and not settings.rule.supports_kl_weight:
         raise ValueError(
-            f"{type(settings.rule).__name__} has no divergence to temper at each step: leave kl_weight out"
+            f"{type(settings.rule).__name__} has no Kullback-Leibler term to weight: leave kl_weight out"
         )
     _check_seeds(settings.seed, net.replicas)
     _check_noise(likelihood, net.replicas)
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
-    """The checkpoint, of which a path alone is short for the rest at its defaults.
+    """Return the checkpoint that was given, or one with default settings for a path.
 
     Raises:
-        TypeError: if it could not be told from that of another training.
-        OSError: if it could not be written.
+        TypeError: if `augment` cannot be identified, so that another training's checkpoint might be resumed.
+        OSError: if the file cannot be written.
     """
     if given is None:
         return None
@@ -78,14 +78,14 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
 
 
 def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
-    """Raise unless `seed` is an integer, or as many as there are replicas."""
+    """Raise unless `seed` is one integer, or a list with one integer for each replica."""
     for each in seed if isinstance(seed, (list, tuple)) else [seed]:
         if type(each) is int and not -(2**63) <= each < 2**63:
             raise ValueError(f"seed must have at most 63 bits, got {each}")
     if type(seed) is int:
         return
     if not isinstance(seed, (list, tuple)) or not all(type(s) is int for s in seed):
-        raise TypeError(f"seed must be an integer, or a list of one for every replica, got {seed!r}")
+        raise TypeError(f"seed must be an integer, or a list of one integer for each replica, got {seed!r}")
     if len(replicas) != 1 or len(seed) != replicas[0]:
         raise ValueError(
             f"{len(seed)} seeds need a network with replicas=({len(seed)},), this one has {replicas}"
@@ -93,7 +93,7 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
 
 
 def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
-    """Raise unless the likelihood is shared, or every replica has its own."""
+    """Raise unless the likelihood has the replicas of the network, or none."""
     if likelihood.replicas not in ((), replicas):
         raise ValueError(
             f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
@@ -102,14 +102,14 @@ def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
 
 
 def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
-    """Inputs and targets as tensors: arrays of numpy become such as the network's, labels int64."""
+    """Convert inputs and targets to tensors: numpy floats get the network's dtype, labels become int64."""
     like = net.layers.reference_tensor()
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     return x, y if y.is_floating_point() or y.is_complex() else y.long()
 
 
 def input_range(x: Tensor, point_axes: int) -> Tensor:
-    """Least and greatest value of every input over all points, `[2, ...]`, on the CPU."""
+    """Return the smallest and the largest value of every input over all points, `[2, ...]`, on the CPU."""
     flat = x.detach().reshape(-1, *x.shape[x.dim() - point_axes :])
     return torch.stack([flat.amin(0), flat.amax(0)]).cpu()
 
@@ -130,16 +130,16 @@ def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> No
 
 
 def check_differentiable(*values: Tensor) -> None:
-    """Raise where torch keeps nothing that a gradient needs."""
+    """Raise if torch records no gradients for these tensors, as under inference mode."""
     if torch.is_inference_mode_enabled() or any(value.is_inference() for value in values):
         raise ValueError(
-            "fit cannot train within torch.inference_mode(), nor on tensors that were made there: leave it, "
-            "take x.clone() and y.clone() outside of it, and build the network there"
+            "fit cannot train within torch.inference_mode(), nor on tensors that were made there: train "
+            "outside of it, on x.clone() and y.clone(), and build the network there"
         )
 
 
 def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...]) -> None:
-    """Raise unless the axes before that of the points are none, or those of the replicas."""
+    """Raise unless the axes before the points axis are absent, or those of the replicas."""
     if tuple(values.shape[:axis]) not in ((), replicas) or values.dim() < -axis:
         wanted = [*replicas, "N", *values.shape[values.dim() + axis + 1 :]]
         hint = " (or without replicas)" if replicas else ": axes in front are for networks with replicas"
@@ -147,7 +147,7 @@ def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...])
 
 
 def check_arithmetic(arithmetic: str, x: Tensor) -> None:
-    """Raise unless the network's numbers can be rounded."""
+    """Raise if rounded arithmetic is asked of a network that is not in float32."""
     if arithmetic != "full" and x.dtype != torch.float32:
         raise ValueError(
             f"arithmetic={arithmetic!r} rounds float32, this network is in {x.dtype}: use arithmetic='full'"

@@ -1,4 +1,4 @@
-"""One training loop for every rule, with a progress bar, checkpoints and resumption."""
+"""The training loop for every rule, with a progress bar, checkpoints and resumption."""
 
 from __future__ import annotations
 
@@ -60,58 +60,60 @@ def fit(
     callbacks: Sequence[Callback | CallbackFunction] = (),
     progress: bool = True,
 ) -> History:
-    """Train by a rule, by default Adam on the ELBO, one network or R replicas in one program.
+    """Train one network, or R replicas at once, by a rule; the default is Adam on the ELBO.
 
-    A network with replicas trains all of them at once. Given R seeds, replica r sees the noise, minibatches
-    and augmentation that a network of its own would see with `seed=seeds[r]` (on an accelerator: one with
-    `replicas=(1,)` and `seed=[seeds[r]]`), and ends where that one would, but for rounding; under
-    `PerReplica` priors of several kinds the noise is that of a network with all of these kinds.
+    A network with replicas trains all of them at once. With R seeds, replica r sees the same noise,
+    minibatches and augmentation as a single network with `seed=seeds[r]`, and ends in the same state up to
+    rounding. (On an accelerator, compare with a network with `replicas=(1,)` and `seed=[seeds[r]]`. Under
+    `PerReplica` priors of several kinds, compare with a network whose prior has all of these kinds.)
 
     Args:
-        net: trained in place.
-        likelihood: trained in place if it has learned parameters.
-        x: training inputs, `[N, D]` or `[R, N, D]`, normalised. At one draw a step, images are faster with
-            their channels last in memory (`torch.channels_last`); minibatches keep that.
-        y: training targets, `[N, O]` or `[R, N, O]`, or labels `[N]`, `[R, N]`. Arrays of numpy are taken
-            for both, and become tensors as the network's.
-        steps: in all; a resumed run does the rest of them. Fewer are done if the rule ends by itself. Whether
-            more pay shows the bound of twice as many.
-        rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or a `gilib.training.Rule`.
-            The rate is what most often needs a change: see `Adam`. The default, a high rate for half the
-            steps that then falls to zero, is that of `gilib.recommended`, as that of `steps` is. A training
-            whose rates follow the number of steps goes on only over as many.
-        num_samples: S, draws a step; None: what the rule takes, five for most. Fewer make a step cheaper and
-            its gradient noisier; one is enough where a step is expensive (images), more help where the bound
-            jumps from step to step.
-        estimator: "draw", functions; or "pointwise", which integrates out what it can and samples every point
-            anew (`Network.estimate`; of factorised weights: local reparameterisation, of kernels: flipout).
-            None: what the layers prefer, which is to be drawn unless they say otherwise.
-        kl_weight: tempering as a function of the step, such as `gilib.objectives.SteppedTempering`, which is
-            asked once for every step, before the first; None: 1.
-        batch_size: points a step, drawn without replacement in each epoch; None: all, which is best up to a
-            few thousand points.
-        seed: of draws and minibatches, or R of them.
-        augment: what is done to the inputs of every step, `augment(x, generator=...)`, for example
-            `gilib.data.random_flip_and_crop`; its stream is seeded and resumed apart from the others (given R
-            seeds, one stream for each replica).
-        on_divergence: "raise", or "freeze": a replica whose bound or gradient is not finite, or whose
-            factorisation fails, keeps its last parameters, and the others go on.
-        checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file to
-            resume from if it exists, and to keep up to date; None: neither.
+        net: the network; it is trained in place.
+        likelihood: the likelihood; its learned parameters, if any, are trained in place.
+        x: training inputs, `[N, D]` or `[R, N, D]`, normalised; a tensor or a numpy array. At one draw a
+            step, images train faster in the memory layout `torch.channels_last`, which minibatches keep.
+        y: training targets, `[N, O]` or `[R, N, O]`, or labels, `[N]` or `[R, N]`; a tensor or a numpy array.
+            Numpy arrays become tensors with the network's dtype and device.
+        steps: total number of steps, including those done before a resumption. A rule may end the training
+            earlier. To see whether more steps help, compare with the bound after twice as many.
+        rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or another `gilib.training.Rule`.
+            The learning rate is the setting that most often needs a change: see `Adam`. The default uses a
+            high rate for half of the steps, which then falls to zero; rule and `steps` are the defaults of
+            `gilib.recommended`, too. If the rates depend on the total number of steps, the training can only
+            be resumed with the same `steps`.
+        num_samples: S, the number of draws a step; None: the rule's default, which is five for most rules.
+            Fewer draws make a step cheaper and its gradient noisier. One is enough where a step is expensive
+            (images); more help where the bound jumps from step to step.
+        estimator: "draw" evaluates sampled functions. "pointwise" integrates out what it can and samples
+            every point separately (`Network.estimate`; local reparameterisation for factorised weights,
+            flipout for kernels). None: "pointwise" if a layer prefers it, as `GP` does; otherwise "draw".
+        kl_weight: the weight of the Kullback-Leibler term as a function of the step, such as
+            `gilib.objectives.SteppedTempering`. It is called once for every step, before the first one; None:
+            1.
+        batch_size: points a step, drawn without replacement in each epoch; None: all points, which is best up
+            to a few thousand.
+        seed: seed of draws and minibatches, or R seeds, one for each replica.
+        augment: a random function of the inputs, applied at every step as `augment(x, generator=...)`, for
+            example `gilib.data.random_flip_and_crop`. Its generator is seeded and resumed separately from the
+            others; with R seeds, every replica has its own.
+        on_divergence: "raise" stops with an error. "freeze" keeps the last parameters of a replica whose
+            bound or gradient is not finite, or whose factorisation fails, and goes on with the others.
+        checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file.
+            Training resumes from that file if it exists, and keeps it up to date; None: no checkpoint.
         speed: `gilib.training.Speed`: arithmetic, replayed steps, several processes.
-        callbacks: functions of step, bound and net, called after every step, that may end the training by
-            returning True; `gilib.training.Callback` says more. Several processes end at the next hundredth
-            step.
-        progress: whether to show a bar.
+        callbacks: functions of step, bound and net, called after every step, that may return True to stop the
+            training; see `gilib.training.Callback`. Several processes stop at the next multiple of a hundred
+            steps.
+        progress: whether to show a progress bar.
 
     Returns:
         The `History`.
 
     Raises:
         ValueError, TypeError: for arguments that do not fit, before any work starts.
-        OSError: if the checkpoint cannot be written, likewise.
-        CheckpointError: if the checkpoint is damaged, or of another model, data set or setting.
-        DivergenceError, FactorisationError: if training breaks down; the last checkpoint stays.
+        OSError: if the checkpoint cannot be written, before any work starts.
+        CheckpointError: if the checkpoint is damaged, or belongs to another model, data set or setting.
+        DivergenceError, FactorisationError: if training breaks down; the last checkpoint remains.
         Paused: at the deadline; call again with the same arguments to go on.
 
     >>> import torch, gilib
@@ -123,9 +125,10 @@ def fit(
     """
     check_instance(net, Network, "net")
     check_instance(progress, bool, "progress")
+    check_instance(rule, Rule, "rule")
     settings = Settings(
         rule=rule,
-        num_samples=check_instance(rule, Rule, "rule").samples if num_samples is None else num_samples,
+        num_samples=rule.default_num_samples if num_samples is None else num_samples,
         estimator=preferred_estimator(net) if estimator is None else estimator,
         kl_weight=kl_weight,
         batch_size=batch_size,
@@ -151,7 +154,7 @@ def fit(
         named = kept is not None or speed.parallel is not None
         identity = identity_of(net, likelihood, x, y, settings.identity()) if named else Identity()
         start = _restored(run, kept, speed, identity)
-        with torch.enable_grad():
+        with torch.enable_grad():  # callers may be inside torch.no_grad()
             _train(run, kept, identity, start, progress)
             for callback in run.callbacks:
                 callback.end(net)
@@ -162,7 +165,10 @@ def fit(
 
 
 def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: Identity) -> int:
-    """The step to start from, once all processes agree upon it."""
+    """Restore the checkpoint if there is one, and return the step to start from.
+
+    With several processes, this raises on each of them unless all agree on data, settings and checkpoint.
+    """
     for callback in run.callbacks:
         callback.begin()
         if checkpoint is not None:
@@ -187,7 +193,7 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: I
 
 
 def _train(run: Run, checkpoint: Checkpoint | None, identity: Identity, start: int, progress: bool) -> None:
-    """Do the steps from `start` on, with a bar and checkpoints."""
+    """Do the steps from `start` on, with a progress bar and checkpoints."""
     quiet = not progress or run.processes.rank > 0
     with tqdm(total=run.steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
         while run.done < run.steps and not run.ended:
@@ -202,10 +208,10 @@ def _train(run: Run, checkpoint: Checkpoint | None, identity: Identity, start: i
 
 
 def _keep(run: Run, checkpoint: Checkpoint, identity: Identity, read: bool, end: bool) -> None:
-    """Write the checkpoint if it is time to."""
+    """Write the checkpoint if it is due, and pause after the deadline."""
     late = not end and run.is_late(checkpoint.deadline, read)
     if late or end or run.done % checkpoint.every == 0:
         run.latest()
         run.save(Path(checkpoint.path), identity)
     if late:
-        raise Paused(f"paused at step {run.done} of {run.steps}: {checkpoint.path} holds what was done")
+        raise Paused(f"paused at step {run.done} of {run.steps}: {checkpoint.path} holds all steps so far")

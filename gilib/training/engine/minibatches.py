@@ -1,7 +1,7 @@
-"""Minibatches and their augmentation: what a step sees of the data.
+"""Minibatches and their augmentation: which data a step sees.
 
-Points are drawn without replacement, the same for all replicas, or in an order of its own for each. Inputs
-may then pass through an augmentation, which has random streams of its own.
+Points are drawn without replacement, either in one order for all replicas or in an order of its own for each.
+An augmentation may then transform the inputs; its random numbers come from generators of their own.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from torch import Tensor
 
 
 class Minibatches:
-    """Endless minibatches; a fresh permutation whenever fewer points are left than a batch needs.
+    """Draws minibatches without end, without replacement within each epoch.
+
+    A new permutation starts whenever fewer points are left than a batch needs.
 
     Args:
-        x: inputs, points along axis `axis` (counted from the end). Images with channels last in memory keep
-            this layout.
+        x: inputs, with points along `axis`. Batches of images keep the channels-last layout of the data.
         y: targets `[..., N, O]`, or labels `[..., N]`.
-        axis: of the points in x.
-        size: points in a batch; None: all, in their order.
-        seeds: one seed, or R of them for R independent orders.
+        axis: the axis of the points in x, counted from the end.
+        size: points in a batch; None: all points, in their own order.
+        seeds: one seed, or R seeds for R independent orders.
     """
 
     def __init__(self, x: Tensor, y: Tensor, axis: int, size: int | None, seeds: int | Sequence[int]):
-        """Seed the shuffling; it is done on the CPU, so orders do not depend on the device."""
+        """Seed the shuffling. It happens on the CPU, so that orders do not depend on the device."""
         self.x, self.y, self.axis = x, y, axis
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
@@ -39,7 +40,7 @@ class Minibatches:
         self.order, self.position = torch.empty(len(each), 0, dtype=torch.long), 0
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """The next minibatch of inputs and targets."""
+        """Return inputs and targets of the next minibatch."""
         if self.size == self.num_data:
             return self.x, self.y
         if self.position + self.size > self.order.shape[1]:
@@ -48,50 +49,54 @@ class Minibatches:
         index = self.order[:, self.position : self.position + self.size]
         self.position += self.size
         if self.shared:
-            x = self.x.index_select(self.axis, index[0])  # in torch's own layout
+            x = self.x.index_select(self.axis, index[0])  # which loses the channels-last layout
             x = x.to(memory_format=torch.channels_last) if self.channels_last else x
             return x, self.y.index_select(self.y_axis, index[0])
         return _pick(self.x, index, self.axis), _pick(self.y, index, self.y_axis)
 
     def state(self) -> dict[str, Any]:
-        """What the next batch depends on."""
+        """Return all that the next batch depends on."""
         states = torch.stack([generator.get_state() for generator in self.generators])
         return {"shuffle": states, "order": self.order.cpu(), "position": self.position}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
+        """Continue from what `state` returned."""
         for generator, own in zip(self.generators, state["shuffle"], strict=True):
             generator.set_state(own.clone())
         self.order, self.position = state["order"].to(self.x.device), state["position"]
 
 
 def points_axis(y: Tensor) -> int:
-    """The axis of the points in targets `[..., N, O]`, or in labels `[..., N]`, which are integers."""
+    """Return the axis of the points: -2 in targets `[..., N, O]`, -1 in labels `[..., N]` (integers)."""
     return -2 if y.is_floating_point() else -1
 
 
 def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:
-    """Points `index` `[R, B]` of `[R, N, ...]`, or of `[N, ...]` that all replicas share."""
+    """Select points `index`, `[R, B]`, from `[R, N, ...]`, or from `[N, ...]` that replicas share."""
     if values.dim() == -axis:
         return values[index]
     return values[torch.arange(len(index), device=values.device)[:, None], index]
 
 
 class Augmentation(Protocol):
-    """A function of inputs, random through `generator` alone, such as `gilib.data.random_flip_and_crop`."""
+    """A random function of inputs, such as `gilib.data.random_flip_and_crop`.
+
+    All its randomness must come from `generator`.
+    """
 
     def __call__(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Inputs of the same shape, dtype and device as `x`, which is left as it was."""
+        """Return inputs of the same shape, dtype and device as `x`, without changing `x` itself."""
 
 
 class Augmenter:
-    """Augments minibatches: with one stream, or with one for every replica.
+    """Augments minibatches, with one random stream for all replicas or one for each.
 
     Args:
         function: the augmentation.
-        rank: axes of inputs without replicas, `[N, ...]`.
-        seeds: one seed, or R of them: replica r then sees what a network of its own would see.
-        device: of the inputs.
+        rank: number of axes of inputs without replicas, `[N, ...]`.
+        seeds: one seed, or R seeds. With R seeds, replica r sees what a single network with that seed would
+            see.
+        device: device of the inputs.
 
     >>> from gilib.data import random_flip
     >>> augmenter = Augmenter(random_flip, 4, [0, 1], torch.device("cpu"))
@@ -106,7 +111,7 @@ class Augmenter:
         self.generators = [torch.Generator(device).manual_seed(int(seed)) for seed in each]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Augment `[N, ...]` or `[R, N, ...]`; R streams give `[R, N, ...]` in either case."""
+        """Augment `[N, ...]` or `[R, N, ...]`; with R streams, the result is `[R, N, ...]` in either case."""
         if self.shared:
             return self._augmented(x, self.generators[0])
         own = x.unbind(0) if x.dim() > self.rank else [x] * len(self.generators)
@@ -125,11 +130,11 @@ class Augmenter:
         return result
 
     def state(self) -> Tensor:
-        """The states of the streams, one in a row."""
+        """Return the states of the generators, one in each row."""
         return torch.stack([generator.get_state() for generator in self.generators])
 
     def restore(self, state: Tensor) -> None:
-        """Continue from `state`."""
+        """Continue from what `state` returned."""
         for generator, own in zip(self.generators, state, strict=True):
             generator.set_state(own.clone())
 
@@ -139,7 +144,7 @@ def _kind(x: Tensor) -> str:
 
 
 def check_augment(augment: object) -> None:
-    """Raise unless `augment` can be called as fit calls it."""
+    """Raise unless `augment` can be called as `augment(x, generator=...)`."""
     if not callable(augment):
         raise TypeError(f"augment must be a function of inputs and generator, got {augment!r}")
     try:

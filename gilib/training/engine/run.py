@@ -1,4 +1,7 @@
-"""The engine: batches, noise, trace, divergence, what a checkpoint holds. What a step does is the rule's."""
+"""One training in progress: batches, noise, recorded bounds, divergence and checkpoints.
+
+The rule alone decides what a step does to the network.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,11 @@ class DivergenceError(RuntimeError):
 
 
 class Paused(RuntimeError):
-    """Training stopped at its deadline, with everything in its checkpoint."""
+    """Training stopped at its deadline; its checkpoint contains everything that is needed to go on."""
 
 
 class Run:
-    """One training of one network, or of R replicas."""
+    """One training of one network, or of R replicas, in progress."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Run:
         replay: bool = False,
         callbacks: Sequence[Callback] = (),
     ):
-        """Set everything up for step 0."""
+        """Prepare everything for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
         self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
         self.callbacks, self.done, self.stopped, self.ended, self.stopped_by = callbacks, 0, False, False, ""
@@ -94,7 +97,7 @@ class Run:
         parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
         source = _source(settings.seeds(3), device)
         inputs = self.batches.x if self.augmenter is None else None
-        steady = replay or device.type != "cpu"
+        capturable = replay or device.type != "cpu"
         return Problem(
             self.net,
             likelihood,
@@ -105,11 +108,11 @@ class Run:
             self.processes,
             device,
             inputs,
-            steady,
+            capturable,
         )
 
     def step(self, step: int) -> None:
-        """One step of the rule, and what the callbacks say to it."""
+        """Do one step of the rule, then call the callbacks."""
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
@@ -119,9 +122,10 @@ class Run:
         with self._products():
             if self.replay is None:
                 bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
-            else:
+            else:  # a recording keeps the numbers of the host, so a weight that changes must be a tensor
                 scale = torch.full((), weight, dtype=x.dtype, device=x.device)
                 bound = self.replay(x, y, scale, *noise)
+        # Bounds and failures stay on the device: reading them at every step would stall an accelerator.
         self.trace[step] = bound
         self.lasted += self.rule.active
         self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
@@ -131,19 +135,26 @@ class Run:
 
     @property
     def diverged_at(self) -> Tensor:
-        """The step at which each replica broke down, `[R]`; -1 where it has not."""
+        """The step at which each replica diverged, `[R]`; -1 for replicas that did not."""
         return self.lasted.masked_fill(self.rule.active, -1)
 
     def _products(self) -> AbstractContextManager[None]:
-        """The gradients of a step that rounds products leave the setting changed: it is always restored."""
+        """Return the context that sets the precision of matrix products.
+
+        Gradients with rounded products change torch's global setting, so every step runs inside a context
+        that restores it.
+        """
         return products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products()
 
     def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
-        """What a graph replays: the host's numbers in it, such as the step, are those of the recording."""
+        """Do the step that is recorded for replay.
+
+        Host numbers, such as the step, keep the values that they have during the recording.
+        """
         return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
 
     def _share(self, batch: Batch) -> Batch:
-        """What of a minibatch is this process's."""
+        """Return this process's part of a minibatch."""
         x = self.processes.shard(batch.x, self.batches.axis)
         y = self.processes.shard(batch.y, self.batches.y_axis)
         fraction = x.shape[self.batches.axis] / batch.x.shape[self.batches.axis]
@@ -151,12 +162,18 @@ class Run:
         return replace(batch, x=x, y=y, noise=noise, fraction=fraction)
 
     def latest(self) -> float:
-        """The mean of the last bounds, or an error that says when they stopped being numbers."""
+        """Return the mean of the last bounds.
+
+        Raises:
+            DivergenceError: if they are not finite; it says at which step that began.
+            FactorisationError: if a failed factorisation is the cause.
+        """
         done = self.trace[: self.done].reshape(self.done, -1)
         if self.settings.freeze:
             return float(done[-READ_EVERY:].nanmean())
         if bool(self.rule.active.all()) and bool(done[-READ_EVERY:].isfinite().all()):
             return float(done[-READ_EVERY:].mean())
+        # A finite bound can have an infinite gradient, of which only `active` tells.
         bad = (~done.isfinite().all(1)).nonzero()
         first = int(bad[0]) if len(bad) else int(self.diverged_at.max())
         name_the_layer(self.net)
@@ -166,7 +183,10 @@ class Run:
         )
 
     def end(self, read: bool) -> bool:
-        """Whether this was the last step: by number, or by a callback, about which several ask at looks."""
+        """Return whether training is over: all steps are done, or a callback stopped it.
+
+        Several processes ask each other about callbacks only at steps where they read the objective anyway.
+        """
         if self.processes.size > 1 and self.callbacks:
             self.ended = read and self.processes.any(self.stopped, self.trace.device)
         else:
@@ -174,20 +194,26 @@ class Run:
         return self.ended or self.done == self.steps
 
     def is_late(self, deadline: float | None, read: bool) -> bool:
-        """Whether the deadline is over for one of the processes; several ask only where they wait anyway."""
+        """Return whether the deadline has passed for some process.
+
+        Several processes ask each other only at steps where they read the objective anyway.
+        """
         if deadline is None or (self.processes.size > 1 and not read):
             return False
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
 
     def release(self) -> None:
-        """Give back a recording, and to parameters their own memory, which the rule has laid side by side."""
+        """Drop the recording, and give every parameter its own memory again.
+
+        `ReplicaAdam` lays the parameters side by side in shared memory while it trains them.
+        """
         self.replay = None
         for parameter in self.alone:
             if not _has_own_memory(parameter):
                 parameter.data = parameter.detach().clone()
 
     def history(self, start: int) -> History:
-        """What was recorded by the end."""
+        """Return the `History` of the steps that were done."""
         diverged_at = self.diverged_at.cpu() if self.settings.freeze else None
         last, tail = self.done - 1, self.done - self.done // PART
         first, final = (self.settings.rule.factor(step, self.steps) for step in (tail, last))
@@ -196,7 +222,7 @@ class Run:
         return History(elbo, start, diverged_at, self.rule.ended, final < first, stopped_by)
 
     def save(self, path: Path, identity: Identity) -> None:
-        """Write everything that the next step depends on; one process does, all wait for it."""
+        """Write a checkpoint; process 0 writes it, and all processes wait."""
         content = {
             "fingerprint": identity.fingerprint,
             "parts": dict(identity.parts),
@@ -218,7 +244,7 @@ class Run:
         self.processes.wait(self.trace.device)
 
     def restore(self, path: Path, identity: Identity) -> int:
-        """Continue from a checkpoint of the same training; return its step."""
+        """Continue from a checkpoint of the same training, and return its step."""
         content = read_checkpoint(path, identity, self.steps)
         check_kl_weights(content["kl_weights"], self.kl_weights, path)
         self._restore_callbacks(content["callbacks"], path)
@@ -236,7 +262,7 @@ class Run:
         return self.done
 
     def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
-        """The states of the callbacks that have one, in order."""
+        """Return names and states of the callbacks that have a state, in order."""
         states = [(name_of(type(callback)), callback.state_dict()) for callback in self.callbacks]
         return [(name, state) for name, state in states if state]
 
@@ -245,7 +271,7 @@ class Run:
         given, kept = [name_of(type(callback)) for callback in stateful], [name for name, _ in states]
         if given != kept:
             raise CheckpointError(
-                f"{path} holds the state of callbacks {kept}, and {given} are given: give the same ones"
+                f"{path} holds the states of callbacks {kept}, but {given} were given: give the same ones"
             )
         for callback, (_, state) in zip(stateful, states, strict=True):
             callback.load_state_dict(state)
@@ -256,16 +282,17 @@ def _has_own_memory(parameter: Tensor) -> bool:
 
 
 def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
-    """One generator, or one for every replica."""
+    """Return one generator, or one for each replica."""
     if isinstance(seed, int):
         return torch.Generator(device).manual_seed(seed)
     return ReplicaGenerators(seed, device)
 
 
 def name_the_layer(net: Network) -> None:
-    """Raise the error that names layer and matrix if a factorisation is to blame for NaN.
+    """Raise an error that names layer and matrix if a failed factorisation caused the NaN.
 
-    On the CPU, whatever the device of the network: only there are failures raised, elsewhere they are NaN.
+    This runs on a copy on the CPU, because on other devices a failed factorisation gives NaN without an
+    error.
 
     Raises:
         FactorisationError: if one of ten draws fails.

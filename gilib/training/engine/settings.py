@@ -1,4 +1,4 @@
-"""What defines a training, beside network, likelihood, data and number of steps."""
+"""The settings that define a training, besides network, likelihood, data and number of steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gilib.training.rules.base import Rule
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments of `gilib.fit` on which its steps depend; their meaning is explained there."""
+    """The arguments of `gilib.fit` on which its steps depend; `gilib.fit` explains them."""
 
     rule: Rule
     num_samples: int
@@ -37,15 +37,15 @@ class Settings:
 
     @property
     def freeze(self) -> bool:
-        """Whether a replica that breaks down is frozen."""
+        """Whether a replica that diverges is frozen while the others go on."""
         return self.on_divergence == "freeze"
 
     def seeds(self, offset: int) -> int | list[int]:
-        """The seed, or R of them, of another stream."""
+        """Return the seed, or the R seeds, of another random stream."""
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
     def kl_weights(self, steps: int) -> list[float] | None:
-        """What `kl_weight` gives at every step; None: 1 at all of them.
+        """Return the values of `kl_weight` at all steps; None if there is no `kl_weight`, which means 1.
 
         Raises:
             ValueError: for a weight that is negative or not finite.
@@ -61,7 +61,10 @@ class Settings:
         return weights
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with, beside the values of `kl_weights`, as plain data."""
+        """Return all settings on which a checkpoint must agree, as plain data.
+
+        The values of `kl_weights` are compared separately, step by step.
+        """
         names = {field.name for field in dataclasses.fields(self)} - {"on_divergence", "kl_weight"}
         tempered = None if self.kl_weight is None else "by its values"
         return {"kl_weight": tempered} | {name: described(getattr(self, name)) for name in sorted(names)}
@@ -69,13 +72,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Checkpoint(Checked):
-    """Where a training is kept, how often, and when it pauses.
+    """Where and how often a training is saved, and when it pauses.
 
     Args:
-        path: a file to resume from if it exists, and to keep up to date.
-        every: steps between writes; the last step is written in any case.
-        deadline: value of `time.monotonic()` after which training is saved and `gilib.training.Paused`
-            raised; None: never.
+        path: a file. Training resumes from it if it exists, and keeps it up to date.
+        every: number of steps between saves; the last step is saved in any case.
+        deadline: value of `time.monotonic()` after which the training is saved and raises
+            `gilib.training.Paused`; None: never.
 
     >>> Checkpoint("run.pt", every=500).every
     500
@@ -86,12 +89,14 @@ class Checkpoint(Checked):
     deadline: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of steps."""
+        """Convert the path."""
         object.__setattr__(self, "path", Path(self.path))
 
 
 def described(value: Any) -> Any:
-    """A setting as plain data that are the same in every process; what they do not tell, `identified` does.
+    """Return a setting as plain data that are the same in every process.
+
+    Two different functions can have the same description; `identified` tells whether that may be so.
 
     >>> from functools import partial
     >>> described(partial(max, 3)), described((1, "a"))
@@ -114,11 +119,11 @@ def described(value: Any) -> Any:
 
 
 def identified(value: Any) -> bool:
-    """Whether `described` tells what a function computes.
+    """Return whether `described` determines what a function computes.
 
-    It does of functions of a module and of objects without state, and of dataclasses, of `functools.partial`,
-    lists and mappings of such, of numbers and of arrays; not of a lambda, of a function within a function, or
-    of a method.
+    It does for functions of a module, for objects without state, and for dataclasses, `functools.partial`,
+    lists and mappings of such functions, of numbers and of arrays. It does not for a lambda, for a function
+    inside another function, or for a method.
 
     >>> from gilib.objectives import SteppedTempering
     >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
@@ -140,6 +145,6 @@ def identified(value: Any) -> bool:
 
 
 def name_of(value: Any) -> str:
-    """The name of a function or a class, or of the class of anything else."""
+    """Return the full name of a function or class; for any other object, that of its class."""
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"

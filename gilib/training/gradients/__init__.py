@@ -1,5 +1,5 @@
-"""The bound of a minibatch and its gradients: on one process or several, rounded or not, recorded as a graph.
+"""The bound of a minibatch and its gradients: on one process or several, in full or rounded arithmetic.
 
-`objective` computes them; `speed` says in which arithmetic, `parallel` on which processes, `graph` replays
-recorded steps.
+`objective` computes them, `speed` chooses the arithmetic, and `parallel` splits the work among processes.
+`replay` repeats a recorded step: as a CUDA graph (`graph`) or as a tape of CPU operations (`tape`).
 """

@@ -1,4 +1,4 @@
-"""CUDA graphs: a step is recorded once and then replayed, one launch in place of hundreds."""
+"""CUDA graphs: a step is recorded once and then replayed, with one launch instead of hundreds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 @contextmanager
 def side_stream() -> Iterator[None]:
-    """On a stream of its own, as recording asks of what comes before it."""
+    """Run the block on a CUDA stream of its own, as warm-up calls before a recording must."""
     here, there = torch.cuda.current_stream(), torch.cuda.Stream()
     there.wait_stream(here)
     with torch.cuda.stream(there):
@@ -20,7 +20,7 @@ def side_stream() -> Iterator[None]:
 
 
 def capture(run: Callable[[], object]) -> Callable[[], bool]:
-    """Record what `run` does, and do it once; the result does it again, and says that it has."""
+    """Record what `run` does, and run it once; the returned function runs it again and returns True."""
     graph = torch.cuda.CUDAGraph()
     with nothing_collected(), torch.cuda.graph(graph):
         run()
@@ -35,10 +35,10 @@ def capture(run: Callable[[], object]) -> Callable[[], bool]:
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """Without garbage collection, after one that frees the memory of earlier recordings.
+    """Disable garbage collection within the block, after one collection that frees earlier recordings.
 
-    A graph that is destroyed while another is recorded spoils the recording, and those of trainings that are
-    over lie in cycles of references until they are collected.
+    Destroying a graph while another one is recorded spoils the recording. Graphs of finished trainings lie in
+    reference cycles, so the garbage collector may destroy them at any time.
     """
     gc.collect()
     enabled = gc.isenabled()

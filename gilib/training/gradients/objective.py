@@ -1,4 +1,4 @@
-"""What training maximises: a bound, as a pure function of a minibatch and its noise."""
+"""The objective of training: a bound, as a pure function of a minibatch and its noise."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ ESTIMATORS = ("draw", "pointwise")
 
 
 def preferred_estimator(net: Network) -> str:
-    """What the layers of a network would be trained on."""
+    """Return the estimator that the layers of a network prefer for training."""
     return "pointwise" if net.layers.prefers_estimate else "draw"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees.
+    """The data and the noise of one step.
 
     Attributes:
-        step: counted from 0. A rule that is recorded reads it in `RunningRule.prepare` alone.
+        step: number of the step, counted from 0. A rule that is recorded may read it in `RunningRule.prepare`
+            only.
         x: this process's share of the minibatch, `[B, ...]` or `[R, B, ...]`.
         y: its targets.
-        noise: standard normals of every sample, the same on all processes, and of this process's points.
-        kl_weight: tempering of this step.
-        fraction: the share's part of the minibatch's points, 1 for one process.
+        noise: standard normals: those of the draws, which all processes share, and those of this process's
+            points.
+        kl_weight: weight of the Kullback-Leibler term at this step.
+        fraction: this process's share of the points of the minibatch; 1 for a single process.
     """
 
     step: int
@@ -50,17 +52,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Objective:
-    """The (tempered) ELBO per data point, `[R]`, with the log density of kernels' lengthscales a priori.
+    """The (tempered) ELBO per data point, `[R]`, plus the log prior density of kernels' lengthscales.
 
     Attributes:
-        net: draws functions.
-        likelihood: of the targets.
+        net: the network whose functions are drawn.
+        likelihood: the likelihood of the targets.
         num_data: N, the size of the training set.
-        num_samples: S, draws a step.
+        num_samples: S, the number of draws a step.
         estimator: "draw" or "pointwise".
-        arithmetic: of the data's pass, see `gilib.training.Speed`.
-        device: of the data.
-        freeze: whether a factorisation that fails spoils its own replica only.
+        arithmetic: arithmetic at the data, see `gilib.training.Speed`.
+        device: device of the data.
+        freeze: whether a failed factorisation gives NaN in its own replica only, and no error.
     """
 
     net: Network
@@ -74,18 +76,18 @@ class Objective:
 
     @cached_property
     def kernels(self) -> list[BasicKernel]:
-        """Those whose lengthscales have a prior."""
+        """The kernels whose lengthscales have a prior."""
         return kernels_with_prior(self.net)
 
     def noise(self, num_points: int, source: GeneratorLike) -> Noise:
-        """The base noise of one step at so many points."""
+        """Draw the standard normals of one step at `num_points` points."""
         if self.estimator == "pointwise":
             return self.net.estimate_noise(self.num_samples, num_points, source)
         base = self.net.base_noise(self.num_samples, source)
         return Noise(base, base.new_empty(*base.shape[:-1], num_points, 0))
 
     def __call__(self, batch: Batch) -> Tensor:
-        """What the points of the batch add to the bound, `[R]`; differentiable."""
+        """Return the batch's estimate of the bound, `[R]`, differentiable; a share gives its part of it."""
         with failures_as_nan() if self.freeze else nullcontext():
             draw = evaluated_in(self.drawn(batch.noise), self.arithmetic, self.device)
             draws = estimated_bound(
@@ -97,13 +99,13 @@ class Objective:
         return bound if batch.fraction == 1.0 else batch.fraction * bound
 
     def drawn(self, noise: Noise) -> Drawn:
-        """The functions of one step."""
+        """Draw the functions of one step."""
         if self.estimator == "pointwise":
             return self.net.estimate(noise=noise)
         return self.net.draw(noise=noise.draw)
 
     def with_gradients(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
-        """The bound, detached, and the gradients of minus its sum over the replicas, to be descended."""
+        """Return the bound, detached, and the gradients of minus its sum over replicas."""
         bound = self(batch)
         gradients = torch.autograd.grad(-bound.sum(), parameters, materialize_grads=True)
         return bound.detach(), list(gradients)

@@ -1,4 +1,4 @@
-"""Data parallelism: processes that train one network, each on its share of every minibatch."""
+"""Data parallelism: several processes train one network, each on its share of every minibatch."""
 
 from __future__ import annotations
 
@@ -14,52 +14,54 @@ from gilib.linalg import FactorisationError
 
 
 class OneProcess:
-    """What `fit` asks of the processes that train together, answered by a process that trains alone."""
+    """A process that trains alone; the interface through which `gilib.fit` talks to other processes."""
 
     rank, size = 0, 1
 
     def shard(self, values: Tensor, axis: int) -> Tensor:
-        """This process's part of `values` along `axis`."""
+        """Return this process's part of `values` along `axis`."""
         return values
 
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums of tensors over the processes."""
+        """Return the sums of tensors over the processes."""
         return list(tensors)
 
     @contextmanager
     def propagate_failures(self, device: torch.device) -> Iterator[None]:
-        """Raise on every process if a factorisation fails within on one of them."""
+        """Raise on every process if a factorisation inside the block fails on one of them."""
         yield
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether it is true for one of the processes."""
+        """Return whether `flag` is true on some process."""
         return flag
 
     def wait(self, device: torch.device) -> None:
-        """Until all are here."""
+        """Wait for all processes."""
 
 
 class DataParallel(OneProcess):
-    """Processes that train one network as one process would, K times as many points at a time.
+    """K processes that train one network as a single process would, on K times as many points at a time.
 
-    All hold the same data, parameters and inducing points and draw the same functions, from the same noise;
-    process k evaluates them at its share B_k of the points of a minibatch B. As the shares are disjoint,
+    All processes hold the same data, parameters and inducing points. They draw the same functions, from the
+    same noise, and process k evaluates them at its share B_k of the points of a minibatch B. Because the
+    shares are disjoint,
 
         L = (N/|B|) Σ_b log P(y_b | f(x_b)) + log P - log Q = Σ_k (|B_k|/|B|) L_k,
 
-    L_k being the bound for the minibatch B_k. The weighted bounds and their gradients are summed in one
-    message per step and dtype, so that parameters stay equal on all processes to the last bit, and equal to
-    those of one process up to rounding. What is shared is the work at the data; that of drawing is not.
-    Of the noise that an estimate draws for every point each takes that of its own points.
+    where L_k is the bound for the minibatch B_k. One message per step and dtype sums the weighted bounds and
+    their gradients. So parameters stay equal on all processes to the last bit, and equal to those of a single
+    process up to rounding. The work at the data is shared; the work of drawing is repeated on every process.
+    A pointwise estimate draws noise for every point, and each process takes the noise of its own points.
 
-    Process 0 shows the bar and writes checkpoints, on storage that all processes see; the number of processes
-    may change when they are resumed. A factorisation that fails on one process raises on all.
+    Process 0 shows the progress bar and writes checkpoints, on storage that all processes can read. A resumed
+    training may have another number of processes. A factorisation that fails on one process raises on all of
+    them.
 
     Args:
         group: a process group of `torch.distributed`; None: all processes.
 
     Attributes:
-        rank: of this process.
+        rank: number of this process, counted from 0.
         size: K, the number of processes.
 
     Raises:
@@ -80,12 +82,12 @@ class DataParallel(OneProcess):
         gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=20, batch_size=50, speed=speed)
         torch.distributed.destroy_process_group()
 
-    On GPUs each process first chooses its own, the one whose number is in the environment variable
-    `LOCAL_RANK`, by `torch.cuda.set_device`, and moves data and network there.
+    On GPUs, each process first chooses its own GPU with `torch.cuda.set_device`, by the number in the
+    environment variable `LOCAL_RANK`, and moves data and network there.
     """
 
     def __init__(self, group: Any = None):
-        """Join the group."""
+        """Join the process group."""
         if not distributed.is_available():
             raise RuntimeError("this build of torch has no torch.distributed: install one that has it")
         if not distributed.is_initialized():
@@ -97,11 +99,11 @@ class DataParallel(OneProcess):
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
 
     def check(self, device: torch.device, points: int) -> None:
-        """Raise unless the group serves the device and every process gets a point.
+        """Raise unless the group supports the device and every process gets at least one point.
 
         Args:
-            device: of the data.
-            points: |B|.
+            device: device of the data.
+            points: |B|, the number of points a step.
         """
         backends = distributed.get_backend_config(self.group)  # "cpu:gloo,cuda:nccl"
         if device.type not in [backend.split(":")[0] for backend in backends.split(",")]:
@@ -115,11 +117,11 @@ class DataParallel(OneProcess):
             )
 
     def check_same(self, described: Mapping[str, str], device: torch.device) -> None:
-        """Raise, on every process, unless all describe the training alike.
+        """Raise, on every process, unless all processes describe the training in the same way.
 
         Args:
-            described: what must agree, with what it is here.
-            device: through which to ask.
+            described: what must agree: names, with this process's values.
+            device: device of the tensors that are exchanged.
         """
         digests = [hashlib.sha256(value.encode()).digest()[:7] for value in described.values()]
         own = torch.tensor([int.from_bytes(digest) for digest in digests], device=device)
@@ -130,15 +132,15 @@ class DataParallel(OneProcess):
             if odd:
                 raise ValueError(
                     f"processes {odd} differ from process 0 in their {name}: give all the same data, "
-                    "arguments, seeds and checkpoint; fit itself takes each one's share of a minibatch"
+                    "arguments, seeds and checkpoint; fit itself splits the minibatches"
                 )
 
     def shard(self, values: Tensor, axis: int) -> Tensor:
-        """One of K consecutive parts whose sizes differ by one point at most."""
+        """Return one of K consecutive parts, whose sizes differ by at most one point."""
         return values.tensor_split(self.size, axis)[self.rank]
 
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums of tensors over the processes, in one message for each dtype."""
+        """Return the sums of tensors over the processes, with one message for each dtype."""
         sums = list(tensors)
         for dtype in dict.fromkeys(tensor.dtype for tensor in sums):
             places = [k for k, tensor in enumerate(sums) if tensor.dtype == dtype]
@@ -150,9 +152,10 @@ class DataParallel(OneProcess):
 
     @contextmanager
     def propagate_failures(self, device: torch.device) -> Iterator[None]:
-        """Raise on every process if a factorisation fails within on one of them.
+        """Raise on every process if a factorisation inside the block fails on one of them.
 
-        On an accelerator failures are not raised but spread as NaN, through the sums to all processes.
+        On an accelerator no error is raised: failures become NaN, which reaches all processes through the
+        sums.
         """
         failure = None
         try:
@@ -165,18 +168,18 @@ class DataParallel(OneProcess):
             raise failure
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether it is true for one of the processes; waits for the device."""
+        """Return whether `flag` is true on some process; waits for the device."""
         count = torch.tensor(int(flag), device=device)
         distributed.all_reduce(count, group=self.group)
         return bool(count)
 
     def wait(self, device: torch.device) -> None:
-        """Until all processes are here."""
+        """Wait for all processes."""
         self.any(False, device)
 
 
 def digest(modules: nn.Module) -> str:
-    """A hash of all parameters."""
+    """Return a hash of all parameters and buffers."""
     total = hashlib.sha256()
     for value in modules.state_dict().values():
         total.update(value.detach().cpu().contiguous().numpy().tobytes())

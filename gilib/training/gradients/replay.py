@@ -1,8 +1,8 @@
-"""Recorded steps: a step is recorded once and then replayed, and the host is spared.
+"""Replay: a step is recorded once and then repeated without Python's work.
 
-Small networks keep a GPU waiting for the host, and a processor busy with Python. A step is a pure function of
-minibatch, noise and weight, so that it can be recorded with buffers in their place: on CUDA as a graph, on
-the CPU as a tape of operations. Batches, noise and the trace stay outside.
+With small networks, a GPU waits for the host, and a CPU spends its time in Python. A step is a pure function
+of minibatch, noise and `kl_weight`, so it can be recorded with buffers for these inputs: on CUDA as a graph,
+on the CPU as a tape of operations. Choosing minibatches, drawing noise and storing bounds are not recorded.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from torch import Tensor
 from gilib.training.gradients.graph import capture, side_stream
 from gilib.training.gradients.tape import Tape, UnrecordableError
 
-WARM_UP = 3  # calls before the recording, in which libraries make their plans and Adam its moments
-PATIENCE = 10  # calls in a row that decide otherwise than the recording, after which there is another one
-RECORDINGS = 5  # at most
+WARM_UP = 3  # calls before the recording: libraries choose algorithms then, and Adam creates its moments
+PATIENCE = 10  # calls in a row that branch differently before the step is recorded again
+RECORDINGS = 5  # the largest number of recordings of a step
 
 
 class Replay:
-    """A function of tensors that runs a few times, is then recorded, and is replayed from there on.
+    """A function of tensors that is called normally a few times, then recorded, and replayed from then on.
+
+    On the CPU, the function may branch on values, for example on whether a factorisation succeeded. Where it
+    would take another branch than in the recording, it is called normally. After ten such calls in a row it
+    is recorded again.
 
     Args:
-        function: does the same work whatever the values, and reads and writes the same tensors at every call:
-            what changes must come in as an argument, on the device. Its result is to be read before the next
-            call.
-        device: of the arguments, with CUDA or a CPU.
-
-    On the CPU the function may decide by values, as whether a matrix had a factor: where it would decide
-    otherwise than when it was recorded, it is called, and recorded anew if that goes on.
+        function: does the same operations at every call, whatever the values, and reads and writes the same
+            tensors. All that changes must come in as an argument on the device. Read its result before the
+            next call.
+        device: device of the arguments: CUDA or a CPU.
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device):
-        """Wait for the first call."""
+        """Store the function; nothing is called yet."""
         self.function, self.on_cpu = function, device.type == "cpu"
         self.calls, self.missed, self.recordings = 0, 0, 0
         self.buffers: tuple[Tensor, ...] = ()
@@ -44,7 +45,7 @@ class Replay:
         self.replay: Callable[[], bool] | None = None
 
     def __call__(self, *arguments: Tensor) -> Tensor:
-        """The function at `arguments`, tensors of the same shapes at every call."""
+        """Return the function at `arguments`, which must have the same shapes at every call."""
         if not self.buffers:
             self.buffers = tuple(torch.empty_like(argument) for argument in arguments)
         for buffer, argument in zip(self.buffers, arguments, strict=True):
@@ -65,7 +66,7 @@ class Replay:
         self.result = self.function(*self.buffers)
 
     def _record(self) -> None:
-        """One call, which is kept; where it cannot be, the function is called as before."""
+        """Record one call; if that is impossible, warn, and go on with normal calls."""
         try:
             self.replay = Tape(self._run) if self.on_cpu else capture(self._run)
         except UnrecordableError as error:
@@ -73,7 +74,7 @@ class Replay:
         self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
-        """One call where the step decides otherwise than when it was recorded."""
+        """Call the function normally where the step takes another branch than in the recording."""
         self.missed += 1
         if self.missed < PATIENCE:
             self._run()
@@ -83,14 +84,14 @@ class Replay:
             self.replay = None
             self._run()
             warnings.warn(
-                f"this step is not replayed any more: it reads numbers that were others in {RECORDINGS} "
-                "recordings",
+                f"this step is not replayed any more: it read different numbers in each of "
+                f"{RECORDINGS} recordings",
                 stacklevel=2,
             )
 
 
 def check_replay(device: torch.device, processes: int, recordable: bool) -> None:
-    """Raise unless a step can be recorded."""
+    """Raise unless steps can be recorded on this device, by one process and with this rule."""
     if device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"replay=True needs data and network on a CPU or a CUDA device, they are on {device}"

@@ -1,8 +1,8 @@
-"""Arithmetic of a training step: exact where posteriors are computed, faster at the data if asked for.
+"""Arithmetic of a training step: always exact for posteriors, and faster at the data if asked for.
 
-Statistics, factorisations and log P - log Q can be ill-conditioned, and their errors reach every point. The
-pass of the data through the drawn functions is neither, and takes most of the products. So only that pass is
-ever rounded; the functions that are drawn, and how probable they are, stay what they were to the last bit.
+Statistics, factorisations and log P - log Q can be ill-conditioned, and an error there affects every point.
+Evaluating the drawn functions at the data is well-conditioned, and takes most of the products. So only that
+evaluation is ever rounded. The drawn functions and their log P - log Q stay the same to the last bit.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
 
 @dataclass(frozen=True)
 class Speed(Checked):
-    """How the steps of a training are run.
+    """How the steps of a training are executed.
 
     Args:
-        arithmetic: of the data's pass through the drawn functions: "full", or, for float32, "tf32" (on CUDA)
-            or "bfloat16". What is drawn, and log P - log Q, is always computed in full.
-        replay: whether to record a step and replay it, on CUDA as a graph, on the CPU as a tape of its
-            operations: faster where networks are small, and Python takes longer than the arithmetic. What a
-            step makes stays in memory, results on the CPU differ by rounding, and parts of your own must do
-            all that they do with tensors, not with numpy. `gilib.training.Adam` and `Bali` can be replayed.
-        parallel: `DataParallel()` in a script started by torchrun: the processes share every minibatch, and
-            end where one process would.
+        arithmetic: arithmetic of the evaluation of drawn functions at the data: "full", or, for float32,
+            "tf32" (on CUDA) or "bfloat16". Drawing, and log P - log Q, are always computed in full.
+        replay: whether to record a step and replay it: on CUDA as a graph, on the CPU as a tape of its
+            operations. This is faster for small networks, where Python takes longer than the arithmetic. The
+            memory of all intermediate results stays in use, and results on the CPU differ by rounding. Parts
+            of your own must do all their work with tensors, not with numpy. `gilib.training.Adam` and `Bali`
+            can be replayed.
+        parallel: `DataParallel()` in a script started by torchrun. The processes share every minibatch, and
+            reach the same state as a single process would.
 
     >>> Speed(arithmetic="bfloat16").replay
     False
@@ -47,18 +48,18 @@ class Speed(Checked):
     parallel: DataParallel | None = None
 
     def __post_init__(self) -> None:
-        """Raise for an arithmetic that does not exist."""
+        """Raise for an unknown arithmetic."""
         check_choice(self.arithmetic, PRECISIONS, "arithmetic")
 
 
 def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDrawn:
-    """The same functions, rounded: forward and backward at the points, and nowhere else.
+    """Return the same functions, but with rounded arithmetic at the points, forward and backward.
 
     Args:
         drawn: functions with their log P - log Q.
-        precision: "full": as they are; "tf32": products of float32 numbers rounded to 10 bits on CUDA;
-            "bfloat16": products and activations rounded to 7 bits, by autocast. Sums are kept in float32.
-        device: of the points.
+        precision: "full" changes nothing. "tf32" rounds the factors of float32 products to 10 bits, on CUDA.
+            "bfloat16" rounds products and activations to 7 bits, by autocast. Sums stay in float32.
+        device: device of the points.
     """
     if precision == "full":
         return drawn
@@ -69,7 +70,8 @@ def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDr
             with products_in("tf32"):
                 return _switched_after(function(x), "tf32")
 
-        # Backward, nodes run in the reverse order of their making: the points' pass, this, then the draw.
+        # The backward pass visits nodes in reverse order of creation: first the points, in tf32, then this
+        # switch, then the draw, in full precision.
         return replace(drawn, function=evaluate, log_pq=_switched_after(drawn.density, "ieee"))
 
     def autocast(x: Tensor) -> Tensor:
@@ -80,7 +82,7 @@ def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDr
 
 
 def _switched_after(values: Tensor, precision: str) -> Tensor:
-    """The values; once the gradient has come back to them, products are of this precision."""
+    """Return the values; the backward pass that reaches them sets the precision of all later products."""
     result: Tensor = _SwitchPrecision.apply(values, precision)
     return result
 
@@ -93,5 +95,6 @@ class _SwitchPrecision(Operation):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # The setting is global and outlives this pass: `Run` restores it after every step.
         set_product_precisions(ctx.precision, ctx.precision)
         return gradient, None

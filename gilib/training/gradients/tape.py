@@ -1,11 +1,12 @@
-"""Tapes: on the CPU, the operations of a step, recorded once and repeated without Python's work in between.
+"""Tapes: a step's tensor operations on the CPU, recorded once and repeated without Python's work in between.
 
-Where networks are small, Python takes longer to say what is to be done than the processor to do it. A tape
-holds the operations on tensors of one step, in order, and the memory that they read and wrote. Repeating it
-does the same arithmetic in the same memory, to the last bit; views are where they were, and constants stay.
+With small networks, Python takes longer to request the operations than the processor takes to do them. A tape
+holds the tensor operations of one step, in order, and the memory that they read and wrote. Repeating it does
+the same arithmetic in the same memory, to the last bit. Views and constants are not computed again.
 
-Where the step read a number to decide by (was a factor found, do all replicas train?), the tape knows what it
-read. A repetition that reads something else stops there and leaves everything as it was before it.
+Some steps branch on a number that they read from a tensor: did a factorisation succeed, are all replicas
+still active? The tape stores the numbers that were read. A repetition that reads another number stops there,
+and undoes everything that it has changed.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 
 
 class UnrecordableError(RuntimeError):
-    """A step has operations that give tensors whose sizes depend on values."""
+    """A step contains operations that return tensors whose size depends on values."""
 
 
 class Recorded(NamedTuple):
-    """One operation, as it was called, and what it gave."""
+    """One operation: its arguments and its result."""
 
     function: OpOverload
     args: Sequence[Any]
@@ -45,12 +46,12 @@ class Recorded(NamedTuple):
 
     @property
     def given(self) -> list[Tensor]:
-        """Those among its results."""
+        """The tensors among its results."""
         return _tensors(self.result)
 
     @property
     def written(self) -> list[Tensor]:
-        """Those of its arguments that it changes."""
+        """The tensors among its arguments that it changes."""
         arguments = self.function._schema.arguments
         named = dict(zip((own.name for own in arguments), self.args, strict=False)) | dict(self.kwargs)
         marked = [own.name for own in arguments if own.alias_info is not None and own.alias_info.is_write]
@@ -58,18 +59,18 @@ class Recorded(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether all that it gave lies in what it was given, as views do and what is changed in place."""
+        """Whether all results lie in the arguments' memory, as for views and in-place operations."""
         return _memory(self.given) <= _memory(self.read)
 
     @property
     def is_constant(self) -> bool:
-        """Whether it gives the same every time, as long as nobody writes there."""
+        """Whether the result is the same every time, provided that nothing else writes to its memory."""
         drawn = torch.Tag.nondeterministic_seeded in self.function.tags
         return not drawn and (not self.read or self.function.name().split(".")[0] in FILLS)
 
 
 class Call(NamedTuple):
-    """What a repetition calls."""
+    """A call of one operation that a repetition makes."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -77,13 +78,14 @@ class Call(NamedTuple):
 
 
 class Tape:
-    """The operations of a function without arguments, which is called once for it.
+    """The operations of a function without arguments, which is called once to record them.
 
     Args:
-        run: reads and writes the same tensors at every call. What it draws at random is drawn anew.
+        run: must read and write the same tensors at every call. Random draws inside it are new at every
+            repetition.
 
     Raises:
-        UnrecordableError: if sizes of tensors depend on values; the function has been called then, too.
+        UnrecordableError: if sizes of tensors depend on values; the function has been called once even then.
 
     >>> total, terms = torch.zeros(2), torch.ones(2)
     >>> repeat = Tape(lambda: total.add_(2 * terms))
@@ -93,7 +95,7 @@ class Tape:
     """
 
     def __init__(self, run: Callable[[], object]):
-        """Record."""
+        """Call the function once, and record it."""
         with _Recording() as recording:
             run()
         self.operations = recording.operations  # as long as they live, the memory of their results does
@@ -105,8 +107,8 @@ class Tape:
         self.exposed = _exposed(self.operations)
 
     def __call__(self) -> bool:
-        """Repeat the operations; False, and nothing has happened, where the step would decide otherwise."""
-        with torch.inference_mode():
+        """Repeat the operations and return True; False if a decision differs, after all is undone."""
+        with torch.inference_mode():  # the tape holds the operations of the backward pass, so no autograd
             before = [tensor.clone() for tensor in self.exposed]
             try:
                 for function, args, kwargs in self.calls:
@@ -119,11 +121,11 @@ class Tape:
 
 
 class _OtherwiseError(Exception):
-    """Something else was read than when the tape was recorded."""
+    """A repetition has read another number than the recording did."""
 
 
 class _Recording(TorchDispatchMode):
-    """Remembers the operations on tensors below it, those of backward passes included."""
+    """Records the tensor operations inside its block, including those of backward passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +152,10 @@ def _memory(tensors: Iterable[Tensor]) -> set[int]:
 
 
 def _exposed(operations: Sequence[Recorded]) -> list[Tensor]:
-    """What is written, in memory that the tape has not made, before a decision: to be put back."""
+    """Return tensors in memory from outside the tape that are written before its last decision.
+
+    Their values must be restored if a repetition stops at a decision.
+    """
     decisions = [k for k, own in enumerate(operations) if _decides(own)]
     made: set[int] = set()
     exposed: dict[int, Tensor] = {}
@@ -161,24 +166,26 @@ def _exposed(operations: Sequence[Recorded]) -> list[Tensor]:
 
 
 def _decides(own: Recorded) -> bool:
-    """Whether it read a number."""
+    """Return whether an operation reads a number from a tensor, on which Python may then branch."""
     return isinstance(own.result, bool | int | float) and bool(own.read)
 
 
 def _call(own: Recorded, written: set[int]) -> Call | None:
-    """How to repeat an operation in the memory that it had, if there is anything to do."""
+    """Return how to repeat an operation in its recorded memory, or None if nothing has to be repeated."""
     function, args, kwargs = own.function, own.args, own.kwargs
     if _decides(own):
         return Call(_compare, (function._op, own.result, args), kwargs)
-    if function._schema.is_mutable:
+    if function._schema.is_mutable:  # it may also return new tensors, which later operations read
         own_memory = Call(_copied, (function._op, own.given, args), kwargs)
         return Call(function._op, args, kwargs) if own.has_memory else own_memory
+    # A view looks at the same memory at every repetition. A constant is still there from the recording,
+    # unless an in-place operation has overwritten it since.
     if own.has_memory or (own.is_constant and not _memory(own.given) & written):
         return None
     if "::empty" in function.name() or "::new_empty" in function.name():
         return None
     if function.name().split(".")[0] in COPIES:
-        return Call(own.result.copy_, args[:1], {})
+        return Call(own.result.copy_, args[:1], {})  # without a new allocation
     known = _in_place(function)
     if known is None or len(known[1]) != len(own.given):  # some results may be left out
         return Call(_copied, (function._op, own.given, args), kwargs)
@@ -197,7 +204,10 @@ def _copied(function: Callable[..., Any], memory: list[Tensor], args: Sequence[A
 
 @functools.cache
 def _in_place(function: OpOverload) -> tuple[Callable[..., Any], list[str]] | None:
-    """The same operation, given memory for its results, and the names of these arguments; if there is one."""
+    """Return the variant of an operation that writes to given memory, and the names of those arguments.
+
+    Returns None if there is no such variant.
+    """
     wanted = [(own.name, str(own.type)) for own in function._schema.arguments]
     for name in function.overloadpacket.overloads():
         found = getattr(function.overloadpacket, name)

@@ -24,13 +24,14 @@ class Adam(Rule):
     """Adam (Kingma & Ba, 2015) on the bound that `gilib.fit` estimates at every step.
 
     Args:
-        lr: learning rate, or R of them, one for every replica. Raise it, to 0.03 or 0.05, where the bound
-            still climbs at the end; lower it where it jumps. A high rate wants a schedule that ends at zero.
-        groups: other learning rates by names of parameters, or of the modules that hold them, for example
-            `{"likelihood": 1e-3}` or `{"inducing_points": 1e-3, "layers.layers.0": 1e-2}`; names as in
-            `net.named_parameters()`, whole words between the dots, the likelihood's with the prefix
-            "likelihood.". Of two that match, the later one counts.
-        schedule: of all learning rates: a factor for every step; None: 1.
+        lr: learning rate, or R rates, one for each replica. Raise it to 0.03 or 0.05 if the bound still
+            climbs at the end; lower it if the bound jumps. A high rate needs a schedule that ends at zero.
+        groups: other learning rates for some parameters, by the name of a parameter or of a module that holds
+            them. Examples are `{"likelihood": 1e-3}` and
+            `{"inducing_points": 1e-3, "layers.layers.0": 1e-2}`. Names are those in `net.named_parameters()`,
+            and those of the likelihood begin with "likelihood."; a name must match whole words between the
+            dots. If two names match, the later one counts.
+        schedule: a factor for all learning rates at every step; None: 1.
         betas: decay of the first and second moments.
         eps: added to the root of the second moment.
 
@@ -46,31 +47,31 @@ class Adam(Rule):
     eps: Positive = 1e-8
 
     def __post_init__(self) -> None:
-        """Refuse rates that are not positive."""
+        """Raise for rates that are not positive."""
         object.__setattr__(self, "lr", _checked(self.lr, "lr"))
         groups = {name: _checked(rate, f"groups[{name!r}]") for name, rate in self.groups.items()}
         object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningAdam:
-        """Adam at work on the problem's parameters.
+        """Return Adam at work on the problem's parameters.
 
         Raises:
-            ValueError: for rates that are not R many, names that match nothing, or nothing to train; for
-                layers with `Conjugate`, which have no parameters.
+            ValueError: for a number of rates other than R, for names that match nothing, or if there is
+                nothing to train; and for layers with `Conjugate`, which have no parameters.
         """
         if any(isinstance(module, ConjugateWeights) for module in problem.net.modules()):
             raise ValueError(
-                "Adam would leave layers with gilib.posteriors.Conjugate as they are, which have no "
-                "parameters: if all layers with weights have it, fit(..., rule=gilib.training.Bali()) trains "
-                "them, and with other posteriors it cannot be mixed"
+                "Adam cannot train layers with gilib.posteriors.Conjugate, which have no parameters: if all "
+                "layers with weights have it, use fit(..., rule=gilib.training.Bali()); it cannot be mixed "
+                "with other posteriors"
             )
         return RunningAdam(self, problem)
 
     def rates(
         self, parameters: Mapping[str, nn.Parameter], replicas: int | None
     ) -> dict[str, tuple[nn.Parameter, Rate]]:
-        """Every parameter with its learning rate: a number, or one for each of the replicas."""
+        """Return every parameter with its learning rate: a number, or one number for each replica."""
         _check_number(self.lr, "lr", replicas)
         rates: dict[str, Rate] = dict.fromkeys(parameters, self.lr)
         for prefix, rate in self.groups.items():
@@ -78,55 +79,56 @@ class Adam(Rule):
             matching = [name for name in parameters if f"{name}.".startswith(f"{prefix}.")]
             if not matching:
                 raise ValueError(
-                    f"groups: no parameter is, or belongs to, {prefix!r}; they are {', '.join(parameters)}"
+                    f"groups: no parameter is, or belongs to, {prefix!r}; parameters are "
+                    f"{', '.join(parameters)}"
                 )
             rates.update(dict.fromkeys(matching, rate))
         return {name: (parameter, rates[name]) for name, parameter in parameters.items()}
 
 
 class RunningAdam(RunningRule):
-    """Adam with its moments: one for all replicas at once where every parameter has their axis."""
+    """Adam with its moments: one for all replicas at once if every parameter has the replica axis."""
 
     recordable = True
 
     def __init__(self, rule: Adam, problem: Problem):
-        """Start from moments of zero."""
+        """Create the optimiser, with moments of zero."""
         super().__init__(problem)
         self.rule, self.schedule, self.optimiser = rule, rule.schedule, _optimiser(rule, problem)
 
     def prepare(self, step: int) -> None:
-        """Count the step, with its learning rate."""
+        """Count the step, and set its learning rate."""
         self.optimiser.advance(self.rule.factor(step, self.problem.steps))
 
     def step(self, batch: Batch) -> Tensor:
-        """One step up the bound, of the replicas whose bound and gradient always were finite."""
+        """Take one step up the bound, for replicas whose bound and gradient have always been finite."""
         bound, gradients = self.problem.bound_and_gradients(batch, self.optimiser.parameters)
         self.active &= bound.isfinite()
         self.optimiser.update(gradients, self.active)
         return bound
 
     def check_freeze(self) -> None:
-        """Every parameter must have the replica axis: what replicas share, one of them spoils for all."""
+        """Raise unless every parameter has the replica axis: a shared one would spread a failure to all."""
         if self.optimiser.per_replica:
             return
         replicas = self.problem.net.replicas
         shared = {name: list(p.shape) for name, p in self.problem.shared_parameters().items()}
         raise ValueError(
             "on_divergence='freeze' needs every learned parameter to have the replica axis "
-            f"{list(replicas)}, and replicas share {shared}: give each its own (for example "
+            f"{list(replicas)}, but replicas share {shared}: give each its own (for example "
             f"Gaussian(learn=True, replicas={replicas})), or use on_divergence='raise'"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimiser's, and for how many steps a schedule was made that depends on them."""
+        """Return the optimiser's state, and the total number of steps if the schedule depends on it."""
         needs = self.schedule is not None and self.schedule.needs_total
         return {"adam": self.optimiser.state_dict(), "steps": self.problem.steps if needs else None}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`.
+        """Continue from what `state_dict` returned.
 
         Raises:
-            CheckpointError: if the learning rates of the first part were those of another number of steps.
+            CheckpointError: if the schedule of the earlier part was made for another number of steps.
         """
         if state["steps"] not in (None, self.problem.steps):
             raise CheckpointError(
@@ -145,11 +147,11 @@ def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
         return ReplicaAdam(rule.rates(parameters, replicas[0]), replicas[0], rule.betas, rule.eps)
     scheduled = rule.schedule is not None
     rates, moments = rule.rates(parameters, None), (rule.betas, rule.eps)
-    return NetworkAdam(rates, problem.device, *moments, scheduled, problem.steady)
+    return NetworkAdam(rates, problem.device, *moments, scheduled, problem.capturable)
 
 
 def _checked(rate: Rate, what: str) -> Rate:
-    """A positive rate, or a tuple of them."""
+    """Return a positive rate, or a tuple of positive rates."""
     rate = plain(rate)
     if not isinstance(rate, Sequence):
         check_positive(rate, what)

@@ -1,6 +1,6 @@
-"""Bayesian layerwise inference: every layer is a regression onto targets that gradients propose.
+"""Bayesian layerwise inference (BALI): every layer is a regression onto targets that gradients propose.
 
-Read from the top: the rule and its step, then layers as regressions, then what is refused.
+Read from the top: first the rule and its step, then layers as regressions, then the checks.
 """
 
 from __future__ import annotations
@@ -48,52 +48,56 @@ from gilib.training.schedules import CosineDecay, Schedule
 from gilib.validation import check_choice
 
 PRIORS = ("absolute", "relative")
-SENSIBLE_BATCH = 100
-STALE = 0.1  # by how much of itself the strength of the prior may move before V⁻¹ is factored anew
+SENSIBLE_BATCH = 100  # points; a smaller minibatch brings a warning
+STALE = 0.1  # relative change of the prior's strength after which V⁻¹ is factorised again
 
 
 @dataclass(frozen=True)
 class Bali(Rule):
-    """BALI (Kurle et al., 2024, Algorithm 1) for networks of layers with `Conjugate`.
+    """BALI (Kurle et al., 2024, Algorithm 1) for networks whose layers have `Conjugate` posteriors.
 
     A step draws the weights, passes the minibatch forward, and back-propagates the negative log likelihood to
-    the outputs F of every layer: g `[B, O]`, one gradient for each point. A layer is then a regression from
-    its inputs X̃, divided by the root of their number, onto pseudo-targets
+    the outputs F of every layer. This gives g `[B, O]`, one gradient for each point. A layer is then a
+    regression from its inputs X̃, divided by the square root of their number, onto pseudo-targets
 
         Y = F - α g / √v,    v ← (1-γ) v + γ mean(g²)                                      (Eqs. 18 to 20)
 
-    (v by output unit), whose statistics enter moving averages with the bias-corrected rate
-    γ = β / (1 - (1-β)^t), as `gilib.regression.joint` says. With a likelihood of Gaussian noise the last
-    layer takes the true targets, and the noise covariance that it infers becomes the likelihood's.
+    where v has one entry for each output unit. The statistics of these regressions enter moving averages with
+    the bias-corrected rate γ = β / (1 - (1-β)^t), see `gilib.regression.joint`. With a likelihood of Gaussian
+    noise, the last layer uses the true targets, and the noise covariance that it infers becomes the
+    likelihood's.
 
-    Priors: in the paper (prior="relative") a layer's prior is relative to its noise, Cov W̃ = Σ ⊗ V_0. That
-    overrules few data where their noise is small; and as Σ of a hidden layer tells the length of gradient
-    steps, it fades as they shrink. With prior="absolute", ours, V_0⁻¹ = κ P̃, P̃ being the prior precision of
-    W̃ itself and κ = α / √(mean v), or, where targets are true, the mean of the noise variances. At fixed
-    points of steps without noise the slope of the log likelihood then balances that of the layers' priors,
-    but for a factor √(v_o / mean v) at output o.
+    In the paper (prior="relative"), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. If
+    data are few and their noise small, such a prior overrules them. In a hidden layer, Σ measures the length
+    of gradient steps, so the prior fades as they shrink. With prior="absolute", our default, V_0⁻¹ = κ P̃,
+    where P̃ is the prior precision of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and
+    the mean of the noise variances in a layer with true targets. At fixed points of steps without noise, the
+    gradient of the log likelihood then balances that of the layers' log priors, up to a factor
+    √(v_o / mean v) at output o.
 
-    Set the prior: under `NealPrior()`, of variance 1, few data may be underfitted, up to a constant, and
-    nothing warns of it. Of what was searched on nine UCI sets, variance 3, `NealPrior(3**0.5)`, with lr=1.0
-    and variance 1 with lr=0.3 served best on the whole. Sets differ: see held-out data, and *BALI's
-    benchmarks*.
+    Choose the prior's variance. Under `NealPrior()`, with variance 1, the network may underfit few data, even
+    to a constant, without a warning. In our search over nine UCI sets, two settings were best overall:
+    variance 3, `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3. Data sets differ: check on
+    held-out data, and see *BALI's benchmarks*.
 
-    The paper has dense layers only. Here a convolution is a regression too, from its windows, each of which
-    is an observation: N is then the number of points times that of windows, and means go over both.
+    The paper has dense layers only. Here a convolution is a regression, too: each of its windows is an
+    observation. So N is the number of points times the number of windows, and means run over both.
 
-    The trace of `gilib.fit` is the ELBO before each step, which the rule does not maximise. One draw a step
-    is the paper's; of more statistics are averaged. `estimator="pointwise"` samples outputs in place of
-    weights (BALI-L, App. F), but at the first step.
+    The trace of `gilib.fit` is the ELBO before each step, which this rule does not maximise. The paper takes
+    one draw a step; with several draws, statistics are averaged. With `estimator="pointwise"`, steps after
+    the first sample outputs instead of weights (BALI-L, App. F).
 
     Args:
-        lr: α, the length of the gradient steps of the targets.
-        update_rate: β, of the moving averages, above 0 and at most 1; 1: only the last minibatch counts.
+        lr: α, the length of the gradient steps that define the targets.
+        update_rate: β, the rate of the moving averages, above 0 and at most 1; with 1, only the last
+            minibatch counts.
         prior: "absolute" or "relative".
-        schedule: of α: a factor for every step; None: 1. Default: 1 for half the steps, then down to a tenth.
-        deterministic: whether steps after the first use the mean weights in place of a draw (App. F).
-        keep_moments: whether the inputs' second moments, at the first layer, are those of all points, taken
-            once, and factored anew only where the strength κ of the prior has moved by a tenth: faster on a
-            CPU where inputs are many. For networks that begin with a dense layer.
+        schedule: a factor for α at every step; None: 1. Default: 1 for half of the steps, then down to a
+            tenth.
+        deterministic: whether steps after the first use the mean weights instead of a draw (App. F).
+        keep_moments: whether the first layer computes the second moments of its inputs once, from all points.
+            It then factorises again only when the strength κ of the prior has changed by a tenth. This is
+            faster on a CPU if there are many inputs. For networks that begin with a dense layer.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 100)[:, None]
@@ -105,8 +109,8 @@ class Bali(Rule):
     torch.Size([100, 1])
     """
 
-    samples: ClassVar[int] = 1
-    tempers: ClassVar[bool] = False
+    default_num_samples: ClassVar[int] = 1
+    supports_kl_weight: ClassVar[bool] = False
     lr: Positive = 0.3
     update_rate: Positive = 0.2
     prior: str = "absolute"
@@ -115,29 +119,32 @@ class Bali(Rule):
     keep_moments: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Raise for an update rate above 1, or an unknown kind of prior."""
         if self.update_rate > 1.0:
-            raise ValueError(f"update_rate is at most 1, no memory at all, got {self.update_rate}")
+            raise ValueError(
+                f"update_rate must be at most 1, where only the last minibatch counts, got {self.update_rate}"
+            )
         check_choice(self.prior, PRIORS, "prior")
 
     def begin(self, problem: Problem) -> RunningBali:
-        """The rule at work.
+        """Return the rule at work.
 
         Raises:
-            ValueError: for other layers, learned parameters, noise or arithmetic than it serves.
+            ValueError: if the rule cannot train a layer or a learned parameter, or does not support the noise
+                or the arithmetic.
         """
         return RunningBali(self, problem)
 
 
 class PassResult(NamedTuple):
-    """What the passes of a step saw.
+    """The results of a step's forward and backward pass.
 
     Attributes:
-        steps: of the layers with weights.
-        places: where the residuals of these layers are taken.
-        gradients: -g, those of the log likelihood, at the outputs of layers with pseudo-targets,
-            `[S, R, B, O]` or images of O channels.
-        bound: of the batch's share, `[R]`.
+        steps: inputs, outputs and functions of the layers with weights.
+        places: for each of these layers, the weights at which its residuals are computed.
+        gradients: -g, the gradients of the log likelihood with respect to the outputs of layers with
+            pseudo-targets, `[S, R, B, O]` or images with O channels.
+        bound: the bound of this process's share of the minibatch, `[R]`.
     """
 
     steps: Sequence[Evaluated]
@@ -147,18 +154,18 @@ class PassResult(NamedTuple):
 
 
 class RunningBali(RunningRule):
-    """All layers' regressions; their state is in the buffers of the posteriors.
+    """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors.
 
     Attributes:
-        lr: α of the next step, a number, or a tensor that the host writes between steps.
-        rates: γ of every layer, likewise, `[R]`.
+        lr: α of the next step: a number, or a tensor that the host writes between steps.
+        rates: γ of every layer: numbers, or such tensors `[R]`.
     """
 
     lr: float | Tensor
     rates: list[float | Tensor]
 
     def __init__(self, rule: Bali, problem: Problem):
-        """Refuse what the rule does not serve."""
+        """Check that the rule can train the network, and set up the regressions."""
         super().__init__(problem)
         self.rule, self.warned = rule, False
         net, objective = problem.net, problem.objective
@@ -167,7 +174,7 @@ class RunningBali(RunningRule):
         check_parameters(problem, self.regression)
         if objective.arithmetic != "full":
             raise ValueError(
-                f"BALI reads what enters layers: use arithmetic='full', got {objective.arithmetic!r}"
+                f"BALI reads the inputs of layers: use arithmetic='full', got {objective.arithmetic!r}"
             )
         check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
@@ -183,15 +190,18 @@ class RunningBali(RunningRule):
             self.kept = self.layers[0] = KeptRegression(layers[0], net.replicas, last == 0, problem)
 
     def check_freeze(self) -> None:
-        """Every state has the replica axis."""
+        """Accept every network: all states have the replica axis."""
 
     @property
     def recordable(self) -> bool:  # type: ignore[override]
-        """Moments that are kept are renewed when the host sees fit."""
+        """Whether steps can be recorded: not with `keep_moments`, where the host decides what to do."""
         return self.kept is None
 
     def prepare(self, step: int) -> None:
-        """Set α and γ; how many steps there have been is read where they begin, or were written."""
+        """Set α and γ for the next step.
+
+        Step counts are read from the buffers at the start, and again if a callback has loaded another state.
+        """
         if self.versions and self.versions != self._versions():  # a callback has loaded another state
             self.counts.clear()
             self.versions = self._versions()
@@ -202,17 +212,18 @@ class RunningBali(RunningRule):
         self.counts = [count + 1 for count in self.counts]
         lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
         rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
-        if not self.problem.steady:
+        if not self.problem.capturable:
             like = self.layers[0].prior
             self.lr = lr
             self.rates = [rate if isinstance(rate, float) else rate.to(like) for rate in rates]
             return
+        # A recorded step reads the same tensors at every repetition, so new values are written into them.
         for own, value in zip([self.lr, *self.rates], [lr, *rates], strict=True):
             assert isinstance(own, Tensor)
             own.copy_(value) if isinstance(value, Tensor) else own.fill_(value)
 
     def step(self, batch: Batch) -> Tensor:
-        """Average the statistics of one minibatch, at all layers."""
+        """Update the moving averages of all layers with the statistics of one minibatch."""
         passed = self._passes(batch)
         samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
@@ -230,7 +241,7 @@ class RunningBali(RunningRule):
         return bound
 
     def _passes(self, batch: Batch) -> PassResult:
-        """Draw, evaluate, and back-propagate to what every layer gave."""
+        """Draw, evaluate, and back-propagate to the outputs of every layer."""
         objective, likelihood = self.problem.objective, self.problem.likelihood
         with self.problem.propagate_failures():
             with torch.no_grad():
@@ -246,27 +257,27 @@ class RunningBali(RunningRule):
         return PassResult(recording.drawn, places, gradients, batch.fraction * bound)
 
     def _is_first(self, batch: Batch) -> bool:
-        """Whether nothing has been averaged yet."""
+        """Return whether no minibatch has been averaged yet."""
         return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
 
     def _drawn(self, batch: Batch) -> Drawn:
-        """The functions of a step; those of the first are of drawn weights, as there is no mean yet."""
+        """Return the functions of a step; the first one always draws weights, as there is no mean yet."""
         objective = self.problem.objective
         if objective.estimator != "draw" and self._is_first(batch):
             return self.problem.net.draw(objective.num_samples, generator=self.problem.generator)
         return objective.drawn(self._noise(batch))
 
     def _noise(self, batch: Batch) -> Noise:
-        """Of a step: of its weights, none where they are to be the mean."""
+        """Return the noise of a step's weights; zero if the step is to use the mean weights."""
         if self.rule.deterministic and not self._is_first(batch):
             return Noise(*map(torch.zeros_like, batch.noise))
         return batch.noise
 
     def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> list[Place]:
-        """Where residuals are taken: at the weights of the one draw, or at the mean.
+        """Return the weights at which residuals are computed: those of the only draw, or the mean.
 
-        Several draws, and outputs without weights, have no such place; at the first step there is no mean
-        either, and that of the draws takes its place.
+        With several draws, or outputs sampled without weights, residuals are computed at the mean. The first
+        step has no mean yet, and uses the mean of its draws.
         """
         if self._is_first(batch):
             return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
@@ -276,7 +287,7 @@ class RunningBali(RunningRule):
         return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, parts, strict=True)]
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
-        """The new state of every layer."""
+        """Compute the new state of every layer."""
         rates = self.rates
         scales, seen = [layer.posterior.mean_square for layer in self.layers], []
         for k, (layer, step, place) in enumerate(zip(self.layers, passed.steps, passed.places, strict=True)):
@@ -286,6 +297,7 @@ class RunningBali(RunningRule):
                 scales[k] = layer.scale(squares[k], rates[k])
                 gap = passed.gradients[k] * layer.by_output(layer.lengths(scales[k], self.lr))
             seen.append(layer.residuals(step, place, gap, weight))
+        # One message for all layers: sums are taken over a flat list and then dealt out again.
         flat = iter(self.problem.sum_over_processes([value for own in seen for value in own]))
         moved = [
             self._moved(layer, Residuals(next(flat), next(flat), next(flat)), scale, rate, place)
@@ -294,15 +306,15 @@ class RunningBali(RunningRule):
         self._take(moved, scales, passed.bound)
 
     def _versions(self) -> list[int]:
-        """How often the counts of steps have been written."""
+        """Return how often each layer's step count has been written."""
         return [layer.posterior.steps._version for layer in self.layers]
 
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
-        """Keep the new states where all of them are numbers; where not, factorisations may have raised."""
+        """Store the new states, except in replicas where they are not finite."""
         for layer, scale in zip(self.layers, scales, strict=True):
             bound = bound if layer.true_targets else bound + scale.sum(-1)
         if self.problem.objective.freeze or not readable(bound):
-            for state in moved:  # C is made of all else in a state
+            for state in moved:  # `scale_tril` is computed from all else in a state, so NaN anywhere is in it
                 bound = bound + state.scale_tril.sum((-2, -1))
         self.active &= bound.isfinite()
         active = None if readable(bound) and bool(self.active.all()) else self.active
@@ -319,32 +331,32 @@ class RunningBali(RunningRule):
         rate: float | Tensor,
         place: Place,
     ) -> JointState:
-        """The state after the minibatch; it is not finite where the minibatch was not."""
+        """Return a layer's state after the minibatch; it is not finite if the minibatch was not."""
         strength = layer.strength(self.rule.prior, self.lr, scale)
         with failures_as_nan() if self.problem.objective.freeze else nullcontext():
             return layer.layer.located("", layer.averaged, batch, strength, rate, place)
 
     def _warn_of_few(self, points: float) -> None:
-        """Once, at the first step."""
+        """Warn at the first step if minibatches are small."""
         if not self.warned and round(points) < min(SENSIBLE_BATCH, self.problem.objective.num_data):
             warnings.warn(
-                f"BALI averages regressions of {round(points)} points, each of which is to tell the noise: "
+                f"BALI averages regressions of {round(points)} points, and each must determine the noise: "
                 "take a batch_size of 1000, or all points",
                 stacklevel=2,
             )
         self.warned = True
 
     def state_dict(self) -> dict[str, Any]:
-        """For how many steps a schedule was made that depends on them; the rest is in buffers."""
+        """Return the total number of steps if the schedule depends on it; the other state is in buffers."""
         needs = self.rule.schedule is not None and self.rule.schedule.needs_total
         strengths = {} if self.kept is None else {"strengths": self.kept.strengths}
         return {"steps": self.problem.steps if needs else None} | strengths
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`.
+        """Continue from what `state_dict` returned.
 
         Raises:
-            CheckpointError: if the schedule of the first part was that of another number of steps.
+            CheckpointError: if the schedule of the earlier part was made for another number of steps.
         """
         if state["steps"] not in (None, self.problem.steps):
             raise CheckpointError(
@@ -360,15 +372,15 @@ class LayerRegression:
     """One dense layer as a regression.
 
     Args:
-        layer: with `Conjugate`.
-        replicas: of the network.
-        true_targets: whether it takes those of the data.
+        layer: a layer with `Conjugate`.
+        replicas: replicas of the network.
+        true_targets: whether the layer uses the targets of the data.
 
     Attributes:
         prior: the diagonal of the prior precision of W̃, `[R, I]`.
-        windows: observations that a point gives.
-        feature_scale: 1 / √I, of the features.
-        gram: memory for a wide layer's moments, `[R, I, I]`, once they are taken at drawn weights.
+        windows: number of observations in a point.
+        feature_scale: 1 / √I, the factor of the features.
+        gram: reused memory for the second moments of a wide layer, `[R, I, I]`; None until it is needed.
     """
 
     windows = 1
@@ -392,42 +404,50 @@ class LayerRegression:
         self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
-        """v after a minibatch, `[R, O]`; as before, where no gradient arrived: else κ would explode."""
+        """Return v after a minibatch, `[R, O]`.
+
+        Where no gradient arrived at all, v stays as it was, because κ would explode otherwise.
+        """
         known = self.posterior.mean_square
         return torch.lerp(
             known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
         )
 
     def lengths(self, mean_square: Tensor, lr: float | Tensor) -> Tensor:
-        """α / √v, `[R, O]`, finite where v is zero, as the gradient is there."""
+        """Return α / √v, `[R, O]`; it is finite even if v is zero, where the gradient is zero, too."""
         return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
 
     def squares(self, gradient: Tensor) -> Tensor:
-        """Sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
+        """Return the sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
         return self.rows(gradient).square().sum(-2)
 
     def start(self, step: Evaluated) -> Place:
-        """What stands for the mean before the first minibatch: the drawn weights.
+        """Return the mean of the drawn weights, which replaces the posterior mean before the first minibatch.
 
-        They explain most of the pseudo-targets X̃ W̃ - α g / √v: residuals at a mean of zero would be large
-        and, at layers with more outputs than inputs, of small rank.
+        The drawn weights explain most of the pseudo-targets X̃ W̃ - α g / √v. Residuals at a mean of zero
+        would be large, and of low rank in layers with more outputs than inputs.
         """
         return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
     def place(self, step: Evaluated, noise: Tensor) -> Place:
-        """The drawn weights, of a step with one sample; from their standard normals E, `[R, I O]`."""
+        """Return the drawn weights of a step with one sample, and their noise in the form that `Place` holds.
+
+        Args:
+            step: the layer's evaluation.
+            noise: the standard normals of the draw, `[R, I O]`.
+        """
         return Place(self.posterior.root_fan_in * weights_of(step)[0], self.posterior.noise_in(noise))
 
     def rows(self, values: Tensor) -> Tensor:
-        """Outputs `[S, R, B, O]` as `[R, S B, O]`."""
+        """Reshape outputs `[S, R, B, O]` to `[R, S B, O]`."""
         return rows(values)
 
     def by_output(self, values: Tensor) -> Tensor:
-        """`[R, O]`, to be multiplied with outputs."""
+        """Reshape `[R, O]` so that it broadcasts with outputs."""
         return values[..., None, :]
 
     def unexplained(self, step: Evaluated, place: Place, gap: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and residuals as rows, `[R, S B, I]` (without a column of ones) and `[R, S B, O]`."""
+        """Return inputs, `[R, S B, I]` without a column of ones, and residuals, `[R, S B, O]`, as rows."""
         output, inputs = step.output, step.input
         spread = rows(inputs.expand(*output.shape[:-1], inputs.shape[-1]))
         if place.white is not None:
@@ -436,13 +456,13 @@ class LayerRegression:
         return spread, unexplained(spread, targets, place.centre, self.feature_scale, bias)
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """The moments of a minibatch.
+        """Return the moments of a minibatch.
 
         Args:
             step: input and output of the layer.
-            place: where residuals are taken: with noise, the weights of the step.
-            gap: from outputs to targets, `[S, R, B, O]`: -α g / √v, or to those of the data.
-            weight: N over the rows of all processes.
+            place: the weights at which residuals are computed; if `place` has noise, the drawn weights.
+            gap: targets minus outputs, `[S, R, B, O]`: -α g / √v for pseudo-targets.
+            weight: N divided by the number of rows of all processes.
         """
         spread, left = self.unexplained(step, place, gap)
         if place.white is not None and self.gram is None and sum(self.posterior.centre.shape[-2:]) > STRIP:
@@ -451,19 +471,19 @@ class LayerRegression:
         return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """The state after a minibatch.
+        """Return the state after a minibatch.
 
         Args:
-            batch: its moments.
+            batch: the moments of the minibatch.
             strength: κ, `[R]`.
             rate: γ, a number or `[R]`.
-            place: where the residuals were taken.
+            place: the weights at which the residuals were computed.
         """
         own, prior = self.posterior, strength[..., None] * self.prior
         return averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
     def strength(self, kind: str, lr: float | Tensor, mean_square: Tensor) -> Tensor:
-        """κ, `[R]`."""
+        """Return the strength κ of the prior, `[R]`."""
         if kind == "relative":
             return torch.ones_like(mean_square[..., 0])
         if self.true_targets:
@@ -472,11 +492,11 @@ class LayerRegression:
 
 
 class KernelRegression(LayerRegression):
-    """A convolution as a regression from its windows: each is an observation, H' W' of them a point.
+    """A convolution as a regression from its windows: each point gives H' W' observations.
 
-    They overlap and are not independent, so that counting all of them is a choice, and ours (the paper has
-    dense layers only): the noise is that of one output pixel, and V that of N H' W' windows. Moments of
-    windows are computed without patches, with zeros at the boundary, as the layer itself pads.
+    Windows overlap and are not independent, so counting each of them is a choice. It is ours, as the paper
+    has dense layers only. The noise is that of one output pixel, and V has N H' W' observations. Moments of
+    windows are computed without extracting patches, with zeros at the boundary, as the layer itself pads.
     """
 
     layer: Conv2d
@@ -489,15 +509,15 @@ class KernelRegression(LayerRegression):
         self.windows = math.prod(layer.windows.output_size((shape[1], shape[2])))
 
     def rows(self, values: Tensor) -> Tensor:
-        """Output images `[S, R, B, O, H', W']` as `[R, S B H' W', O]`."""
+        """Reshape output images `[S, R, B, O, H', W']` to `[R, S B H' W', O]`."""
         return rows(values.flatten(-2).mT.flatten(-3, -2))
 
     def by_output(self, values: Tensor) -> Tensor:
-        """`[R, O]`, to be multiplied with output images."""
+        """Reshape `[R, O]` so that it broadcasts with output images."""
         return values[..., None, :, None, None]
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """The moments of a minibatch, onto targets in every pixel."""
+        """Return the moments of a minibatch, with targets in every pixel."""
         output, images, scale = step.output, step.input, self.feature_scale
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
         left = gap
@@ -512,20 +532,21 @@ class KernelRegression(LayerRegression):
 
 
 class KeptRegression(LayerRegression):
-    """A first dense layer, with the second moments of all points.
+    """A first dense layer that keeps the second moments of all points.
 
-    The strength κ of the prior is averaged as moments are. V⁻¹ is factored where that average has moved by a
-    tenth since the last time, the deviation of the prior, that is, by a twentieth. Where the mean comes to
-    rest does not depend on V⁻¹, and there κ is always the latest.
+    The strength κ of the prior is averaged in the same way as moments. V⁻¹ is factorised again once that
+    average has changed by a tenth; the standard deviation of the prior has then changed by a twentieth. The
+    limit of the mean does not depend on V⁻¹, and its own update always uses the latest κ.
 
     Args:
-        layer: with `Conjugate`.
-        replicas: of the network.
-        true_targets: whether it takes those of the data.
-        problem: for the inputs of all points, and sums over processes.
+        layer: a layer with `Conjugate`.
+        replicas: replicas of the network.
+        true_targets: whether the layer uses the targets of the data.
+        problem: source of the inputs of all points and of sums over processes.
 
     Attributes:
-        strengths: the average of κ, and that at which V⁻¹ was factored, `[2, R]`; zero before the first step.
+        strengths: the average of κ, and its value when V⁻¹ was last factorised, `[2, R]`; zero before the
+            first step.
     """
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
@@ -534,7 +555,7 @@ class KeptRegression(LayerRegression):
         inputs = problem.inputs
         if inputs is None:
             raise ValueError(
-                "keep_moments=True is for inputs that never change, and augment changes them: leave one out"
+                "keep_moments=True is for inputs that never change, but augment changes them: leave one out"
             )
         self.sum = problem.sum_over_processes
         with exact_products():
@@ -544,7 +565,10 @@ class KeptRegression(LayerRegression):
         self.seen: Callable[[Tensor], Tensor] | None = None
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Cross moments; for the scatter about the new mean rows are kept until that is known."""
+        """Return the cross moments of a minibatch.
+
+        The scatter is computed later, about the new mean, so the rows are kept until then.
+        """
         spread, left = self.unexplained(step, place, gap)
         scale, bias = self.feature_scale, bool(self.layer.bias)
 
@@ -557,22 +581,24 @@ class KeptRegression(LayerRegression):
         return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """The state after a minibatch."""
+        """Return the state after a minibatch; the arguments are those of `LayerRegression.averaged`."""
         own, state = self.posterior, self._refreshed(strength, rate)
-        if state.precision_tril is not own.precision_tril and place.white is not None:  # S is by the T before
+        if state.precision_tril is not own.precision_tril and place.white is not None:
+            # The whitened residual was Tᵀ (W - mean) with the old factor T of V⁻¹; this is the new one.
             place = Place(place.centre, matmul(state.precision_tril.mT, place.centre - own.mean))
         assert self.seen is not None
         prior, scale = strength[..., None] * self.prior, own.prior_scale
         return averaged_with(state, batch.cross, prior, scale, rate, place, self.seen)
 
     def forget(self) -> None:
-        """The posterior's state is another one: factor anew."""
+        """Factorise again at the next step, because the posterior's state was replaced."""
         self.strengths = torch.zeros_like(self.strengths)
 
     def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
-        """The state, with V⁻¹ factored anew if it is time.
+        """Return the state, with V⁻¹ factorised again if κ has changed enough.
 
-        On an accelerator, where nothing is read, it is factored at every step, and kept where it is time.
+        On an accelerator, the host reads no values. So V⁻¹ is factorised at every step, and stored where κ
+        has changed enough.
         """
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)
@@ -597,10 +623,10 @@ REGRESSIONS: dict[type[WeightLayer], type[LayerRegression]] = {
 
 
 def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool) -> LayerRegression:
-    """A layer as a regression.
+    """Return the regression for a layer.
 
     Raises:
-        ValueError: for other layers.
+        ValueError: if the layer is neither `Linear` nor `Conv2d`.
     """
     kind = REGRESSIONS.get(type(layer))
     if kind is None:
@@ -611,28 +637,28 @@ def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: b
 
 
 def weights_of(step: Evaluated) -> Tensor:
-    """The weights of a layer's function, `[S, R, I, O]`."""
+    """Return the weights of a layer's function, `[S, R, I, O]`."""
     assert isinstance(step.function, LinearFunction | Conv2dFunction)
     return step.function.weights
 
 
 def inverse_root(square: Tensor) -> Tensor:
-    """1 / √v; 1 where nothing ever depended on an output: its gradient is zero, whatever it is divided by."""
+    """Return 1 / √v, and 1 where v is zero: gradients are zero there, so the factor does not matter."""
     return square.where(square >= torch.finfo(square.dtype).tiny, 1.0).rsqrt()
 
 
 def rows(values: Tensor) -> Tensor:
-    """`[S, R, B, ...]` as `[R, S B, ...]`."""
+    """Reshape `[S, R, B, ...]` to `[R, S B, ...]`."""
     return values[0] if len(values) == 1 else values.movedim(0, -3).flatten(-3, -2)
 
 
 def split_noise(noise: Tensor, posteriors: Sequence[ConjugateWeights]) -> tuple[Tensor, ...]:
-    """The standard normals of a network's draw, `[..., P]`, by layers in the order of evaluation."""
+    """Split the standard normals of a network's draw, `[..., P]`, by layers in order of evaluation."""
     return noise.split([posterior.noise_size for posterior in posteriors], -1)
 
 
 def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
-    """γ = β / (1 - (1-β)^t), a number or in float64; 1 at the first step.
+    """Return γ = β / (1 - (1-β)^t), as a number or in float64; it is 1 at the first step.
 
     >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
     (1.0, 0.667)
@@ -644,22 +670,22 @@ def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
 
 
 def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
-    """How many steps there have been, one number where all replicas that train have had as many."""
+    """Return the number of steps so far: one number if all active replicas agree, else a tensor."""
     known = count[active] if bool(active.any()) else count.reshape(-1)
     return int(known[0]) if bool((known == known[0]).all()) else count.clone()
 
 
 def layers_of(net: Network) -> list[WeightLayer]:
-    """The layers with weights, in the order of evaluation.
+    """Return the layers with weights, in order of evaluation.
 
     Raises:
-        ValueError: if one has another posterior, or there are none.
+        ValueError: if a layer has another posterior, or there are no layers with weights.
     """
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     for layer in layers:
         if not isinstance(layer.weights, ConjugateWeights):
             raise ValueError(
-                f"BALI trains layers with gilib.posteriors.Conjugate, {layer.describe()} has "
+                f"BALI trains layers with gilib.posteriors.Conjugate, but {layer.describe()} has "
                 f"{layer.posterior!r}"
             )
     if not layers:
@@ -671,19 +697,19 @@ def layers_of(net: Network) -> list[WeightLayer]:
 
 
 def check_parameters(problem: Problem, infers_noise: bool) -> None:
-    """Raise if there is something that would not be trained."""
+    """Raise if there are parameters that the rule would not train."""
     prefix = "likelihood." if infers_noise else None
     left = [name for name in problem.parameters if prefix is None or not name.startswith(prefix)]
     if left:
         raise ValueError(
-            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and would leave "
-            f"{', '.join(left)} as they are: give every layer Conjugate() and a fixed prior, such as "
-            "NealPrior, and what is not to be trained requires_grad=False"
+            "BALI trains layers with gilib.posteriors.Conjugate, which have no parameters, and cannot train "
+            f"{', '.join(left)}: give every layer Conjugate() and a fixed prior, such as NealPrior, and set "
+            "requires_grad=False on parameters that are to stay fixed"
         )
 
 
 def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bool) -> None:
-    """Raise unless one evaluation passes every layer once, in order, and a regression ends with the last."""
+    """Raise unless an evaluation calls every layer once, in order, and a regression ends with the last."""
     net = problem.net
     noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
     with torch.no_grad():
@@ -693,19 +719,19 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
     widths = [step.output.shape[-axes] for step, axes in zip(random, shapes, strict=False)]
     if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
         raise ValueError(
-            f"BALI knows the outputs of {[layer.describe() for layer in layers]} and met functions with "
-            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers but plain modules must "
-            "be dense or convolutional ones"
+            f"BALI knows the outputs of {[layer.describe() for layer in layers]}, but met functions with "
+            f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers except plain modules "
+            "must be dense or convolutional, and called once"
         )
     if regression and recording.output is not random[-1].output:
         raise ValueError(
-            "the targets are those of the last layer with weights, which must give the outputs of the "
-            "network: end with it, outside of residual blocks and sums, without an activation after it"
+            "the last layer with weights uses the targets, so it must give the outputs of the network: end "
+            "with it, outside of residual blocks and sums, without an activation after it"
         )
 
 
 def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> None:
-    """Raise unless the noise of a draw is that of the layers in the order of evaluation."""
+    """Raise unless a draw takes its noise layer by layer, in order of evaluation."""
     if problem.objective.estimator != "draw":
         return
     net, noise = problem.net, problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
@@ -720,17 +746,17 @@ def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> Non
         not torch.equal(weights_of(step), own) for step, own in zip(steps, drawn, strict=True)
     ):
         raise ValueError(
-            "BALI takes the noise of layers in the order of evaluation, and a layer of your own shares it "
-            "out in another one, or takes some for itself: split it in the order of its layers"
+            "BALI takes the noise of layers in the order of evaluation, but a layer of your own splits its "
+            "noise in another order, or uses some of it itself: split it in the order of its layers"
         )
 
 
 def check_first(net: Network, layers: Sequence[WeightLayer]) -> None:
-    """Raise unless the first of the layers with weights sees the inputs as they are."""
+    """Raise unless the first layer with weights sees the inputs themselves."""
     first = next(iter(net.layers))
     if first is not layers[0] or not isinstance(first, Linear):
         raise ValueError(
-            "keep_moments=True is for networks that begin with a dense layer, which sees the inputs as they "
-            f"are: Linear with nothing before it; here the first is {first.describe()}, and the first with "
-            f"weights {layers[0].describe()}"
+            "keep_moments=True needs a network that begins with a dense layer, Linear with nothing before "
+            f"it; here the first layer is {first.describe()}, and the first with weights is "
+            f"{layers[0].describe()}"
         )

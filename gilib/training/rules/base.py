@@ -1,8 +1,8 @@
-"""A rule of training says what a step does; the engine, `gilib.fit`, does everything else.
+"""A rule of training defines what a step does; the engine, `gilib.fit`, does everything else.
 
-The engine owns data, minibatches, noise, the trace, checkpoints, deadlines, processes, callbacks, progress. A
-rule is a frozen specification, as a posterior is; begun on a problem it becomes a `RunningRule`, whose steps
-change the network.
+The engine owns data, minibatches, noise, recorded bounds, checkpoints, deadlines, processes, callbacks and
+the progress bar. A `Rule` is a frozen specification, as a posterior is. Its method `begin` turns it into a
+`RunningRule`, whose steps change the network.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from gilib.training.schedules import Schedule
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule trains, and with what.
+    """What a rule trains, and what it needs to do so.
 
     Attributes:
-        net: trained in place: parameters, buffers, or both.
-        likelihood: trained in place if it has learned parameters.
-        parameters: the learned ones by name, as in `net.named_parameters()`, the likelihood's with the prefix
-            "likelihood."; there may be none.
-        objective: `objective(batch)` is the bound per data point, `[R]`, a differentiable and pure function
-            of the batch. `objective.num_data` and `objective.num_samples` are N and S.
-        steps: how many there will be in all.
-        generator: random numbers of the rule's own, resumed with the training; one for every replica, as
-            `gilib.randomness.standard_normal` takes it, where `fit` was given a seed for each.
-        processes: that train together.
-        device: of the data.
-        inputs: of all points, `[N, ...]` or `[R, N, ...]`, as a step sees them; None where each sees them
-            augmented.
-        steady: whether steps may be recorded, and numbers that change must be tensors, always the same ones.
+        net: the network; the rule changes its parameters, its buffers, or both in place.
+        likelihood: the likelihood; its learned parameters, if any, are trained in place.
+        parameters: the learned parameters by name, as in `net.named_parameters()`; names of the likelihood's
+            begin with "likelihood.". There may be none.
+        objective: `objective(batch)` returns the bound per data point, `[R]`, as a differentiable, pure
+            function of the batch. `objective.num_data` and `objective.num_samples` are N and S.
+        steps: total number of steps.
+        generator: the rule's own source of random numbers, resumed with the training. If `gilib.fit` was
+            given a seed for each replica, there is one generator for each, for
+            `gilib.randomness.standard_normal`.
+        processes: the processes that train together.
+        device: device of the data.
+        inputs: inputs of all points, `[N, ...]` or `[R, N, ...]`, as every step sees them; None if an
+            augmentation changes them from step to step.
+        capturable: whether steps may be recorded; then numbers that change between steps must be held in
+            tensors that stay the same objects.
     """
 
     net: Network
@@ -55,10 +57,14 @@ class Problem:
     processes: OneProcess
     device: torch.device
     inputs: Tensor | None = None
-    steady: bool = False
+    capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
-        """Those that replicas share: of a likelihood without replicas, or without their axis in front."""
+        """Return the parameters that replicas share.
+
+        These are the parameters of a likelihood without replicas, and all others without the replica axes in
+        front.
+        """
         replicas = self.net.replicas
 
         def own(name: str, parameter: nn.Parameter) -> bool:
@@ -70,95 +76,101 @@ class Problem:
     def bound_and_gradients(
         self, batch: Batch, parameters: Sequence[nn.Parameter]
     ) -> tuple[Tensor, list[Tensor]]:
-        """The bound, `[R]`, and the gradients of minus its sum over replicas, of the whole minibatch."""
+        """Return the minibatch's bound, `[R]`, and the gradients of minus its sum over replicas."""
         with self.propagate_failures():
             bound, gradients = self.objective.with_gradients(batch, parameters)
         bound, *gradients = self.sum_over_processes([bound, *gradients])
         return bound, gradients
 
     def propagate_failures(self) -> AbstractContextManager[None]:
-        """Within it factorisations may fail, and then do on all processes; sums over them come after."""
+        """Return a context in which a failed factorisation on one process raises on all of them.
+
+        Call `sum_over_processes` only after leaving it.
+        """
         return self.processes.propagate_failures(self.device)
 
     def sum_over_processes(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sums over the processes: of what each has computed from its share of the minibatch."""
+        """Sum over the processes what each has computed from its share of the minibatch."""
         return self.processes.sum(tensors)
 
 
 class RunningRule(ABC):
     """A rule at work on one problem.
 
-    Whatever the next step depends on is in the modules' parameters and buffers, which the engine keeps, or in
-    `state_dict`.
+    All state on which the next step depends must be in parameters and buffers of the modules, which the
+    engine saves, or in `state_dict`.
 
     Args:
-        problem: what it trains.
+        problem: what the rule trains.
 
     Attributes:
-        active: `[R]`, which replicas still train. A rule that can leave one out sets it to False at the step
-            at which that one breaks down, without reading it, and leaves its parameters alone from then on.
-        recordable: whether `step` does the same operations on the same tensors at every call and reads
-            `batch.step` and other numbers of the host in `prepare` only, so that it can be replayed.
-        ended: why further steps would change nothing, for `History`, and the training ends; else empty.
+        active: `[R]`, which replicas still train. A rule that can leave a replica out sets its entry to False
+            at the step at which it breaks down, without reading the value on the host, and does not change
+            its parameters any more.
+        recordable: whether steps can be replayed. For that, `step` must do the same operations on the same
+            tensors at every call, and only `prepare` may read `batch.step` and other numbers of the host.
+        ended: the reason why further steps would change nothing, shown by `History`; a reason ends the
+            training. Empty until then.
     """
 
     recordable = False
     ended: str = ""
 
     def __init__(self, problem: Problem):
-        """Hold the problem; all replicas are active."""
+        """Store the problem; all replicas are active."""
         self.problem = problem
         self.active = torch.ones(problem.net.replicas, dtype=torch.bool, device=problem.device)
 
     def prepare(self, step: int) -> None:  # noqa: B027 (optional)
-        """What the host does before each step; nothing by default."""
+        """Do the host's work before a step, such as setting the learning rate; nothing by default."""
 
     @abstractmethod
     def step(self, batch: Batch) -> Tensor:
-        """Change the network; return the objective per data point before the step, `[R]`, for the trace.
+        """Change the network, and return the objective per data point before the step, `[R]`.
 
-        It sums over the processes what it computes from the batch, by `problem.sum_over_processes` or
-        `problem.bound_and_gradients`, and reads nothing back from an accelerator.
+        The rule must sum over the processes what it computes from the batch, by `problem.sum_over_processes`
+        or `problem.bound_and_gradients`. It must not read values back from an accelerator.
         """
 
     def check_freeze(self) -> None:
-        """Raise unless a replica can be left out while the others go on."""
+        """Raise unless the rule can leave a replica out while the others go on."""
         raise ValueError(
             f"{type(self).__name__} cannot leave out a replica that breaks down: use on_divergence='raise'"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain data; nothing by default."""
+        """Return tensors and plain data on which later steps depend; nothing by default."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         if state:
             raise NotImplementedError(f"{type(self).__name__} has a state_dict and no load_state_dict")
 
 
 class Rule(Checked, ABC):
-    """A rule as a frozen dataclass, whose fields (plain data, or such dataclasses) identify it.
+    """The settings of a rule: a frozen dataclass whose fields are plain data or frozen dataclasses.
 
-    A checkpoint that was written under other fields is refused.
+    The fields identify the rule: a checkpoint written with other fields is refused.
 
     Attributes:
-        samples: draws a step, where `gilib.fit` is not told how many.
-        tempers: whether what it climbs has a Kullback-Leibler term, which `kl_weight` could temper.
+        default_num_samples: draws a step if `gilib.fit` is not given `num_samples`.
+        supports_kl_weight: whether the objective contains a Kullback-Leibler term that `kl_weight` can
+            weight.
     """
 
-    samples: ClassVar[int] = 5
-    tempers: ClassVar[bool] = True
+    default_num_samples: ClassVar[int] = 5
+    supports_kl_weight: ClassVar[bool] = True
 
     def factor(self, step: int, steps: int) -> float:
-        """What the learning rate is multiplied with at a step (from 0) of so many; 1 without a `schedule`."""
+        """Return the learning rate's factor at `step` (from 0) of `steps`; 1 without a schedule."""
         schedule: Schedule | None = getattr(self, "schedule", None)
         return 1.0 if schedule is None else schedule(step, steps)
 
     @abstractmethod
     def begin(self, problem: Problem) -> RunningRule:
-        """The rule at work.
+        """Return the rule at work on a problem.
 
         Raises:
-            ValueError: if it does not serve the problem.
+            ValueError: if the rule cannot train this problem.
         """

@@ -26,9 +26,9 @@ from gilib.training.rules.sampled_weight_rule import (
 class NoisyKFAC(SampledWeightRule):
     """Noisy K-FAC (Zhang et al., 2018, Alg. 2) for `MatrixGaussian` weights of `Linear` layers.
 
-    With N data points, x_n the layer's inputs, g_n the gradients of one point's loss with respect to its
-    outputs, l the mean loss of a minibatch, δ = κ P / N of the prior N(0, 1/P) (κ: `kl_weight`), γ = δ +
-    damping, a step draws W ~ Q = MN(M, κ/N A_δ⁻¹, S_δ⁻¹) and does
+    Let N be the number of data points, x_n the inputs of a layer, g_n the gradient of one point's loss with
+    respect to the layer's outputs, and l the mean loss of a minibatch. For the prior N(0, 1/P), let
+    δ = κ P / N (κ: `kl_weight`) and γ = δ + damping. A step draws W ~ Q = MN(M, κ/N A_δ⁻¹, S_δ⁻¹) and does
 
         A ← (1 - ρ_t) A + ρ_t mean x_n x_nᵀ,    S ← (1 - ρ_t) S + ρ_t mean g_n g_nᵀ,
         M ← M - α A_γ⁻¹ (∂l + δ W) S_γ⁻¹,
@@ -36,21 +36,22 @@ class NoisyKFAC(SampledWeightRule):
 
     (Martens & Grosse, 2015).
 
-    ρ_t = ρ / (1 - (1 - ρ)^t), so that the first step takes its statistics whole. Two choices are ours: the
-    factors are computed at every step, and S is of the targets' own gradients; the paper samples targets from
-    the model.
+    The rate ρ_t = ρ / (1 - (1 - ρ)^t) is 1 at the first step, which takes its statistics whole. Two choices
+    are ours. The factors are computed at every step. And S uses the gradients for the observed targets,
+    whereas the paper samples targets from the model.
 
-    For a linear model with one output and Gaussian noise σ² the mean comes to rest at the posterior's. The
-    precision there is N (A + π √δ Id)(S + √δ / π), that is N S A + P Id and, as the price of the factors,
-    √δ N (A / π + π S Id) too much. S is the mean of E r_n² / σ⁴: 1 / σ² where the residuals are on average as
-    large as the noise, and then N S A + P Id is the posterior's precision.
+    For a linear model with one output and Gaussian noise σ², the mean converges to the posterior mean. The
+    precision converges to N (A + π √δ Id)(S + √δ / π). This is N S A + P Id plus an excess √δ N (A / π + π S
+    Id), the price of the factorised form. S is the mean of E r_n² / σ⁴, for residuals r_n. It is 1 / σ² where
+    squared residuals are on average as large as the noise variance, and then N S A + P Id is the precision of
+    the posterior.
 
     Args:
-        lr: α.
-        rest: the rule for everything else.
-        schedule: of α.
+        lr: α, the learning rate.
+        base_optimiser: the rule for all other parameters.
+        schedule: a factor for α at every step; None: 1.
         decay: ρ, the weight of the newest statistics.
-        damping: the extrinsic part of γ.
+        damping: the part of γ that is added to δ.
 
     >>> NoisyKFAC(decay=0.1).damping
     0.001
@@ -62,16 +63,18 @@ class NoisyKFAC(SampledWeightRule):
     posterior: ClassVar[type[Posterior]] = MatrixGaussian
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Raise for a decay above 1."""
         if self.decay > 1.0:
-            raise ValueError(f"decay is at most 1, the newest statistics alone, got {self.decay}")
+            raise ValueError(
+                f"decay must be at most 1, where only the newest statistics count, got {self.decay}"
+            )
 
     def statistic(self) -> Statistic:
-        """Both factors' second moments."""
+        """Return the function that computes the second moments of both factors."""
         return second_moments
 
     def begin(self, problem: Problem) -> RunningKFAC:
-        """The rule at work.
+        """Return the rule at work.
 
         Raises:
             ValueError: if no layer has learned `MatrixGaussian` weights, or one has an unsuitable prior.
@@ -80,7 +83,7 @@ class NoisyKFAC(SampledWeightRule):
 
 
 def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
-    """The means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
+    """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
 
     Args:
         features: x, `[..., B, I]`.
@@ -95,16 +98,16 @@ def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]
 
 
 def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
-    """A + π √γ Id and S + √γ / π Id, where both share γ as their mean eigenvalues have it.
+    """Return A + π √γ Id and S + √γ / π Id: the factors share the damping γ by their mean eigenvalues.
 
     Args:
         inputs: A, `[R, I, I]`.
         outputs: S, `[R, O, O]`.
         amount: γ, `[R, 1, 1]`.
     """
-    least = torch.finfo(inputs.dtype).tiny
+    tiny = torch.finfo(inputs.dtype).tiny
     means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
-    ratio = (means[0].clamp_min(least) / means[1].clamp_min(least)).sqrt()
+    ratio = (means[0].clamp_min(tiny) / means[1].clamp_min(tiny)).sqrt()
     root, identities = amount.sqrt(), [torch.eye(own.shape[-1]).to(own) for own in (inputs, outputs)]
     return inputs + ratio * root * identities[0], outputs + root / ratio * identities[1]
 
@@ -118,7 +121,7 @@ class RunningKFAC(RunningSampledWeightRule):
     """
 
     def __init__(self, rule: NoisyKFAC, problem: Problem):
-        """No statistics yet."""
+        """Start with statistics of zero."""
         super().__init__(rule, problem)
         weights = [own.weights for own in self.drawn.trained]
         self.rule = rule
@@ -128,12 +131,13 @@ class RunningKFAC(RunningSampledWeightRule):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """One step of statistics, mean and covariances."""
+        """Update statistics, mean and covariances of one layer."""
         rule, prior = self.rule, weight * own.prior_precision()
         rate = rule.decay / (1.0 - (1.0 - rule.decay) ** steps)
         for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):
             held.lerp_(seen, rate)
         slope = (gradients.gradient + prior * gradients.weights).mean(0)
+        # The step is damped more than the covariances, which are part of the posterior.
         rows, columns = map(_factor, damped(self.inputs[k], self.outputs[k], prior + rule.damping))
         move = torch.cholesky_solve(torch.cholesky_solve(slope, rows).mT, columns).mT
         rows, columns = map(_root, damped(self.inputs[k], self.outputs[k], prior))
@@ -141,7 +145,7 @@ class RunningKFAC(RunningSampledWeightRule):
         return move
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """A and S."""
+        """Return A and S of every layer."""
         return {"inputs": self.inputs, "outputs": self.outputs}
 
 
@@ -150,5 +154,5 @@ def _factor(precision: Tensor) -> Tensor:
 
 
 def _root(precision: Tensor) -> Tensor:
-    """The Cholesky factor of the inverse."""
+    """Return the Cholesky factor of the inverse."""
     return _factor(torch.cholesky_inverse(_factor(precision)))

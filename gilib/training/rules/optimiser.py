@@ -1,4 +1,4 @@
-"""Adam's two steps: torch's for one network, and a batched one for many replicas with rates of their own."""
+"""Two kinds of Adam: torch's for one network, and a batched one for many replicas with rates of their own."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Rate = float | Sequence[float]
 Rates = Mapping[str, tuple[nn.Parameter, Rate]]
 
 
-def adam_options(device: torch.device, steady: bool) -> dict[str, Any]:
-    """One kernel for all parameters where steps may be recorded; operations on lists of them elsewhere."""
+def adam_options(device: torch.device, capturable: bool) -> dict[str, Any]:
+    """Return torch's options for Adam: a fused kernel on CUDA and in recorded steps, else list operations."""
     cuda = device.type == "cuda"
-    return {"foreach": not (cuda or steady), "fused": cuda or steady, "capturable": cuda}
+    return {"foreach": not (cuda or capturable), "fused": cuda or capturable, "capturable": cuda}
 
 
 class Optimiser(ABC):
-    """Takes steps down given gradients.
+    """Moves parameters against given gradients.
 
     Attributes:
-        parameters: that it moves, in the order in which it takes their gradients.
-        per_replica: whether it moves every replica by itself, and so can leave one out.
+        parameters: the parameters that it moves, in the order in which `update` takes their gradients.
+        per_replica: whether it moves every replica separately, and so can leave one out.
     """
 
     parameters: list[nn.Parameter]
@@ -33,36 +33,39 @@ class Optimiser(ABC):
 
     @abstractmethod
     def advance(self, factor: float = 1.0) -> None:
-        """Count a step and set the factor of the learning rates: all that the host does."""
+        """Advance the step counter and set the factor of the learning rates.
+
+        This is the host's only work in a step, so it is never recorded.
+        """
 
     @abstractmethod
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """One step down the gradients, after `advance`.
+        """Move the parameters against the gradients; call it after `advance`.
 
         Args:
-            gradients: one for each parameter, of the same shape.
-            active: `[R]`, set to False, in place, for replicas whose gradient is not finite.
+            gradients: one gradient for each parameter, of the same shape.
+            active: `[R]`; entries of replicas whose gradient is not finite are set to False in place.
         """
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Moments and step."""
+        """Return moments and step."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`, also from one of another device."""
+        """Continue from what `state_dict` returned, even on another device."""
 
 
 class NetworkAdam(Optimiser):
-    """torch's Adam, one group for each learning rate.
+    """torch's Adam, with one parameter group for each learning rate.
 
     Args:
         rates: parameters by name, each with its learning rate.
+        device: device of the parameters.
         betas: decay of the first and second moments.
         eps: added to the root of the second moment.
-        device: of the parameters.
         scheduled: whether `advance` will be given factors.
-        steady: whether steps may be recorded.
+        capturable: whether steps may be recorded.
     """
 
     def __init__(
@@ -72,10 +75,10 @@ class NetworkAdam(Optimiser):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         scheduled: bool = False,
-        steady: bool = False,
+        capturable: bool = False,
     ):
-        """Group the parameters."""
-        self.kernels, self.scheduled = adam_options(device, steady), scheduled
+        """Group the parameters by learning rate."""
+        self.kernels, self.scheduled = adam_options(device, capturable), scheduled
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
         groups: list[dict[str, Any]] = [
             {"params": [p for p, own in rates.values() if own == rate], "lr": self._held(rate, device)}
@@ -85,11 +88,11 @@ class NetworkAdam(Optimiser):
         self.parameters = [p for group in self.adam.param_groups for p in group["params"]]
 
     def _held(self, rate: float, device: torch.device) -> float | Tensor:
-        """A rate that changes is a tensor where steps may be recorded."""
+        """Return a rate as a tensor if it may change between recorded steps, else as a number."""
         return torch.tensor(rate, device=device) if self.scheduled and self.kernels["fused"] else rate
 
     def advance(self, factor: float = 1.0) -> None:
-        """Set the learning rates; torch counts the step in `update`."""
+        """Set the learning rates; torch itself counts the step in `update`."""
         if self.scheduled:
             for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
                 if self.kernels["fused"]:
@@ -98,13 +101,14 @@ class NetworkAdam(Optimiser):
                     group["lr"] = factor * rate
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """One step down the gradients; no replica can be left out.
+        """Move the parameters against the gradients; no replica can be left out.
 
-        Where one kernel does it, that is on an accelerator, where failures are seen later, it is left out
-        altogether once a bound was not finite: so the parameters that made it so are still there to be seen.
+        The fused kernel is used on accelerators and in recorded steps, where a failure is noticed only later.
+        It therefore skips the step once a bound was not finite, so that the parameters that caused it can
+        still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if gradient.stride() != parameter.stride():  # Adam's operations on lists want them alike
+            if gradient.stride() != parameter.stride():  # list operations are slow if strides differ
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient
         if self.kernels["fused"]:
@@ -112,21 +116,21 @@ class NetworkAdam(Optimiser):
         self.adam.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Torch's own."""
+        """Return the state of torch's optimiser."""
         return self.adam.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue with the kernels of this device and the rates as they are held here."""
+        """Continue from a state, with the kernels and learning rates of this device."""
         own = [self.kernels | {"lr": group["lr"]} for group in self.adam.param_groups]
         groups = [group | here for group, here in zip(state["param_groups"], own, strict=True)]
         self.adam.load_state_dict({**state, "param_groups": groups})
 
 
 class ReplicaAdam(Optimiser):
-    """Adam (Kingma & Ba, 2015) for R networks at once, each with its learning rate, frozen where it diverged.
+    """Adam (Kingma & Ba, 2015) for R networks at once, which freezes those that diverge.
 
-    The parameters `[R, ...]` become views of one matrix `[R, P]` for each dtype, so a step is ten operations
-    on whole matrices however many parameters there are, and reads nothing back from the device.
+    For each dtype, the parameters `[R, ...]` become views of one matrix `[R, P]`. So a step takes ten
+    operations on whole matrices, however many parameters there are, and reads nothing back from the device.
 
     Args:
         rates: parameters `[R, ...]` by name, each with one learning rate or R of them.
@@ -144,7 +148,7 @@ class ReplicaAdam(Optimiser):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ):
-        """Move the parameters into flat storage."""
+        """Move the parameters into one matrix for each dtype."""
         self.betas, self.eps, self.steps = betas, eps, 0
         by_dtype: dict[torch.dtype, list[tuple[nn.Parameter, Rate]]] = {}
         for parameter, rate in rates.values():
@@ -154,28 +158,29 @@ class ReplicaAdam(Optimiser):
         self.corrections = torch.zeros(2, dtype=torch.float64, device=self.blocks[0].values.device)
 
     def advance(self, factor: float = 1.0) -> None:
-        """Count a step; the factor is divided out of the first moment's correction."""
+        """Advance the step counter, and compute the bias corrections; the first one includes the factor."""
         self.steps += 1
         first, second = (1.0 - beta**self.steps for beta in self.betas)
+        # Dividing by infinity makes a step of length zero, without a number that the device must branch on.
         self.corrections[0].fill_(first / factor if factor else math.inf)
         self.corrections[1].fill_(second)
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """One step down the gradients of the replicas that are active; after `advance`."""
+        """Move the parameters of active replicas against the gradients; call it after `advance`."""
         rest = list(gradients)
         for block in self.blocks:
             own, rest = rest[: len(block.parameters)], rest[len(block.parameters) :]
             block.gradient = torch.cat([g.flatten(1) if g.dim() > 1 else g[:, None] for g in own], 1)
-            active &= block.gradient.sum(1).isfinite()
+            active &= block.gradient.sum(1).isfinite()  # before any block moves: a replica moves whole
         for block in self.blocks:
             block.step(self.corrections, self.betas, self.eps, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments and step."""
+        """Return moments and step."""
         return {"steps": self.steps, "moments": [[block.first, block.second] for block in self.blocks]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.steps = state["steps"]
         for block, (first, second) in zip(self.blocks, state["moments"], strict=True):
             block.first.copy_(first)
@@ -183,7 +188,7 @@ class ReplicaAdam(Optimiser):
 
 
 class _Block:
-    """The parameters of one dtype, side by side."""
+    """The parameters of one dtype, as columns of one matrix."""
 
     def __init__(self, members: list[tuple[nn.Parameter, Rate]], replicas: int):
         self.parameters = [parameter for parameter, _ in members]

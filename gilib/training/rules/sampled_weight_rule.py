@@ -1,6 +1,6 @@
-"""What rules share that draw weights, look at gradients there and move a posterior in closed form.
+"""The common part of rules that draw weights, take gradients there and move a posterior in closed form.
 
-Read from the top: such a rule and its step, then what a minibatch says about the weights that were drawn.
+Read from the top: first such a rule and its step, then the gradients at the weights that were drawn.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ Statistic = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class SampledWeightRule(Rule, ABC):
-    """A rule for the layers with one kind of posterior.
+    """A rule for all layers with one kind of posterior.
 
     Args:
-        lr: α.
-        rest: the rule for everything else, such as a learned noise.
-        schedule: of α: a factor for every step; None: 1.
+        lr: α, the learning rate.
+        base_optimiser: the rule for all other parameters, such as a learned noise.
+        schedule: a factor for α at every step; None: 1.
     """
 
     lr: Positive = 1e-2
-    rest: Adam = Adam()
+    base_optimiser: Adam = Adam()
     schedule: Schedule | None = None
     posterior: ClassVar[type[Posterior]]
 
     def statistic(self) -> Statistic | None:
-        """What it needs of single examples, see `SampledWeights`; None: nothing."""
+        """Return the statistic of single examples that the rule needs, or None; see `SampledWeights`."""
         return None
 
 
 class RunningSampledWeightRule(RunningRule, ABC):
-    """Such a rule at work, and Adam on the rest.
+    """A `SampledWeightRule` at work, with Adam on all other parameters.
 
     Attributes:
-        drawn: its layers.
+        drawn: the weights that the rule trains, with their gradients.
         rate: α of this step.
     """
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
-        """Find the layers."""
+        """Find the layers, and start Adam on the other parameters."""
         super().__init__(problem)
         self.name, self.base, self.rate = type(rule).__name__, rule, rule.lr
         self.drawn = SampledWeights(problem, self.name, rule.posterior, rule.statistic())
-        rest = self.drawn.rest
-        self.adam = rule.rest.begin(replace(problem, parameters=rest)) if rest else None
+        others = self.drawn.others
+        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
@@ -76,7 +76,7 @@ class RunningSampledWeightRule(RunningRule, ABC):
             self.adam.prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
-        """One step of every layer, and of Adam for the rest, from the same draws."""
+        """Move every layer, and let Adam move the other parameters, from the same draws."""
         if not batch.kl_weight > 0.0:
             raise ValueError(
                 f"{self.name} divides by kl_weight, which is {batch.kl_weight} at step {batch.step}: keep it "
@@ -98,29 +98,29 @@ class RunningSampledWeightRule(RunningRule, ABC):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """One step of one layer.
+        """Move the posterior of one layer by one step.
 
         Args:
-            k: its number among the trained ones.
-            own: it.
-            gradients: what the minibatch says.
+            k: index of the layer among the trained ones.
+            own: the layer.
+            gradients: the minibatch's gradients at the drawn weights.
             weight: κ / N.
-            steps: how many with this one.
+            steps: number of steps so far, including this one.
 
         Returns:
-            `[R, I, O]`, finite unless the step broke down.
+            A tensor `[R, I, O]` that is finite unless the step broke down.
         """
 
     @abstractmethod
     def moments(self) -> dict[str, list[Tensor]]:
-        """What it keeps of every layer."""
+        """Return all statistics that the rule keeps, a list over layers by name."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Moments, and those of Adam."""
+        """Return the statistics, and Adam's state."""
         return {**self.moments(), "adam": None if self.adam is None else self.adam.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         for name, values in self.moments().items():
             for value, saved in zip(values, state[name], strict=True):
                 value.copy_(saved)
@@ -129,12 +129,13 @@ class RunningSampledWeightRule(RunningRule, ABC):
 
 
 class WeightGradients(NamedTuple):
-    """Of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the weights that were drawn in one layer.
+    """Gradients of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the drawn weights of one layer.
 
     Attributes:
         weights: W, `[S, R, I, O]`.
-        gradient: with respect to W, `[S, R, I, O]`.
-        statistics: what the rule makes of the layer's inputs and the gradients of its outputs.
+        gradient: the gradient with respect to W, `[S, R, I, O]`.
+        statistics: the rule's statistics of the layer's inputs and of the gradients with respect to its
+            outputs.
     """
 
     weights: Tensor
@@ -146,8 +147,8 @@ class TrainedLayer(NamedTuple):
     """A layer whose weights a rule trains.
 
     Attributes:
-        position: which of the network's layers with weights it is, counted from 0.
-        layer: it.
+        position: index of the layer among the network's layers with weights.
+        layer: the layer.
         weights: its posterior.
     """
 
@@ -156,7 +157,7 @@ class TrainedLayer(NamedTuple):
     weights: Any
 
     def prior_precision(self) -> Tensor:
-        """1 / variance of the weights under the prior, `[R, 1, 1]`."""
+        """Return the precision of the weights under the prior, `[R, 1, 1]`."""
         replicas, like = self.layer.replicas, self.weights.scaled_mean
         operator, _ = self.layer.modules_built()[0].draw(like.new_zeros((1, *replicas, 0)))
         assert isinstance(operator, ScaledIdentity)
@@ -164,19 +165,19 @@ class TrainedLayer(NamedTuple):
 
 
 class SampledWeights:
-    """The weights of a network that a rule trains, and what a minibatch says about them.
+    """The weights of a network that a rule trains; a call returns their gradients on a minibatch.
 
     Args:
-        problem: of the training.
-        rule: its name, for messages.
-        posterior: that the layers must have, a specification with a mean.
-        statistic: of a layer's inputs `[..., B, I]`, a bias column included, and of the gradients of the MEAN
-            loss of B examples with respect to its outputs, `[S, R, B, O]`: means over the examples. For
-            `Linear` layers; None: none, for any layer with weights.
+        problem: the problem that is trained.
+        rule: name of the rule, for messages.
+        posterior: the specification that a layer must have to be trained; it must have a mean.
+        statistic: a function of a layer's inputs, `[..., B, I]` with any bias column, and of the gradients of
+            the MEAN loss of B examples with respect to its outputs, `[S, R, B, O]`. It returns means over the
+            examples. Only `Linear` layers can have one; None: no statistic, for any layer with weights.
 
     Attributes:
-        trained: the layers that are trained so.
-        rest: all other learned parameters, by name.
+        trained: the layers that the rule trains.
+        others: all other learned parameters, by name.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class SampledWeights:
         """Find the layers.
 
         Raises:
-            ValueError: if the rule does not serve the problem.
+            ValueError: if the rule cannot train this problem.
         """
         self.problem, self.statistic = problem, statistic
         objective = problem.objective
@@ -197,7 +198,7 @@ class SampledWeights:
         ]
         if not self.trained:
             raise ValueError(
-                f"{rule} trains layers with {posterior.__name__} weights, and the network has none that are "
+                f"{rule} trains layers with {posterior.__name__} weights, but the network has none that are "
                 f"learned: build it with posterior=gilib.posteriors.{posterior.__name__}(), or train it by "
                 "gilib.Adam"
             )
@@ -211,24 +212,24 @@ class SampledWeights:
             _check(own.layer, rule, statistic is not None)
         self._check_order(rule, len(layers))
         ids = {id(p) for own in self.trained for p in own.weights.parameters()}
-        self.rest = {name: p for name, p in problem.parameters.items() if id(p) not in ids}
+        self.others = {name: p for name, p in problem.parameters.items() if id(p) not in ids}
 
     def __call__(
-        self, batch: Batch, rest: Sequence[nn.Parameter]
+        self, batch: Batch, others: Sequence[nn.Parameter]
     ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Of the whole minibatch, summed over the processes.
+        """Return bound and gradients of the whole minibatch, summed over the processes.
 
         Returns:
-            The bound per data point `[R]`; the weight gradients of every layer; gradients of minus the bound,
-            summed over replicas, with respect to `rest`.
+            The bound per data point, `[R]`; the weight gradients of every layer; the gradients of minus the
+            bound, summed over replicas, with respect to `others`.
         """
         with self.problem.propagate_failures():
-            bound, of_weights, gradients = self._of_share(batch, rest)
+            bound, of_weights, gradients = self._of_share(batch, others)
         found = [bound, *gradients]
         for own in of_weights:
             found += [own.gradient, *own.statistics]
         totals = iter(self.problem.sum_over_processes([batch.fraction * value.detach() for value in found]))
-        bound, *gradients = islice(totals, 1 + len(rest))
+        bound, *gradients = islice(totals, 1 + len(others))
         of_weights = [
             WeightGradients(own.weights, next(totals), tuple(islice(totals, len(own.statistics))))
             for own in of_weights
@@ -236,20 +237,22 @@ class SampledWeights:
         return bound, of_weights, gradients
 
     def _of_share(
-        self, batch: Batch, rest: Sequence[nn.Parameter]
+        self, batch: Batch, others: Sequence[nn.Parameter]
     ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
         problem, num_data = self.problem, self.problem.objective.num_data
         drawn = problem.net.draw(noise=batch.noise.draw)
         recording = record(drawn.function, batch.x)
         steps = _weight_steps(recording.steps)
         steps = [steps[own.position] for own in self.trained]
+        # The loss of the data alone: its gradients must not contain those of log P - log Q, which the rules
+        # know in closed form. So the network's outputs are reused as a draw of density zero.
         known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
         data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
         bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
         weights = [step.function.weights for step in steps]  # type: ignore[attr-defined]
         outputs = [step.output for step in steps] if self.statistic is not None else []
-        found = torch.autograd.grad(-data.sum(), [*weights, *outputs], retain_graph=bool(rest))
-        gradients = torch.autograd.grad(-bound.sum(), rest, materialize_grads=True) if rest else ()
+        found = torch.autograd.grad(-data.sum(), [*weights, *outputs], retain_graph=bool(others))
+        gradients = torch.autograd.grad(-bound.sum(), others, materialize_grads=True) if others else ()
         of_weights = [
             WeightGradients(w.detach(), g) for w, g in zip(weights, found[: len(steps)], strict=True)
         ]
@@ -262,7 +265,7 @@ class SampledWeights:
     def _check_order(self, rule: str, layers: int) -> None:
         """Raise unless layers are evaluated in the order in which the network holds them.
 
-        Without noise each draws its mean.
+        The check draws with zero noise, so that every layer should evaluate its mean weights.
         """
         net = self.problem.net
         like = self.trained[0].weights.scaled_mean
@@ -275,19 +278,19 @@ class SampledWeights:
         ):
             return
         raise ValueError(
-            f"{rule} finds the {layers} layers with weights of this network by record, which showed "
-            f"{len(steps)}, or the same in another order: compose gilib's layers by Sequential, Residual and "
-            "Sum, or train by gilib.Adam"
+            f"{rule} must see the {layers} layers with weights of this network in their order, but an "
+            f"evaluation called {len(steps)}, or all in another order: compose gilib's layers by Sequential, "
+            "Residual and Sum, or train by gilib.Adam"
         )
 
 
 def _equal(drawn: Tensor, mean: Tensor) -> bool:
-    """Whether they are the same, NaN at the same places included: these are told later, as divergence."""
+    """Return whether two tensors are equal, where NaN equals NaN: training reports it as divergence later."""
     return drawn.shape == mean.shape and torch.allclose(drawn, mean, 0.0, 0.0, equal_nan=True)
 
 
 def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tensor]:
-    """The mean of the squares of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
+    """Return the mean square of single examples' gradients in a dense layer: (x_n g_nᵀ)² = x_n² (g_n²)ᵀ.
 
     >>> squared_gradients(torch.tensor([[2.0], [3.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4 + 36) / 2
     (tensor([[[20.]]]),)
@@ -308,17 +311,17 @@ def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
 
 
 def _check(layer: WeightLayer, rule: str, examples: bool) -> None:
-    """Raise unless the prior is a fixed Gaussian, and single examples can be told apart if they must."""
+    """Raise unless the prior is a fixed Gaussian and, if `examples`, the layer is `Linear`."""
     prior, weights = layer.modules_built()
     like = next(weights.parameters())
     fixed = prior.noise_size == 0
     if not fixed or not isinstance(prior.draw(like.new_zeros((1, *layer.replicas, 0)))[0], ScaledIdentity):
         raise ValueError(
-            f"{rule} needs a prior of known variance, the same for all weights of a layer, and "
+            f"{rule} needs a prior of known variance, the same for all weights of a layer, but "
             f"{layer.describe()} has {layer.prior!r}: use NealPrior or StandardPrior, or gilib.Adam"
         )
     if examples and not isinstance(layer, Linear):
         raise ValueError(
-            f"{rule} reads the gradients of single examples, which is for Linear layers; this network has "
+            f"{rule} needs gradients of single examples, which only Linear layers give; this network has "
             f"{layer.describe()}: use gilib.training.IVON or Vadam"
         )

@@ -1,4 +1,4 @@
-"""Stochastic gradient Hamiltonian Monte Carlo for point posteriors, Monte Carlo EM by Adam for the rest."""
+"""Stochastic gradient Hamiltonian Monte Carlo for point estimates; Monte Carlo EM for other parameters."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam
 from gilib.training.rules.base import Problem, Rule, RunningRule
 
-LEAST = 1e-16  # of a mean square gradient: a parameter that nothing depends on has none
+MIN_SQUARE = 1e-16  # of a mean square gradient: it is zero for a parameter without influence
 
 
 @dataclass(frozen=True)
 class SGHMC(Rule):
-    """A Markov chain over the unknowns of `PointEstimate` layers; Adam trains everything else meanwhile.
+    """A Markov chain over the unknowns of `PointEstimate` layers; Adam trains all others in burn-in.
 
-    With U = -N · bound, minus the log joint density of targets and state, a step is (Chen, Fox & Guestrin,
-    2014, with no estimate of the gradient's own noise; Springenberg, Klein, Falkner & Hutter, 2016)
+    With U = -N · bound, which is minus the log joint density of targets and state, a step is (Chen, Fox &
+    Guestrin, 2014, without an estimate of the gradient's own noise; Springenberg, Klein, Falkner & Hutter,
+    2016)
 
         v ← (1 - α) v - ε² V^(-1/2) ∂U + N(0, 2 ε² α V^(-1/2)),    θ ← θ + v.
 
-    In burn-in the mean square gradient V adapts, entry by entry, over a window of τ steps that is short while
-    the mean gradient g is large (ibid.; all from 1, on the right the old values, ρ = 1 / (τ + 1)):
+    During burn-in, the mean square gradient V adapts for each entry over a window of τ steps, which is short
+    while the mean gradient g is large (ibid.). All three start from 1, the right-hand sides contain the old
+    values, and ρ = 1 / (τ + 1):
 
         τ ← 1 + τ (1 - g² / V),    g ← g + ρ (∂U - g),    V ← V + ρ (∂U² - V).
 
-    In burn-in, too, kernels, inducing inputs and noise take a step of Adam at every step, at a state that is
-    chosen at random from the last ones: moving-window Monte Carlo EM (Havasi, Hernández-Lobato &
-    Murillo-Fuentes, 2018). After it V and they stay as they are, and `StoredStates` collects.
+    Also during burn-in, kernels, inducing inputs and noise take a step of Adam at every step. Its gradient is
+    taken at a state chosen at random from the last ones: moving-window Monte Carlo EM (Havasi,
+    Hernández-Lobato & Murillo-Fuentes, 2018). After burn-in, V and these parameters stay fixed, and
+    `StoredStates` collects states.
 
-    Three things bias the chain. A Gaussian's variance comes out too large by a part of about
-    ε² V^(-1/2) ∂²U / 4. The noise of minibatches and of hidden layers heats it. And while V adapts it depends
-    on the state: with small steps and gradients of little noise V ≈ ∂U², and a regression with three weights
-    has 2.9 times its variance at ε = 0.03. There let V stop early, by `adaptation`, so that the rest is
-    trained at states of the posterior.
+    Three things bias the chain. First, the variance of a Gaussian target comes out too large by a fraction of
+    about ε² V^(-1/2) ∂²U / 4. Second, the noise of minibatches and of hidden layers heats the chain. Third,
+    while V adapts, it depends on the state: with small steps and gradients of little noise V ≈ ∂U², and a
+    regression with three weights has 2.9 times its variance at ε = 0.03. In that case let V stop early, by
+    `adaptation`, so that the other parameters are trained at states from the posterior.
 
     Args:
-        burn_in: steps; 0: V = 1, and nothing but the state moves.
-        lr: ε.
+        burn_in: number of steps of burn-in; 0: V stays at 1, and only the state moves.
+        lr: ε, the step size.
         momentum_decay: α, above 0 and at most 1.
-        window: from how many of the last states of burn-in the one for Adam is chosen.
-        rest: the rule for everything else; its schedule is over the burn-in.
-        adaptation: for how many of the steps of burn-in V adapts; None: all, as in the papers.
+        window: number of last states of burn-in from which Adam's state is chosen.
+        base_optimiser: the rule for all other parameters; its schedule runs over the burn-in.
+        adaptation: number of steps of burn-in during which V adapts; None: all of them, as in the papers.
 
     >>> SGHMC(burn_in=5000).window
     300
@@ -62,25 +65,27 @@ class SGHMC(Rule):
     lr: Positive = 1e-2
     momentum_decay: Positive = 0.05
     window: Count = 300
-    rest: Adam = Adam()
+    base_optimiser: Adam = Adam()
     adaptation: CountOrZero | None = None
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Raise for a `momentum_decay` above 1, or an `adaptation` longer than burn-in."""
         if self.momentum_decay > 1.0:
-            raise ValueError(f"momentum_decay is at most 1, no memory at all, got {self.momentum_decay}")
+            raise ValueError(
+                f"momentum_decay must be at most 1, which keeps no momentum, got {self.momentum_decay}"
+            )
         if self.adaptation is not None and self.adaptation > self.burn_in:
             raise ValueError(
-                f"adaptation is a part of burn-in, at most {self.burn_in} steps, got {self.adaptation}"
+                f"adaptation is a part of burn-in, so at most {self.burn_in} steps, got {self.adaptation}"
             )
 
     @property
     def adaptive_steps(self) -> int:
-        """For how many V adapts."""
+        """Number of steps during which the mean square gradient V adapts."""
         return self.burn_in if self.adaptation is None else self.adaptation
 
     def begin(self, problem: Problem) -> RunningSGHMC:
-        """The chain at its start.
+        """Return the chain at its start.
 
         Raises:
             ValueError: if there is nothing to sample.
@@ -89,7 +94,7 @@ class SGHMC(Rule):
 
 
 def point_parameters(net: Network) -> dict[str, nn.Parameter]:
-    """What `SGHMC` samples: the learned unknowns of point estimates, by name.
+    """Return the parameters that `SGHMC` samples: the learned unknowns of point estimates, by name.
 
     Raises:
         ValueError: if there are none.
@@ -99,46 +104,46 @@ def point_parameters(net: Network) -> dict[str, nn.Parameter]:
     found = {name: p for name, p in named if name.rpartition(".")[0] in points and p.requires_grad}
     if not found:
         raise ValueError(
-            "SGHMC is for layers with PointEstimate that are learned, and the network has none: build it "
+            "SGHMC is for layers with PointEstimate that are learned, but the network has none: build it "
             "with posterior=gilib.PointEstimate(), or train it by gilib.Adam"
         )
     return found
 
 
 class RunningSGHMC(RunningRule):
-    """One chain for every replica, in step with each other.
+    """One chain for every replica; all chains step together.
 
     Attributes:
         values: the sampled parameters, `[R, I, O]` each.
         coordinates: their momenta and scales.
-        window: the last states in burn-in, `[window, R, I, O]` each, in a ring.
+        window: the last states of burn-in, `[window, R, I, O]` each; the oldest is overwritten first.
     """
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        """At rest, with an empty window."""
+        """Start with zero momentum and an empty window."""
         super().__init__(problem)
         self.rule, sampled = rule, point_parameters(problem.net)
         self.values = list(sampled.values())
         self.coordinates = [Coordinates.at_rest(value.detach()) for value in self.values]
-        rest = {name: p for name, p in problem.parameters.items() if name not in sampled}
+        others = {name: p for name, p in problem.parameters.items() if name not in sampled}
         self.adam = None
         self.window: list[Tensor] = []
-        if rest and rule.burn_in:
-            self.adam = rule.rest.begin(replace(problem, parameters=rest, steps=rule.burn_in))
+        if others and rule.burn_in:
+            self.adam = rule.base_optimiser.begin(replace(problem, parameters=others, steps=rule.burn_in))
             self.window = [value.new_zeros((rule.window, *value.shape)).detach() for value in self.values]
 
     def check_freeze(self) -> None:
-        """States have the replica axis; Adam's parameters must."""
+        """Raise unless Adam's parameters have the replica axis; sampled states always have it."""
         if self.adam is not None:
             self.adam.check_freeze()
 
     def prepare(self, step: int) -> None:
-        """Count Adam's step."""
+        """Count Adam's step during burn-in."""
         if self.adam is not None and step < self.rule.burn_in:
             self.adam.prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
-        """Move the state; in burn-in also train the rest, at an earlier one."""
+        """Move the state; during burn-in, also train the other parameters at an earlier state."""
         burning = batch.step < self.rule.burn_in
         bound, gradients = self.problem.bound_and_gradients(batch, self.values)
         self.active &= bound.isfinite()
@@ -153,12 +158,13 @@ class RunningSGHMC(RunningRule):
 
     @torch.no_grad()
     def _move(self, gradients: Sequence[Tensor], adapting: bool) -> None:
-        """A step of every replica that is active."""
+        """Move every active replica by one step."""
         rule, moving = self.rule, self.active[..., None, None]
         for value, own, gradient in zip(self.values, self.coordinates, gradients, strict=True):
             slope = self.problem.objective.num_data * gradient  # the bound is per data point
             if adapting:
                 own.adapt(slope)
+            # Frozen replicas draw noise, too, so that the others see the same noise as without them.
             noise = self._normal((1, *value.shape), value.dtype)[0]
             own.momentum.copy_(own.pushed(slope, noise, rule.lr, rule.momentum_decay))
             value.add_(own.momentum.where(moving, 0.0))
@@ -168,12 +174,12 @@ class RunningSGHMC(RunningRule):
 
     @torch.no_grad()
     def _remember(self, step: int) -> None:
-        """Put the state into the window."""
+        """Store the state in the window."""
         for ring, value in zip(self.window, self.values, strict=True):
             ring[step % self.rule.window] = value
 
     def _train(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> None:
-        """Adam's step, at a state of the window for every replica."""
+        """Take Adam's step, with each replica at a random state from its window."""
         assert self.adam is not None
         filled = min(batch.step + 1, self.rule.window)
         normal = self._normal((1, *self.problem.net.replicas), torch.float64)[0]
@@ -184,7 +190,7 @@ class RunningSGHMC(RunningRule):
 
     @contextmanager
     def _elsewhere(self, state: Sequence[Tensor]) -> Iterator[None]:
-        """Within it the network is at another state."""
+        """Put the network into another state within the block."""
         here = [value.detach().clone() for value in self.values]
         try:
             self._place(state)
@@ -198,7 +204,7 @@ class RunningSGHMC(RunningRule):
             value.copy_(own)
 
     def state_dict(self) -> dict[str, Any]:
-        """Momenta and scales, the window, and Adam's."""
+        """Return momenta and scales, the window, and Adam's state."""
         return {
             "coordinates": [dict(vars(own)) for own in self.coordinates],
             "window": self.window,
@@ -206,7 +212,7 @@ class RunningSGHMC(RunningRule):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         for own, saved in zip(self.coordinates, state["coordinates"], strict=True):
             for name, value in vars(own).items():
                 value.copy_(saved[name])
@@ -218,13 +224,13 @@ class RunningSGHMC(RunningRule):
 
 @dataclass
 class Coordinates:
-    """What goes with the entries of one sampled parameter; each of its shape, and changed in place.
+    """The momenta and scales of one sampled parameter; each has its shape and changes in place.
 
     Attributes:
         momentum: v.
         memory: τ.
-        mean: g, of the gradient.
-        square: V, of the squared gradient.
+        mean: g, the mean of the gradient.
+        square: V, the mean of the squared gradient.
     """
 
     momentum: Tensor
@@ -234,25 +240,27 @@ class Coordinates:
 
     @classmethod
     def at_rest(cls, value: Tensor) -> Coordinates:
-        """Before the first step."""
+        """Return zero momentum and unit scales, as before the first step."""
         return cls(torch.zeros_like(value), *(torch.ones_like(value) for _ in range(3)))
 
     def adapt(self, slope: Tensor) -> None:
-        """τ, g and V after a gradient ∂U."""
+        """Update τ, g and V with a gradient ∂U."""
         rate = 1.0 / (self.memory + 1.0)
         self.memory.mul_(1.0 - self.mean.square() / self.square).add_(1.0)
         self.mean.add_(rate * (slope - self.mean))
-        self.square.add_(rate * (slope.square() - self.square)).clamp_(min=LEAST)
+        self.square.add_(rate * (slope.square() - self.square)).clamp_(min=MIN_SQUARE)
 
     def pushed(self, slope: Tensor, noise: Tensor, lr: float, decay: float) -> Tensor:
-        """The momentum after a gradient ∂U, given standard normals."""
+        """Return the momentum after a gradient ∂U, given standard normals."""
         root = self.square.sqrt()
         spread = lr * math.sqrt(2.0 * decay)
         return (1.0 - decay) * self.momentum - lr**2 / root * slope + spread / root.sqrt() * noise
 
 
 def chosen(window: Sequence[Tensor], filled: int, normal: Tensor) -> list[Tensor]:
-    """One of the first `filled` states for every replica, equally probable if `normal` is one, `[R]`.
+    """Choose one of the first `filled` states for every replica, uniformly.
+
+    The choice is a function of `normal`, `[R]`, which must be standard normal.
 
     >>> ring = torch.arange(4.0).reshape(4, 1, 1)
     >>> [float(chosen([ring], 2, torch.tensor(normal))[0]) for normal in (-0.1, 0.1)]

@@ -1,10 +1,10 @@
-"""Variational rules that look like Adam: VOGN, Vadam, noisy Adam and IVON, for factorised Gaussian weights.
+"""Variational rules that resemble Adam: VOGN, Vadam, noisy Adam and IVON, for factorised Gaussian weights.
 
 All of them move the mean μ and the precision Λ of Q, which `Factorised` holds. A step draws W ~ Q and does
 
     c ← average of c and q + δ,    m ← β₁ m + (1 - β₁) (∂l + pull),    μ ← μ - α m̂ / divisor,
 
-m̂ = m / (1 - β₁^t), the other letters as at each rule. They differ in:
+where m̂ = m / (1 - β₁^t), and every rule defines the other letters. They differ in:
 
     rule        q, mean over draws    average                   divisor    the prior pulls
     VOGN        mean of (∂l_n)²       β₂ c + (1 - β₂)(q + δ)    c          in m, by δ μ
@@ -36,7 +36,7 @@ from gilib.training.rules.sampled_weight_rule import (
 
 
 class LayerState(NamedTuple):
-    """A layer's posterior before a step.
+    """The posterior of a layer before a step.
 
     Attributes:
         mean: μ, `[R, I, O]`.
@@ -51,12 +51,12 @@ class LayerState(NamedTuple):
 
 @dataclass(frozen=True)
 class VariationalRule(SampledWeightRule, ABC):
-    """What the four rules share.
+    """Base class of the four rules.
 
     Args:
-        lr: α.
-        rest: the rule for everything that is not factorised weights, such as a learned noise.
-        schedule: of α: a factor for every step; None: 1.
+        lr: α, the learning rate.
+        base_optimiser: the rule for all parameters except factorised weights, such as a learned noise.
+        schedule: a factor for α at every step; None: 1.
         betas: β₁ of the gradient, β₂ of the curvature.
     """
 
@@ -64,35 +64,36 @@ class VariationalRule(SampledWeightRule, ABC):
     posterior: ClassVar[type[Posterior]] = Factorised
 
     def __post_init__(self) -> None:
-        """Fix the order of the betas."""
+        """Store the betas as a tuple."""
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningVariational:
-        """The rule at work.
+        """Return the rule at work.
 
         Raises:
-            ValueError: if no layer has learned `Factorised` weights, or one has an unsuitable prior or kind.
+            ValueError: if no layer has learned `Factorised` weights, or a layer or its prior is of an
+                unsuitable kind.
         """
         return RunningVariational(self, problem)
 
     @abstractmethod
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """q, `[R, I, O]`."""
+        """Return the estimate q of the curvature, `[R, I, O]`."""
 
     def averaged(self, current: Tensor, target: Tensor) -> Tensor:
-        """The next c, given q + δ."""
+        """Return the next c, given q + δ."""
         return current.lerp(target, 1.0 - self.betas[1])
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """What goes into m, `[R, I, O]`."""
+        """Return the gradient that enters m, `[R, I, O]`."""
         return gradients.gradient.mean(0) + state.prior * state.mean
 
     def direction(self, slope: Tensor, state: LayerState) -> Tensor:
-        """What is divided by the divisor, given m̂."""
+        """Return the numerator of the step, given m̂."""
         return slope
 
     def divisor(self, per_point: Tensor) -> Tensor:
-        """Of the step, given the next c."""
+        """Return the divisor of the step, given the next c."""
         return per_point
 
 
@@ -102,14 +103,16 @@ class VOGN(VariationalRule):
 
         q = (1/B) Σ_n (∂l_n)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ μ,    μ ← μ - α m̂ / c.
 
-    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
-    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
+    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
-    The mean comes to rest where the ELBO's does, which for a linear model with Gaussian noise is the exact
-    posterior mean. The precision comes to P + Σ_n E(∂l_n)²: for squared errors that has r_n² / σ⁴ where the
-    Gauss-Newton matrix has 1 / σ². They agree where the squared residuals are as large as the noise says.
+    The mean converges to that of the best ELBO, which for a linear model with Gaussian noise is the exact
+    posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains
+    r_n² / σ⁴ in place of 1 / σ² in the Gauss-Newton matrix. Both agree where squared residuals are as large
+    as the noise variance.
 
-    For `Linear` layers: the squares are X²ᵀ G² of inputs and output gradients.
+    Only for `Linear` layers, because the mean square of single gradients is X²ᵀ G², from inputs and output
+    gradients.
 
     >>> VOGN().lr
     0.05
@@ -118,11 +121,11 @@ class VOGN(VariationalRule):
     lr: Positive = 5e-2
 
     def statistic(self) -> Statistic:
-        """Squared gradients of single examples."""
+        """Return the function that computes the mean squares of single examples' gradients."""
         return squared_gradients
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Squared gradients of single examples."""
+        """Return the mean squares of single examples' gradients."""
         (squares,) = gradients.statistics
         return squares.mean(0)
 
@@ -134,27 +137,29 @@ class Vadam(VariationalRule):
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    v ← β₂ v + (1 - β₂) q,    v̂ = v / (1 - β₂^t),
         m from ∂l + δ μ,    μ ← μ - α m̂ / (√v̂ + δ).
 
-    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
-    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
+    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
-    In the paper c = v + δ, as it is here if the variance starts at the prior's; any start will do here. The
-    square of a MINIBATCH's mean gradient is no curvature: in the full batch of a linear model
-    with Gaussian noise, A = XᵀX / σ², the mean comes to rest at the posterior's, but the precision at
+    In the paper c = v + δ. That holds here, too, if the variance starts at the prior's, but any start is
+    allowed. The squared mean gradient of a MINIBATCH is not a curvature. In the full batch of a linear model
+    with Gaussian noise, A = XᵀX / σ², the mean converges to the posterior mean, but the precision converges
+    to
 
         Λ_i = P + (P² μ_i² + Σ_j A_ij² / Λ_j) / N,
 
-    not at P + A_ii. Of S draws the squares are averaged, not the gradients, so S does not change that.
+    and not to P + A_ii. With S draws, the squares are averaged and not the gradients, so S does not change
+    this.
 
     >>> Vadam().lr
     0.01
     """
 
     def begin(self, problem: Problem) -> RunningVadam:
-        """The rule at work; see `VariationalRule.begin`."""
+        """Return the rule at work; see `VariationalRule.begin`."""
         return RunningVadam(self, problem)
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """The squared gradient of the minibatch."""
+        """Return the squared gradient of the minibatch."""
         return gradients.gradient.square().mean(0)
 
 
@@ -164,10 +169,10 @@ class NoisyAdam(VariationalRule):
 
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ W,    μ ← μ - α m̂ / (c + γ).
 
-    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
-    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
+    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
-    It comes to rest where `Vadam` does: its variances are not the posterior's either.
+    It converges to the same point as `Vadam`, so its variances are not the posterior's either.
 
     Args:
         damping: γ, the extrinsic damping.
@@ -179,15 +184,15 @@ class NoisyAdam(VariationalRule):
     damping: Positive = 1e-3
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """The squared gradient of the minibatch."""
+        """Return the squared gradient of the minibatch."""
         return gradients.gradient.square().mean(0)
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """The prior pulls at the weights that were drawn."""
+        """Return the gradient plus δ W: the prior's gradient is taken at the drawn weights."""
         return (gradients.gradient + state.prior * gradients.weights).mean(0)
 
     def divisor(self, per_point: Tensor) -> Tensor:
-        """Damped."""
+        """Return the next c plus the damping."""
         return per_point + self.damping
 
 
@@ -198,16 +203,18 @@ class IVON(VariationalRule):
         q = ∂l (W - μ) Λ,    c ← c + ρ d + ½ ρ² d² / c,  d = q + δ - c,  ρ = 1 - β₂,
         m from ∂l,    μ ← μ - α (m̂ + δ μ) / c.
 
-    Here l is the mean loss of the minibatch (l_n of one example) at the weights W that were drawn, N(0, 1/P)
-    the prior, δ = κ P / N, κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
+    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
 
-    E q is the expected diagonal of the Hessian (Stein), which may be negative; c stays positive, for its
-    update is ½ c (1 + (1 + ρ d / c)²) (Lin, Schmidt & Khan, 2020). For a linear model with Gaussian noise it
-    comes to rest at the best factorised Gaussian: the posterior's mean and the diagonal of its precision; of
-    noisy estimates the last term of the update makes c larger by a part that vanishes with ρ.
+    E q is the expected diagonal of the Hessian (Stein), which may be negative. But c stays positive, because
+    its update equals ½ c (1 + (1 + ρ d / c)²) (Lin, Schmidt & Khan, 2020). For a linear model with Gaussian
+    noise, the rule converges to the best factorised Gaussian: the posterior mean and the diagonal of the
+    posterior precision. With noisy estimates, the last term of the update makes c too large, by a fraction
+    that vanishes with ρ.
 
-    The paper's h is c - δ, its λ is N / κ. It starts at the posterior's variance, not at an h₀ of its own,
-    and forgets it as β₂^t. A wide start, c far below the curvature, makes steps so long that they diverge.
+    The paper's h is c - δ, and its λ is N / κ. Here c starts from the variance of the posterior rather than
+    from an h₀ of its own, and forgets this start as β₂^t. A wide start, with c far below the curvature, makes
+    the steps so long that they diverge.
 
     >>> IVON().lr
     0.2
@@ -216,32 +223,32 @@ class IVON(VariationalRule):
     lr: Positive = 0.2
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Gradient times standardised noise."""
+        """Return the mean over draws of the gradient times (W - μ) Λ."""
         return (gradients.gradient * (gradients.weights - state.mean)).mean(0) * state.precision
 
     def averaged(self, current: Tensor, target: Tensor) -> Tensor:
-        """A step that stays positive."""
+        """Return the next c, which is positive even if q + δ is not."""
         change = 1.0 + (1.0 - self.betas[1]) * (target - current) / current
         return 0.5 * current * (1.0 + change.square())
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """That of the data alone."""
+        """Return the gradient of the data's loss alone."""
         return gradients.gradient.mean(0)
 
     def direction(self, slope: Tensor, state: LayerState) -> Tensor:
-        """The prior's pull is added here."""
+        """Return m̂ + δ μ: the prior's gradient is added here."""
         return slope + state.prior * state.mean
 
 
 class RunningVariational(RunningSampledWeightRule):
-    """One of the rules at work; the posterior holds μ and Λ, this holds m.
+    """A variational rule at work; the posterior holds μ and Λ, and this object holds m.
 
     Attributes:
         first: m of every layer, `[R, I, O]`.
     """
 
     def __init__(self, rule: VariationalRule, problem: Problem):
-        """No gradient seen yet."""
+        """Start with moments of zero."""
         super().__init__(rule, problem)
         self.rule, self.first = rule, self._zeros()
 
@@ -251,7 +258,7 @@ class RunningVariational(RunningSampledWeightRule):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """One step of μ and Λ."""
+        """Update m, μ and Λ of one layer."""
         rule, weights = self.rule, own.weights
         precision, prior = (-weights.log_variance).exp(), weight * own.prior_precision()
         state = LayerState(weights.mean, precision, prior)
@@ -261,14 +268,14 @@ class RunningVariational(RunningSampledWeightRule):
         direction = rule.direction(self.first[k] / (1.0 - rule.betas[0] ** steps), state)
         move = self.rate * direction / self.divisor(k, curvature, per_point, prior, steps)
         weights.assign(state.mean - move, per_point / weight)
-        return move + per_point
+        return move + per_point  # NaN in the mean or in the precision shows here
 
     def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
-        """Of the step of layer `k`, given q, the next c, δ and t."""
+        """Return the divisor of layer `k`'s step, given q, the next c, δ and t."""
         return self.rule.divisor(per_point)
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """The first."""
+        """Return the first moments."""
         return {"first": self.first}
 
 
@@ -280,16 +287,16 @@ class RunningVadam(RunningVariational):
     """
 
     def __init__(self, rule: Vadam, problem: Problem):
-        """Both moments 0."""
+        """Start with both moments at zero."""
         super().__init__(rule, problem)
         self.second = self._zeros()
 
     def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
-        """√v̂ + δ."""
+        """Update v, and return √v̂ + δ."""
         decay = self.rule.betas[1]
         self.second[k].lerp_(curvature, 1.0 - decay)
         return (self.second[k] / (1.0 - decay**steps)).sqrt() + prior
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """Both."""
+        """Return both moments."""
         return {"first": self.first, "second": self.second}

@@ -104,9 +104,9 @@ def test_rules_are_those_of_the_methods():
     adam = gilib.Adam(0.1, schedule=networks.stairs(config(steps=40)))
     for method, rule in rules.items():
         if method.endswith("_ng"):
-            assert rule == NaturalGradient(0.01, rest=adam, schedule=adam.schedule)
+            assert rule == NaturalGradient(0.01, base_optimiser=adam, schedule=adam.schedule)
         elif method == "sghmc":
-            assert rule == SGHMC(20, rest=adam) and (rule.lr, rule.momentum_decay) == (0.01, 0.05)
+            assert rule == SGHMC(20, base_optimiser=adam) and (rule.lr, rule.momentum_decay) == (0.01, 0.05)
         else:
             assert rule == adam
 

@@ -1,6 +1,6 @@
 """The bound of a sparse Gaussian process under its best posterior, from sums over the data.
 
-Titsias (2009); `gilib.training.Collapsed` climbs it, and says what the symbols mean.
+The bound is that of Titsias (2009); `gilib.training.Collapsed` maximises it, and defines the symbols.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gilib.regression.primal import merge_outputs, split_outputs
 
 
 class Sums(NamedTuple):
-    """What the bound needs of the data, in float64.
+    """The sums over the data that the bound needs, in float64.
 
     Attributes:
         gram: A Aᵀ, `[M, M]`.
         moments: A y, `[M, O]`.
         squares: Σ_n y_no², `[O]`.
-        left: Σ_n k(x_n, x_n) - |a(x_n)|².
+        left: Σ_n k(x_n, x_n) - |a(x_n)|², the prior variance that the inducing points leave unexplained.
         points: N.
     """
 
@@ -36,12 +36,12 @@ class Sums(NamedTuple):
 
     @classmethod
     def over(cls, parts: Iterable[Self]) -> Self:
-        """Those of all points, from those of some at a time."""
+        """Add up the sums over several parts of the data."""
         return cls(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
 
 
 def sums_of(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
-    """Of inputs `[N, D]` and targets `[N, O]`."""
+    """Compute the sums for inputs `[N, D]` and targets `[N, O]`."""
     white = inducing.white(x.double())  # [N, M]
     y, kernel = y.double(), inducing.kernel
     left = kernel.diagonal(x.double()).sum() - white.square().sum()
@@ -49,9 +49,10 @@ def sums_of(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
 
 
 def weighted_sums(inducing: Inducing, x: Tensor, y: Tensor, precision: Tensor) -> Sums:
-    """The same where every point of one output has noise of a precision `[N]` of its own.
+    """Compute the sums for one output whose noise has a different precision at every point, `[N]`.
 
-    Divided by the noise's deviations, features and targets `[N, 1]` are those of noise of variance 1.
+    Dividing features and targets `[N, 1]` by the noise's standard deviations leaves a problem with noise of
+    variance 1.
     """
     weights = precision[:, None]
     white, kernel = inducing.white(x.double()), inducing.kernel
@@ -61,7 +62,7 @@ def weighted_sums(inducing: Inducing, x: Tensor, y: Tensor, precision: Tensor) -
 
 
 def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The bound; the mean of the best q, `[M, O]`; the Cholesky factor of its precision, `[G, M, M]`."""
+    """Return the bound, and the best q: its mean `[M, O]`, and T of its precision T Tᵀ, `[G, M, M]`."""
     outputs = len(sums.squares)
     identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
     precision = identity + sums.gram / noise[:, None, None]
@@ -78,16 +79,17 @@ def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
-    """The same if Z = X, but for what the jitter does to Q: log N(y; 0, K + σ²) - N jitter / (2σ²).
+    """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²).
 
-    To first order Q is K - jitter, a noise that is smaller by as much, which this leaves out.
-    The gradient ½ (ααᵀ - (K + σ²)⁻¹), α = (K + σ²)⁻¹ y, is written down: one inverse in place of autograd's.
+    This neglects what the jitter does to Q: to first order Q is K - jitter, as if the noise were smaller by
+    the jitter. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is written out, so that one inverse
+    replaces autograd's pass.
 
     Args:
         gram: K, `[N, N]`.
-        y: `[N, O]`.
-        noise: σ², `[G]`, or of every point, `[G, N]`.
-        jitter: of the process.
+        y: targets, `[N, O]`.
+        noise: σ², `[G]`, or for every point, `[G, N]`.
+        jitter: the jitter of the process.
     """
     points, outputs = y.shape
     copies = outputs // len(noise)
@@ -99,6 +101,7 @@ def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
         log_det = copies * factor.diagonal(dim1=-2, dim2=-1).log().sum()
         value = -0.5 * (targets * solved).sum() - log_det - 0.5 * points * outputs * LOG_2PI
         slope = 0.5 * (solved @ solved.mT - copies * torch.cholesky_inverse(factor))
+    # `linear - linear.detach()` is zero and has the gradient `slope`, with respect to K and the noise.
     linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1) * noise).sum()
     nugget = jitter * gram.diagonal().mean()
     return value + linear - linear.detach() - 0.5 * copies * (nugget / noise).sum()

@@ -1,4 +1,4 @@
-"""What the rule `Collapsed` searches, and what it sets."""
+"""The models that the rule `Collapsed` can train: what it searches, and what it sets in closed form."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
 from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
 
-AT_ONCE = 2000  # points whose cross-covariances are held while nothing is differentiated
-LEAST_SHARE = 1e-4  # of a residual that is not a point's own doing
+AT_ONCE = 2000  # points whose cross-covariances are held in memory while no gradients are needed
+MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not the point's own doing
 
 
 class CollapsedModel(ABC):
-    """A model whose bound is known under posteriors that nobody has to search for.
+    """A model whose bound has a closed form under its best posterior.
 
     Attributes:
-        known: parameters of the network that are not searched.
-        own: those that are, beside the network's and the likelihood's.
+        known: parameters of the network that are not searched, because the model sets them or leaves them as
+            they are.
+        own: parameters that are searched besides those of network and likelihood.
     """
 
     known: Sequence[nn.Parameter]
@@ -30,37 +31,42 @@ class CollapsedModel(ABC):
 
     @abstractmethod
     def start(self, x: Tensor, y: Tensor) -> None:
-        """Before the first step: give `own` values that fit the data."""
+        """Give `own` values that fit the data; called before the first step."""
 
     @abstractmethod
     def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
-        """The collapsed bound of all points less what rounding costs, nats; differentiable.
+        """Return the collapsed bound of all points minus the cost of rounding, in nats; differentiable.
 
         Args:
-            x: `[N, D]`.
-            y: `[N, O]`.
-            spacing: δ, `[O]`.
+            x: inputs, `[N, D]`.
+            y: targets, `[N, O]`.
+            spacing: δ, the distance between targets that rounding leaves, `[O]`; 0 for exact targets.
         """
 
     @abstractmethod
     def log_prior(self) -> Tensor:
-        """Of the noise, where kernels have a prior, too; but for a constant."""
+        """Return the log prior density of the noise, up to a constant; used if kernels have a prior."""
 
     @abstractmethod
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
-        """Mean squares of the errors at points left out, `[O]`, as if the noise were σ² everywhere."""
+        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
 
     @abstractmethod
     def unround(self, x: Tensor, spacing: Tensor) -> None:
-        """Take what rounding adds, δ² / 12, from the noise, if that is learned; arguments as above."""
+        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned.
+
+        The arguments are those of `bound`.
+        """
 
     @abstractmethod
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
-        """Set the posteriors; returns the bound, without what rounding costs."""
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+        """Set the posteriors to the best ones, and return the bound without the cost of rounding."""
 
 
 def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
-    """σ² less δ² / 12; of noise that is hardly more, the δ² / 48 below which nothing was rounded.
+    """Return σ² - δ² / 12, but at least the smaller of σ² and δ² / 48.
+
+    The rule treats targets with less noise than δ² / 48 as exact.
 
     >>> without_rounding(torch.tensor([1.0, 0.1, 0.01]), torch.tensor(0.96))
     tensor([0.9200, 0.0200, 0.0100])
@@ -70,45 +76,52 @@ def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
 
 
 class SparseProcess:
-    """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs, its posterior.
+    """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs and its posterior.
 
     Attributes:
         layer: the process.
-        posterior: over its inducing outputs.
+        posterior: the posterior over its inducing outputs.
     """
 
     def __init__(self, layer: GP):
-        """Find the posterior.
+        """Store layer and posterior.
 
         Raises:
-            ValueError: for another one.
+            ValueError: if the layer has another kind of posterior, or a kernel with white noise.
         """
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
+        assert layer.hyperparameters is not None
+        kernel = layer.hyperparameters()
+        if kernel.without_white() is not kernel:
+            raise ValueError(
+                f"the kernel {layer.kernel} has white noise, and so has the likelihood, which learns it "
+                "better: leave gilib.kernels.White out"
+            )
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """Those of the posterior, and the inducing inputs."""
+        """The parameters of the posterior, and the inducing inputs."""
         return [*self.posterior.gaussian_parameters, self.points]
 
     @property
     def points(self) -> nn.Parameter:
-        """Z, `[M, D]`."""
+        """The inducing inputs Z, `[M, D]`."""
         assert self.layer.inducing_inputs is not None
         return self.layer.inducing_inputs
 
     def inducing(self) -> Inducing:
-        """Kernel and inducing inputs."""
+        """Return kernel and inducing inputs together."""
         assert self.layer.hyperparameters is not None
         return Inducing.of(self.layer.hyperparameters(), self.points.detach(), self.layer.jitter)
 
     def is_exact(self, x: Tensor) -> bool:
-        """Whether the inducing inputs are the points themselves, in the same order."""
+        """Return whether the inducing inputs are the points themselves, in the same order."""
         return self.points.shape == x.shape and bool((self.points.detach() == x).all())
 
     def gram(self, x: Tensor) -> Tensor:
-        """The kernel at all pairs of points, `[N, N]`, float64."""
+        """Return the kernel at all pairs of points, `[N, N]`, in float64."""
         assert self.layer.hyperparameters is not None
         return self.layer.hyperparameters().gram(x.double())
 
@@ -117,16 +130,17 @@ class SparseProcess:
 def left_out(
     process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Points, their residuals e and their shares 1 - h, some at a time: e / (1 - h) is off without them.
+    """Yield, for pieces of the data, the points, their residuals e and 1 - h, where h is their leverage.
 
-    The leverage of a point in the regression on a(x) is h = |T⁻¹ a|² / σ², B = T Tᵀ; with all points as
-    inducing ones these are the errors of exact regression on all points but one.
+    The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is
+    h = |T⁻¹ a|² / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors
+    of exact regression.
 
     Args:
-        process: with its kernel.
+        process: the process, with its kernel.
         noise: σ², `[G]`.
-        x: `[N, D]`.
-        y: `[N, O]`.
+        x: inputs, `[N, D]`.
+        y: targets, `[N, O]`.
     """
     inducing = process.inducing()
     _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y)), noise)
@@ -134,15 +148,15 @@ def left_out(
         white = inducing.white(x_part)
         solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [G, M, N]
         left = 1.0 - solved.square().sum(-2).mT / noise
-        yield x_part, y_part - white @ mean, left.clamp_min(LEAST_SHARE)
+        yield x_part, y_part - white @ mean, left.clamp_min(MIN_SHARE)
 
 
 def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Mean squares of the errors of regression on all points but one, `[O]`."""
+    """Return the mean squared leave-one-out error of the regression, `[O]`."""
     parts = left_out(process, noise, x, y)
     return torch.stack([(residual / left).square().sum(0) for _, residual, left in parts]).sum(0) / len(x)
 
 
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Some points at a time."""
+    """Split tensors into pieces of at most `AT_ONCE` points."""
     return zip(*(tensor.split(AT_ONCE, 0) for tensor in tensors), strict=True)

@@ -1,13 +1,13 @@
-"""A sparse process whose noise has a size that is a process, too (Lázaro-Gredilla & Titsias, 2011).
+"""A sparse process whose log noise variance is a process, too (Lázaro-Gredilla & Titsias, 2011).
 
-With log σ²(x) = log σ² + g(x), of which Q knows g(x_n) ~ N(μ_n, τ_n), the best posterior of the mean's
-process is that of Gaussian noise with variance r_n = σ² exp(μ_n - τ_n/2), and the bound under it is
+Let log σ²(x) = log σ² + g(x), where g(x_n) ~ N(μ_n, τ_n) under Q. Then the best posterior of the mean's
+process is the one for Gaussian noise with variance r_n = σ² exp(μ_n - τ_n/2), and the bound under it is
 
     L = log N(y; 0, AᵀA + diag(r)) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2 r_n) - ¼ Σ_n τ_n - KL(Q(g) ‖ P(g)).
 
-Q(g) is what pseudo-outputs v at the noise's own inducing inputs make of its prior, observed with precisions
-Λ: a global inducing posterior of one layer. Of u = R w, w ~ N(0, Id), it is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with
-B = Id + RᵀΛR.
+Q(g) is a global inducing posterior with one layer: the prior of g, conditioned on pseudo-outputs v at the
+inducing inputs of the noise, observed with precisions Λ. In whitened form u = R w, w ~ N(0, Id), this
+posterior is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with B = Id + RᵀΛR.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from gilib.training.rules.collapsed.model import (
 
 SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
 PRECISION = 2.0 / math.pi**2  # 1 / V log z²
-LEAST_SQUARE = 1e-4  # of a standardised residual whose logarithm is taken
-FEW = 0.1  # points that speak for an inducing input which is the nearest one of none
+MIN_SQUARE = 1e-4  # lower limit of a squared standardised residual, whose logarithm is taken
+MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
 
 
 class NoisePosterior(NamedTuple):
     """Q(w) of the noise's process, for every target.
 
     Attributes:
-        mean: `[M, O]`.
-        factor: T, B = T Tᵀ, `[O, M, M]`.
-        inverse: T⁻¹.
+        mean: the mean, `[M, O]`.
+        factor: T, where B = T Tᵀ, `[O, M, M]`.
+        inverse: T⁻¹, `[O, M, M]`.
     """
 
     mean: Tensor
@@ -62,18 +62,18 @@ class NoisePosterior(NamedTuple):
 
 
 class ProcessWithNoise(CollapsedModel):
-    """A process of the mean, and one of the noise.
+    """A process of the mean together with a process of the log noise variance.
 
     Attributes:
         mean: the process of f.
-        noise: of g.
-        likelihood: with σ².
-        pseudo: v, `[M, O]`, searched.
-        log_precision: log Λ, `[O, M]`, searched.
+        noise: the process of g.
+        likelihood: the likelihood, which holds σ².
+        pseudo: v, `[M, O]`; it is searched.
+        log_precision: log Λ, `[O, M]`; it is searched.
     """
 
     def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
-        """Start from the prior."""
+        """Start with pseudo-outputs of zero, with precisions of 1."""
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
         self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))
@@ -83,24 +83,25 @@ class ProcessWithNoise(CollapsedModel):
 
     @torch.no_grad()
     def start(self, x: Tensor, y: Tensor) -> None:
-        """What residuals of constant noise say of its logarithm, averaged around every inducing input.
+        """Start the pseudo-outputs from the residuals of constant noise.
 
-        With residual e and leverage h, e / (σ √(1 - h)) is what a point left out has, standardised; the
-        logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ².
+        A point with residual e and leverage h has the standardised leave-one-out residual e / (σ √(1 - h)).
+        The logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ². These logarithms
+        are averaged over the points that are nearest to each inducing input.
         """
         sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
         count = total.new_zeros(len(total))
         for part, residual, left in left_out(self.mean, sigma, x, y):
-            squares = (residual.square() / (sigma * left)).clamp_min(LEAST_SQUARE)
+            squares = (residual.square() / (sigma * left)).clamp_min(MIN_SQUARE)
             nearest = torch.cdist(part, centres).argmin(-1)
             total.index_add_(0, nearest, squares.log() + SHIFT)
             count.index_add_(0, nearest, torch.ones_like(nearest, dtype=count.dtype))
         self.pseudo.copy_(total / count.clamp_min(1.0)[:, None])
-        self.log_precision.copy_((PRECISION * count.clamp_min(FEW)).log().expand_as(self.log_precision))
+        self.log_precision.copy_((PRECISION * count.clamp_min(MIN_COUNT)).log().expand_as(self.log_precision))
 
     def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
-        """L less δ² / (24 r_n) for every point."""
+        """Return L minus the cost of rounding, δ² / (24 r_n) for every point."""
         posterior = self._posterior()
         variance, doubt = self._at(posterior, x)
         fit = self._fit(x, y, variance)
@@ -108,16 +109,19 @@ class ProcessWithNoise(CollapsedModel):
         return fit - 0.25 * doubt.sum() - posterior.divergence - rounding
 
     def log_prior(self) -> Tensor:
-        """None but its process."""
+        """Return zero: the process is the only prior of the noise."""
         return self._variance.new_zeros(())
 
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
-        """Of regression on all other points, with the noise that it has where nothing is known of it."""
+        """Return mean squared leave-one-out errors, `[O]`, with the constant noise σ²."""
         return squares_left_out(self.mean, self._variance.detach(), x, y)
 
     @torch.no_grad()
     def unround(self, x: Tensor, spacing: Tensor) -> None:
-        """From σ², in the mean of the logarithm over the points: the pattern g stays as it is."""
+        """Subtract the variance of rounding at every point, and scale σ² by the mean factor of that.
+
+        It is a geometric mean, so that the pattern g stays as it is.
+        """
         posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
         total = torch.zeros_like(self._variance)
         for (part,) in in_pieces(x):
@@ -126,8 +130,8 @@ class ProcessWithNoise(CollapsedModel):
         self.likelihood.scale_noise((total / len(x)).exp())
 
     @torch.no_grad()
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
-        """The posteriors of both processes."""
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+        """Set the posteriors of both processes, and return the bound."""
         posterior, inducing = self._posterior(), self.mean.inducing()
         pieces = list(in_pieces(x, y))
         at = [self._at(posterior, x_part) for x_part, _ in pieces]
@@ -138,6 +142,8 @@ class ProcessWithNoise(CollapsedModel):
                 weighted_sums(inducing, part[0], part[1][:, o, None], 1.0 / variance[o])
                 for part, (variance, _) in parts
             )
+            # The sums belong to data that are divided by the deviation of the noise at each point; the log
+            # determinant of this scaling is added to the bound.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
             bound = bound + value - 0.5 * sum(variance[o].log().sum() for variance, _ in at)
             _set(self.mean, o, mean[:, 0], factor[0])
@@ -156,7 +162,7 @@ class ProcessWithNoise(CollapsedModel):
         return NoisePosterior(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
 
     def _at(self, posterior: NoisePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The effective variance r and the variance τ of the log noise at points, `[O, N]` both."""
+        """Return the effective variance r and the variance τ of the log noise at points, both `[O, N]`."""
         inducing = self.noise.inducing()
         white = inducing.white(x.double())  # [N, M]
         prior = inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
@@ -164,7 +170,7 @@ class ProcessWithNoise(CollapsedModel):
         return ((white @ posterior.mean).mT - 0.5 * doubt).exp() * self._variance[:, None], doubt
 
     def _fit(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
-        """The first two terms of L."""
+        """Return the first two terms of L."""
         if self.mean.is_exact(x):
             return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter)
         inducing, total = self.mean.inducing(), -0.5 * variance.log().sum()
@@ -175,14 +181,14 @@ class ProcessWithNoise(CollapsedModel):
 
 
 def _set(process: SparseProcess, output: int, mean: Tensor, factor: Tensor) -> None:
-    """Give one output the posterior N(mean, (T Tᵀ)⁻¹)."""
+    """Set the posterior of one output to N(mean, (T Tᵀ)⁻¹)."""
     covariance = torch.cholesky_inverse(factor)
     process.posterior.mean[:, output] = mean.to(process.posterior.mean)
     process.posterior.root[output] = cholesky(covariance, "the covariance of the inducing outputs")
 
 
 def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise:
-    """The model of a network of two processes side by side.
+    """Return the model of a network with two processes side by side.
 
     Raises:
         ValueError: for other networks and posteriors.
@@ -191,14 +197,14 @@ def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise
     branches = list(layers[0]) if len(layers) == 1 and isinstance(layers[0], Concat) else []
     if len(branches) != 2 or not all(isinstance(branch, GP) for branch in branches) or net.replicas:
         raise ValueError(
-            "noise that varies is searched for a network of one gilib.layers.Concat of two gilib.GP, of mean "
-            f"and log variance, without replicas: gilib.models.heteroscedastic_gp makes it, got {net}"
+            "Collapsed trains varying noise in one gilib.layers.Concat of two gilib.GP, for mean "
+            f"and log variance, without replicas, as gilib.models.heteroscedastic_gp makes it, got {net}"
         )
     mean, noise = (SparseProcess(branch) for branch in branches if isinstance(branch, GP))
     assert isinstance(likelihood, HeteroscedasticGaussian)
     widths, targets = (mean.layer.out_features, noise.layer.out_features), len(likelihood.start)
     if widths != (targets, targets):
         raise ValueError(
-            f"mean and log variance of {targets} targets are {targets} outputs of each process, got {widths}"
+            f"mean and log variance of {targets} targets need {targets} outputs of each process, got {widths}"
         )
     return ProcessWithNoise(mean, noise, likelihood)

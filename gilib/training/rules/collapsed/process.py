@@ -1,4 +1,4 @@
-"""A sparse process whose noise has one size everywhere."""
+"""A sparse process whose noise has the same size everywhere."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class SingleProcess(CollapsedModel):
     """One process with Gaussian noise, whose best posterior has a closed form.
 
     Attributes:
-        process: of the outputs.
-        likelihood: one noise for all outputs, or one each.
+        process: the process of all outputs.
+        likelihood: the likelihood, with one noise for all outputs or one for each.
     """
 
     def __init__(self, process: SparseProcess, likelihood: Gaussian | PerOutputGaussian):
-        """Nothing is searched but kernel and noise."""
+        """Store process and likelihood; only kernel and noise are searched."""
         self.process, self.likelihood, self.known = process, likelihood, process.parameters
 
     @property
     def noise(self) -> Tensor:
-        """σ², `[G]`: one for all outputs, or one each."""
+        """The noise variance σ², `[G]`: one for all outputs, or one for each."""
         return self.likelihood.noise_variance.double().reshape(-1)
 
     def start(self, x: Tensor, y: Tensor) -> None:
-        """There is nothing of its own."""
+        """Do nothing: there are no parameters besides those of network and likelihood."""
 
     def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
-        """That of `gilib.training.Collapsed`."""
+        """Return the bound L of `gilib.training.Collapsed`, minus the cost of rounding."""
         noise = self.noise
         rounding = (spacing.square() / noise).sum() * (len(x) / 24.0)
         if self.process.is_exact(x):
@@ -48,16 +48,16 @@ class SingleProcess(CollapsedModel):
         return collapsed(sums_of(self.process.inducing(), x, y), noise)[0] - rounding
 
     def log_prior(self) -> Tensor:
-        """Flat in σ, seen from log σ."""
+        """Return the log density of log σ under a flat prior of σ, which is log σ."""
         return 0.5 * self.noise.log().sum()
 
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
-        """Of regression on all other points."""
+        """Return mean squared leave-one-out errors, `[O]`."""
         return squares_left_out(self.process, self.noise.detach(), x, y)
 
     @torch.no_grad()
     def unround(self, x: Tensor, spacing: Tensor) -> None:
-        """From one noise of several outputs what they have added in the mean."""
+        """Subtract the variance of rounding from each noise; from a shared one, its mean over the outputs."""
         noise, square = self.noise, spacing.square().to(self.noise)
         square = square.mean(-1, keepdim=True) if len(noise) == 1 else square
         self.likelihood.scale_noise(
@@ -65,8 +65,8 @@ class SingleProcess(CollapsedModel):
         )
 
     @torch.no_grad()
-    def settle(self, x: Tensor, y: Tensor) -> Tensor:
-        """Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), B = Id + A Aᵀ / σ²."""
+    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+        """Set Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), where B = Id + A Aᵀ / σ², and return the bound."""
         inducing, posterior = self.process.inducing(), self.process.posterior
         bound, mean, factor = collapsed(
             Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y)), self.noise
@@ -78,7 +78,7 @@ class SingleProcess(CollapsedModel):
 
 
 def single_process(net: Network, likelihood: Likelihood) -> SingleProcess:
-    """The model of a network of one process.
+    """Return the model of a network with one process.
 
     Raises:
         ValueError: for other networks, posteriors and likelihoods.
@@ -86,7 +86,7 @@ def single_process(net: Network, likelihood: Likelihood) -> SingleProcess:
     layers = list(net.layers)
     if len(layers) != 1 or not isinstance(layers[0], GP) or net.replicas:
         raise ValueError(
-            "the best posterior is known for a network of one gilib.GP without replicas, as "
+            "the best posterior is known only for a network of one gilib.GP without replicas, as "
             f"gilib.models.sparse_gp makes it, got {net}"
         )
     process = SparseProcess(layers[0])

@@ -1,4 +1,4 @@
-"""Sparse Gaussian processes whose posterior is never searched for: the best one has a closed form."""
+"""The rule `Collapsed`: sparse Gaussian processes under their best posterior, which has a closed form."""
 
 from __future__ import annotations
 
@@ -22,72 +22,75 @@ from gilib.training.rules.collapsed.noise import process_with_noise
 from gilib.training.rules.collapsed.process import single_process
 from gilib.validation import check_count
 
-PATIENCE = 3  # steps that gain next to nothing, after which the search is over
+PATIENCE = 3  # steps in a row with next to no gain that end the search
 
 
 @dataclass(frozen=True)
 class Collapsed(Rule):
     """L-BFGS on the bound of a sparse GP under its best posterior (Titsias, 2009).
 
-    With Gaussian noise the best q(w) is known, and with a(x) = R⁻¹ k(Z, x), A = [a(x_1) ... a(x_N)] the bound
-    under it is, for every output,
+    With Gaussian noise, the best q(w) has a closed form. With a(x) = R⁻¹ k(Z, x) and A = [a(x_1) ... a(x_N)],
+    the bound under it is, for every output,
 
         L = log N(y; 0, AᵀA + σ²Id) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2σ²).
 
-    The rule climbs it in kernel and noise, on all points at once, sets q at the last step, or as soon as it
-    stands still or a matrix cannot be factorised, and ends the training there. Inducing inputs stay where
-    they are. If they are the points themselves, in the same order, L is the evidence of exact GP regression
-    and is computed as such.
+    The rule maximises L over kernel and noise, on all points at once; inducing inputs stay fixed. It sets q
+    and ends the training at the last step, once the search stands still, or if a matrix cannot be factorised.
+    If the inducing inputs are the points themselves, in the same order, L is the evidence of exact GP
+    regression and is computed as such.
 
-    Lengthscales that have a prior (`gilib.kernels.RBF`) add its log density to what is climbed, and so does
-    noise of one size then, whose σ is flat a priori: the density of log σ is proportional to σ, so log σ is
-    added. (Where L alone is climbed log σ is flat, and nearly all of that prior's mass is at no noise.)
+    Lengthscales with a prior (`gilib.kernels.RBF`) add its log density to the objective. Then noise of
+    constant size gets a prior, too, which is flat in σ: this adds log σ, the log density of log σ. (Without a
+    prior, the search is over log σ with a flat density, and nearly all of its mass is at zero noise.)
 
-    Targets that were written with few digits, δ apart, are taken for y + e, e uniform in ±δ/2: the expected
-    log-likelihood is lower by δ² / (24σ²) for every point. Without it rows that stand twice in the data draw
-    the noise to zero. Where points that are left out are predicted twice as exactly as rounding would allow,
-    with a mean square below δ² / 48, nothing was rounded, and the search goes on without it. Else the noise
-    where the search stands still is that of y + e, and loses δ² / 12 at the end, the variance of e: targets
-    to come are written with as few digits.
+    Targets that were written with few digits, at a spacing δ, are treated as y + e, with e uniform in ±δ/2.
+    This lowers the expected log-likelihood by δ² / (24σ²) for every point. Without this cost, rows that occur
+    twice in the data would drive the noise to zero. If leave-one-out predictions are twice as accurate as
+    rounding would allow, with a mean squared error below δ² / 48, the targets were not rounded, and the
+    search goes on without the cost. Otherwise the noise that the search has found is that of y + e. Its
+    variance is reduced by δ² / 12, the variance of e, at the end, because future targets are written with as
+    few digits.
 
-    Noise whose log variance is a process too (`HeteroscedasticGaussian` over a `Concat` of two processes)
-    leaves one posterior to search for, that of the noise; given it the other has its closed form again
-    (Lázaro-Gredilla & Titsias, 2011). It is searched among those that pseudo-outputs with precisions give.
+    If the log variance of the noise is a process, too (`HeteroscedasticGaussian` over a `Concat` of two
+    processes), only the posterior of the noise is searched. Given that, the posterior of the mean has a
+    closed form again (Lázaro-Gredilla & Titsias, 2011). The search is among posteriors that pseudo-outputs
+    with precisions define.
 
     Args:
-        memory: pairs of steps and gradients that L-BFGS keeps.
-        evaluations: of a line search, at most.
-        tolerance: nats per point; three steps in a row that gain less are the last.
+        memory: number of pairs of steps and gradients that L-BFGS keeps.
+        evaluations: largest number of evaluations in a line search.
+        tolerance: nats per point; the search stands still after three steps in a row that gain less.
 
     >>> Collapsed().tolerance
     1e-05
     """
 
-    samples: ClassVar[int] = 1
-    tempers: ClassVar[bool] = False
+    default_num_samples: ClassVar[int] = 1
+    supports_kl_weight: ClassVar[bool] = False
     memory: Count = 20
     evaluations: int = 20
     tolerance: Positive = 1e-5
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Raise for fewer than two evaluations."""
         check_count(self.evaluations, "evaluations", 2)
 
     def begin(self, problem: Problem) -> RunningCollapsed:
-        """The rule at work.
+        """Return the rule at work.
 
         Raises:
-            ValueError: unless one `GP` with `FreeGaussian` without replicas has Gaussian noise, or two of
-                them are mean and noise.
+            ValueError: unless the network is one `GP` with `FreeGaussian`, without replicas, and its noise is
+                Gaussian, or two such processes are mean and log noise variance; and if a kernel has white
+                noise, which is the likelihood's.
         """
         return RunningCollapsed(self, problem)
 
 
 class RunningCollapsed(RunningRule):
-    """The rule at work; the parameters are those of kernel and noise."""
+    """The rule at work; it searches the parameters of kernel and noise."""
 
     def __init__(self, rule: Collapsed, problem: Problem):
-        """Find the process."""
+        """Find the model that the network is."""
         super().__init__(problem)
         self.rule, self.model = rule, _model(problem.net, problem.likelihood)
         known = {id(parameter) for parameter in self.model.known}
@@ -95,7 +98,7 @@ class RunningCollapsed(RunningRule):
         self.parameters += self.model.own
         if not self.parameters:
             raise ValueError(
-                "nothing to search: neither kernel nor noise is learned; use gilib.training.settle"
+                "nothing to search: neither kernel nor noise is learned; use gilib.training.solve_posterior"
             )
         self.search = self._fresh_search()
         self.last, self.idle, self.ended = -math.inf, 0, ""
@@ -112,9 +115,11 @@ class RunningCollapsed(RunningRule):
         )
 
     def step(self, batch: Batch) -> Tensor:
-        """One step of L-BFGS; the posterior if it was the last."""
+        """Take one step of L-BFGS, and set the posterior if it was the last one."""
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
-            raise ValueError("a collapsed bound is one of all points: give batch_size=None and one process")
+            raise ValueError(
+                "a collapsed bound needs all points at each step: give batch_size=None and one process"
+            )
         if self.last == -math.inf:
             _check_varied(batch.y)
             self.spacing = _spacing(batch.y)
@@ -127,11 +132,11 @@ class RunningCollapsed(RunningRule):
                 self.ended = self.ended or STOOD_STILL
                 self.model.unround(batch.x, self.spacing)
             if self.ended or batch.step == self.problem.steps - 1:
-                self.model.settle(batch.x, batch.y)
+                self.model.solve_posterior(batch.x, batch.y)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _was_not_rounded(self, batch: Batch) -> bool:
-        """Whether targets are predicted too well to have been rounded; they are taken as exact then."""
+        """Return whether some outputs are predicted too well to have been rounded; treat them as exact."""
         if not self.spacing.any():
             return False
         refuted = self.model.errors(batch.x, batch.y) < self.spacing.square() / 48.0
@@ -139,10 +144,11 @@ class RunningCollapsed(RunningRule):
         return bool(refuted.any())
 
     def _search(self, batch: Batch) -> None:
-        """A line search, with every point of it evaluated once."""
+        """Do one line search, in which no point is evaluated twice."""
         seen: list[tuple[list[Tensor], Tensor]] = []
 
         def loss() -> Tensor:
+            # L-BFGS evaluates again where its line search has ended.
             if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
                 return seen[-1][1]
             self.search.zero_grad()
@@ -166,7 +172,7 @@ class RunningCollapsed(RunningRule):
         self.idle = self.idle + 1 if gained < self.rule.tolerance else 0
 
     def _return_to(self, seen: list[tuple[list[Tensor], Tensor]]) -> None:
-        """End the search at the best of the points that it has seen."""
+        """End the search at the best point that it has seen."""
         best, value = min(seen, key=lambda point: float(point[1]))
         with torch.no_grad():
             for parameter, at in zip(self.parameters, best, strict=True):
@@ -174,13 +180,13 @@ class RunningCollapsed(RunningRule):
         self.last, self.idle, self.ended = -float(value), PATIENCE, FAILED
 
     def state_dict(self) -> dict[str, Any]:
-        """That of L-BFGS, how long it has stood still, and what is searched beside the model's parameters."""
+        """Return the state of L-BFGS, how long the search has stood still, and the model's own parameters."""
         own = [parameter.detach() for parameter in self.model.own]
         stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing, "ended": self.ended}
         return {"search": self.search.state_dict(), "own": own, **stands}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state_dict`."""
+        """Continue from what `state_dict` returned."""
         self.search.load_state_dict(state["search"])
         self.last, self.idle = float(state["last"]), int(state["idle"])
         self.spacing, self.ended = state["spacing"].to(self.parameters[0].device), state.get("ended", "")
@@ -189,13 +195,13 @@ class RunningCollapsed(RunningRule):
                 parameter.copy_(value)
 
 
-def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
-    """Give a sparse GP the posterior that is best for its kernel, inducing inputs and noise.
+def solve_posterior(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
+    """Set the posterior of a sparse GP to the best one for its kernel, inducing inputs and noise.
 
         q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹),    B = Id + A Aᵀ / σ²
 
     Args:
-        net: one `GP` with `FreeGaussian`, as `gilib.models.sparse_gp` makes it.
+        net: a network of one `GP` with `FreeGaussian`, as `gilib.models.sparse_gp` makes it.
         likelihood: `Gaussian` or `PerOutputGaussian`.
         x: all training inputs, `[N, D]`.
         y: all targets, `[N, O]`.
@@ -204,33 +210,33 @@ def settle(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor
         The bound, in nats, summed over the points.
 
     Raises:
-        ValueError: for other networks and likelihoods; with a process of the noise, `Collapsed` searches.
+        ValueError: for other networks and likelihoods. If the noise is a process, too, train by `Collapsed`.
 
     >>> import gilib
     >>> x = torch.linspace(-1, 1, 9, dtype=torch.float64)[:, None]
     >>> net = gilib.models.sparse_gp(1, 1, inducing_points=x)
-    >>> bound = gilib.training.settle(net, gilib.Gaussian(0.01), x, x.sin())
+    >>> bound = gilib.training.solve_posterior(net, gilib.Gaussian(0.01), x, x.sin())
     >>> float((gilib.predict(net, gilib.Gaussian(0.01), x, 1).mean - x.sin()).abs().max()) < 0.05
     True
     """
-    return single_process(net, likelihood).settle(x, y)
+    return single_process(net, likelihood).solve_posterior(x, y)
 
 
 def _check_varied(y: Tensor) -> None:
-    """Raise if an output has one target only, over and over: no noise is too small for it."""
+    """Raise if all targets of an output are equal: the bound would rise without limit as noise vanishes."""
     same = (y == y[:1]).all(0)
     if same.any():
         raise ValueError(
-            f"all targets of output {int(same.nonzero()[0])} are the same, which tells nothing of kernel and "
-            "noise: leave the output out"
+            f"all targets of output {int(same.nonzero()[0])} are the same, so they cannot determine kernel "
+            "and noise: leave the output out"
         )
 
 
 def _spacing(y: Tensor) -> Tensor:
-    """δ, `[O]`: the least distance between different targets of an output; 0 if all are the same."""
+    """Return δ, `[O]`: the smallest distance between different targets of an output; 0 if all are equal."""
     steps = y.double().sort(0).values.diff(dim=0)
-    least = steps.masked_fill(steps <= 0.0, math.inf).amin(0)
-    return torch.where(least.isfinite(), least, 0.0)
+    smallest = steps.masked_fill(steps <= 0.0, math.inf).amin(0)
+    return torch.where(smallest.isfinite(), smallest, 0.0)
 
 
 def _model(net: Network, likelihood: Likelihood) -> CollapsedModel:
