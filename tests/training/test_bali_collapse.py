@@ -28,7 +28,7 @@ def network(inputs, outputs):
     return gilib.models.mlp(inputs, (50,), outputs, posterior=gilib.posteriors.Conjugate(), prior=prior)
 
 
-@pytest.mark.parametrize(("name", "prior"), zip(ERRORS, itertools.cycle(("absolute", "relative"))))
+@pytest.mark.parametrize(("name", "prior"), [*zip(ERRORS, itertools.cycle(("absolute", "relative")))])
 def test_numbers(name, prior):
     """After 300 steps of all points, or of a thousand."""
     split = load_uci(name).split(0)
