@@ -4,6 +4,12 @@ import pytest
 import torch
 
 
+def pytest_runtest_setup(item):
+    """Leave out what is marked `gpu` where there is none."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Keep torch on one thread, so that tests running side by side do not slow each other down."""

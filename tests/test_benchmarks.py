@@ -1,11 +1,9 @@
 """What the benchmarks time computes the same thing on both sides, and what they record is complete."""
 
-import importlib.util
 import itertools
 import json
 import math
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,17 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.runner.records import read_records
 from gilib.linalg import onednn
-
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-def load(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)  # a script sees its neighbours
-        spec = importlib.util.spec_from_file_location(f"{name}_benchmark", BENCHMARKS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
+from tests.support.benchmarks import BENCHMARKS, load
 
 
 def test_bounds_and_gradients_agree_with_the_plain_computation():
@@ -170,6 +158,7 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     assert path.read_text() == '{"schema": 1'
 
 
+@pytest.mark.slow
 def test_a_folder_without_the_package_is_no_other_revision(tmp_path):
     with pytest.raises(SystemExit, match="holds no gilib"):
         load("revisions").main([str(tmp_path), "--repeats", "1"])

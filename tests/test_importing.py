@@ -21,7 +21,10 @@ before = set(sys.modules)
 import numpy, torch, tqdm
 needed = set(sys.modules)
 import gilib
-print(json.dumps({"torch": sorted(needed - before), "gilib": sorted(set(sys.modules) - needed)}))
+opened = sorted(set(sys.modules) - needed)
+import gilib.baselines
+jax = sorted({"jax", "numpyro"} & set(sys.modules))
+print(json.dumps({"torch": sorted(needed - before), "gilib": opened, "jax": jax}))
 """
 ON_REQUEST = ("baselines", "book", "plots", "sklearn")  # rooms that are imported by their own name
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +51,10 @@ def test_no_package_is_opened_beside_the_declared_dependencies(opened):
 
 def test_rooms_that_need_more_stay_closed(opened):
     assert not [name for name in opened["gilib"] if name.startswith(tuple(f"gilib.{n}" for n in ON_REQUEST))]
+
+
+def test_importing_the_baselines_imports_no_jax(opened):
+    assert opened["jax"] == []
 
 
 def test_importing_opens_few_modules_beside_its_own(opened):

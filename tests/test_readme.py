@@ -87,6 +87,7 @@ def test_minutes_of_auto_are_those_of_the_records() -> None:
     assert "A network takes 6 to 10 seconds" in text
 
 
+@pytest.mark.slow
 def test_own_data_from_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plane with a noise of a tenth of its deviation: R² is 0.99, and 90 ± 3 of 100 new rows are in."""
     rng = np.random.default_rng(0)

@@ -35,7 +35,7 @@ PUBLISHED = [  # tests that read published files, which do not ship, and skip wi
     "tests/data/test_images.py",
     "tests/data/test_uci.py",
     "tests/experiments/comparisons/test_posteriors_images.py",
-    "tests/test_training_bali_collapse.py",
+    "tests/training/test_bali_collapse.py",
 ]
 PAGE_BY_PAGE = ["-n", "2", "--dist", "load"]  # most of these tests are in one file
 

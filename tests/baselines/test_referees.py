@@ -7,7 +7,7 @@ from torch import nn
 import gilib
 from gilib.baselines import laplace
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
-from tests.variational import NOISE, RULES, X, Y, fit, posteriors
+from tests.support.variational import NOISE, RULES, X, Y, fit, posteriors
 
 STEPS, DRAWS = 5, 2
 

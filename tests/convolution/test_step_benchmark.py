@@ -1,8 +1,5 @@
 """What the benchmark of a step of ResNet-8 times is the same in all ways, and its counts are right."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -11,20 +8,15 @@ from torch.utils.flop_counter import FlopCounterMode
 import gilib
 from gilib import statistics
 from tests.support import assert_equal, normals
+from tests.support.benchmarks import load
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CPU = torch.device("cpu")
 PLAIN = ("convolution", "patches")
 
 
 @pytest.fixture(scope="module")
 def benchmark():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(BENCHMARKS)  # a script sees its neighbours
-        spec = importlib.util.spec_from_file_location("resnet_step_benchmark", BENCHMARKS / "resnet_step.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return module
+    return load("resnet_step")
 
 
 @pytest.mark.parametrize("prior", ["ScalePrior", "SpatialIWPrior"])

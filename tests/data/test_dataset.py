@@ -110,11 +110,7 @@ def test_split_number_must_be_an_integer(k):
     ("call", "error", "message"),
     [
         (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
-        (
-            lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1),
-            TypeError,
-            "x of a data set must be float64",
-        ),
+        (lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1), TypeError, "x of a data set must be"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(3, 1), 1), ValueError, r"same N, got \(2, 1\)"),
         (lambda: sha256_of(torch.ones(2), torch.ones(2)), ValueError, r"x must be \[N, D\] and y \[N, O\]"),
     ],

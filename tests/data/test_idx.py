@@ -54,10 +54,7 @@ def test_damaged_gzip(content):
         (idx_bytes(random_bytes(5)), "IDX file of bytes with 3 axes: it begins with '00000801'"),
         (b"\0\0\x0d\x03" + bytes(12), "begins with '00000d03'"),
         (b"\0\0\x08\x03\0\0", "wanted '00000803' and 3 sizes"),
-        (
-            idx_bytes(random_bytes(5, 3, 4))[:-1],
-            r"holds 59 values and announces 60, shape \[5, 3, 4\]; it may be",
-        ),
+        (idx_bytes(random_bytes(5, 3, 4))[:-1], r"holds 59 values and announces 60, shape \[5, 3, 4\]; it"),
         (idx_bytes(random_bytes(5, 3, 4)) + b"\0", "holds 61 values and announces 60"),
     ],
 )

@@ -197,9 +197,7 @@ def test_files_of_two_variants_are_not_mixed(empty_directory, monkeypatch):
         dataclasses.replace(layout, variants=(exact, dataclasses.replace(copy, fingerprints=both))),
     )
     write(empty_directory / name, {**sample_bytes(), NAMES[3]: gzip.compress(bytes(labels))})
-    with pytest.raises(
-        ChecksumError, match="different variants of fashion-mnist .exact, a copy.: keep those of one"
-    ):
+    with pytest.raises(ChecksumError, match="different variants of fashion-mnist .exact, a copy.: keep"):
         load_images(name, download=False)
 
 
@@ -211,9 +209,7 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
         return Arrays(arrays.train_x // 2, *arrays[1:])
 
     monkeypatch.setitem(loading.FORMATS, "idx", dataclasses.replace(loading.FORMATS["idx"], decode=darker))
-    with pytest.raises(
-        ChecksumError, match="files of MNIST are the known ones, but decode to .*libjpeg-turbo"
-    ):
+    with pytest.raises(ChecksumError, match="files of MNIST are the known ones, but decode to"):
         load_images("mnist")
 
 
@@ -248,19 +244,13 @@ def test_the_official_archive_comes_before_the_copy(cifar):
 
 def test_half_of_the_copy_is_named(cifar):
     write(cifar / "cifar10-jpeg", {"train.zip": b"1"})
-    with pytest.raises(
-        DataError,
-        match=r"cifar10 is not complete .* lacks cifar-10-python\.tar\.gz; .*train\.zip is here, but not all "
-        r"of train\.zip and test\.zip: save https://www\.cs\.toronto\.edu/~kriz/cifar-10-python\.tar\.gz as",
-    ):
+    with pytest.raises(DataError, match=r"cifar10 is not complete .* lacks cifar-10-python\.tar\.gz"):
         load_images("cifar10", download=False)
 
 
 def test_a_damaged_copy_that_cannot_be_fetched(cifar):
     write(cifar / "cifar10-jpeg", {"train.zip": b"2", "test.zip": b"1"})
-    with pytest.raises(
-        ChecksumError, match=r"train\.zip does not hold .*: save an undamaged copy in its place"
-    ):
+    with pytest.raises(ChecksumError, match=r"train\.zip does not hold .*: save an undamaged copy in its"):
         load_images("cifar10", download=False)
 
 

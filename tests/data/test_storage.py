@@ -96,26 +96,14 @@ def test_fetched_once_checked_and_kept(remote, empty_directory, monkeypatch, cap
     [
         ("truncated", DownloadError, r"(?i)could not fetch http://127.*incomplete.*GILIB_DATA"),
         ("missing", DownloadError, r"could not fetch .*404.*save that file by other means as .*data\.txt"),
-        (
-            "altered",
-            ChecksumError,
-            r"does not hold the published values of yacht.*wanted 12a59d1c.*was changed",
-        ),
+        ("altered", ChecksumError, r"does not hold the published values of yacht.*wanted 12a59d1c.*was"),
         ("short", DataError, r"shape \(\d+, 7\), wanted \(308, 7\) for yacht; it may be truncated"),
         ("cut", DataError, r"is not a table of numbers"),
         ("page", DataError, r"is not a table of numbers"),
         ("empty", DataError, r"wanted \(308, 7\) for yacht"),
-        (
-            "abc",
-            DownloadError,
-            "Content-Length is 'abc', wanted a number of bytes.*GILIB_DATA",
-        ),
+        ("abc", DownloadError, "Content-Length is 'abc', wanted a number of bytes.*GILIB_DATA"),
         ("negative", DownloadError, "Content-Length is '-1', wanted a number"),
-        (
-            "huge",
-            DownloadError,
-            "1099511627776 bytes or more, at most 268435456 are taken",
-        ),
+        ("huge", DownloadError, "1099511627776 bytes or more, at most 268435456 are taken"),
     ],
 )
 def test_bad_answers_leave_nothing_behind(remote, empty_directory, kind, error, message, recwarn):

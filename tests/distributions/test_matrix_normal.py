@@ -8,7 +8,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 from gilib.distributions import InverseWishart, MatrixNormal, MatrixNormalInverseWishart
-from tests.helpers import assert_mean_within, normal, positive_definite
+from tests.support.oracles import assert_mean_within, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 I, O = 4, 3  # noqa: E741
@@ -199,9 +199,7 @@ def test_bad_arguments():
         MatrixNormal(loc, eye)
     with pytest.raises(ValueError, match=r"loc must have shape \[..., I, O\], got \[4\]"):
         MatrixNormal(loc[:, 0], eye, columns)
-    with pytest.raises(
-        ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4, 4\]"
-    ):
+    with pytest.raises(ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4"):
         MatrixNormal(loc, eye, eye)
     with pytest.raises(ValueError, match="row_precision_tril must be lower triangular"):
         MatrixNormal(loc, None, columns, row_precision_tril=eye + 1)

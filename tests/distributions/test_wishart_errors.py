@@ -37,9 +37,7 @@ def test_scale_is_not_square(family, shape, name):
 def test_scale_is_not_positive_definite(family):
     with pytest.raises(ValueError, match="scale must be positive definite, its smallest eigenvalue is -1"):
         family(4.0, torch.diag(torch.tensor([1.0, -1.0, 2.0])))
-    with pytest.raises(
-        ValueError, match="scale must be finite and symmetric; pass a triangular factor as scale_tril"
-    ):
+    with pytest.raises(ValueError, match="scale must be finite and symmetric; pass a triangular factor as"):
         family(4.0, EYE + torch.ones(3, 3).tril(-1))
     with pytest.raises(ValueError, match="scale must be finite and symmetric"):
         family(4.0, EYE * float("nan"))
@@ -48,9 +46,7 @@ def test_scale_is_not_positive_definite(family):
 @BOTH
 @pytest.mark.parametrize("factor", [EYE + torch.ones(3, 3), -EYE])
 def test_factor_is_not_a_cholesky_factor(family, factor):
-    with pytest.raises(
-        ValueError, match="scale_tril must be lower triangular with a positive diagonal; pass a full"
-    ):
+    with pytest.raises(ValueError, match="scale_tril must be lower triangular with a positive diagonal"):
         family(4.0, scale_tril=factor)
 
 
@@ -84,9 +80,7 @@ def test_values_outside_the_support(family):
         law.log_prob(-EYE)
     with pytest.raises(ValueError, match="event_shape"):
         law.log_prob(torch.eye(2))
-    with pytest.raises(
-        ValueError, match=r"factor must hold lower triangular matrices \[..., 3, 3\] with positive"
-    ):
+    with pytest.raises(ValueError, match=r"factor must hold lower triangular matrices \[..., 3, 3\] with"):
         law.log_prob_cholesky(EYE + torch.ones(3, 3))
     with pytest.raises(ValueError, match=r"got shape \[2, 2\]; use log_prob for the matrices themselves"):
         law.log_prob_cholesky(torch.eye(2))

@@ -15,7 +15,8 @@ from gilib.kernels import DotProduct, Matern
 from gilib.processes import NUGGET
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
-from tests.processes import (
+from tests.support import PRECISIONS, D, assert_equal, normals, seeded, shaken
+from tests.support.processes import (
     KERNEL,
     NOISE,
     ByCubature,
@@ -27,7 +28,6 @@ from tests.processes import (
     precisions,
     wave,
 )
-from tests.support import PRECISIONS, D, assert_equal, normals, seeded, shaken
 
 X, Y = wave(8)
 LIKELIHOOD = gilib.Gaussian(NOISE)

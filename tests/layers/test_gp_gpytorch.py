@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import gilib
-from tests.processes import NOISE, layer_of, one_layer, wave
 from tests.support import D, assert_equal, normals, seeded
+from tests.support.processes import NOISE, layer_of, one_layer, wave
 
 LIKELIHOOD = gilib.Gaussian(NOISE)
 

@@ -12,7 +12,8 @@ from gilib.draws import Estimate, JointDraw
 from gilib.kernels import DotProduct
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
-from tests.processes import (
+from tests.support import PRECISIONS, D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support.processes import (
     KERNEL,
     conditional,
     covariance,
@@ -22,7 +23,6 @@ from tests.processes import (
     one_layer,
     precisions,
 )
-from tests.support import PRECISIONS, D, assert_equal, assert_mean, normals, seeded, shaken
 
 POSTERIORS = {"global": gilib.GlobalInducing, "local": gilib.LocalInducing}
 

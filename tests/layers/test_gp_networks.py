@@ -10,8 +10,8 @@ from gilib.draws import Estimate, GaussianFunction, JointDraw
 from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
-from tests.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
 from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
 
 X, Y = wave(12)
 LIKELIHOOD = gilib.Gaussian(0.2)

@@ -9,8 +9,8 @@ import gilib
 from gilib import processes
 from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
 from tests.kernels.cases import textbook
-from tests.processes import layer_of
 from tests.support import normals, seeded, shaken
+from tests.support.processes import layer_of
 
 X = normals(30, 2, seed=1).float().double()
 Y = (X.sin() + 0.2 * normals(30, 2, seed=2)).float().double()

@@ -5,8 +5,8 @@ import torch
 
 import gilib
 from gilib.training import Checkpoint
-from tests.processes import NETWORKS, deep, mixed, process, wave
 from tests.support import D, assert_equal, normals, seeded
+from tests.support.processes import NETWORKS, deep, mixed, process, wave
 
 X, Y = wave(24)
 EVERY = pytest.mark.parametrize("name", NETWORKS)

@@ -5,7 +5,7 @@ import torch
 
 import gilib
 from gilib.layers import FixedLinear, InducingBatchNorm
-from tests.helpers import seeded
+from tests.support import seeded
 
 POINTS, IMAGES = torch.randn(6, 4, generator=seeded(0)), torch.randn(6, 2, 5, 5, generator=seeded(1))
 DROPPED = gilib.posteriors.Dropout(0.5)

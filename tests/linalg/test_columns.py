@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gilib.linalg.columns import Columns
-from tests.helpers import normal
+from tests.support.oracles import normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 

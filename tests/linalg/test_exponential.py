@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import exponential
 from gilib.linalg.exponential import Exponents
-from tests.helpers import normal, seeded
+from tests.support import seeded
+from tests.support.oracles import normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, blocks, cholesky, factor, inverse_cholesky
 from gilib.linalg.factor import LEAF, leaf
-from tests.helpers import Operations, normal, positive_definite, seeded
+from tests.support import seeded
+from tests.support.oracles import Operations, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 BOTH = pytest.mark.parametrize("factorise", [cholesky, inverse_cholesky])

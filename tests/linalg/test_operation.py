@@ -7,7 +7,7 @@ from gilib import projection
 from gilib.projection import project
 from gilib.regression.primal import sample_from_precision
 from gilib.statistics import weighted_gram
-from tests.helpers import normal, positive_definite
+from tests.support.oracles import normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
-from tests.helpers import assert_mean_within, normal, positive, positive_definite, seeded
+from tests.support import seeded
+from tests.support.oracles import assert_mean_within, normal, positive, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 LEADS = [(), (3,), (3, 2)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gilib.linalg import onednn
-from tests.onednn import has_onednn, here
+from tests.support.onednn import has_onednn, here
 
 
 @has_onednn

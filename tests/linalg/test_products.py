@@ -10,8 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gilib.linalg import onednn, products
 from gilib.linalg.onednn import by_onednn
 from gilib.linalg.products import add_matmul, matmul, matmul_into, product
-from tests.helpers import normal, seeded
-from tests.onednn import has_onednn, here
+from tests.support import seeded
+from tests.support.onednn import has_onednn, here
+from tests.support.oracles import normal
 
 BIG = (260, 96, 180)  # 2.1 · 2²¹ multiplications: more than twice the least
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, cholesky_and_inverse, failures_as_nan, triangular
 from gilib.linalg.triangular import halves, inverse_of_lower, symmetric
-from tests.helpers import normal, positive_definite, seeded
+from tests.support import seeded
+from tests.support.oracles import normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 USES = {

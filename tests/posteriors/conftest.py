@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
-from tests.helpers import positive, positive_definite
+from tests.support.oracles import positive, positive_definite
 
 
 @pytest.fixture(params=["scaled", "kronecker"])

@@ -16,7 +16,7 @@ from gilib.posteriors import (
 )
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
 from gilib.sites import DenseWeights
-from tests.helpers import Operations, assert_gradients, draw_weights, normal
+from tests.support.oracles import Operations, assert_gradients, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7

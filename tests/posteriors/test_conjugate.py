@@ -10,7 +10,7 @@ from gilib.posteriors import BuildContext, Conjugate
 from gilib.randomness import Noise
 from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
-from tests.helpers import assert_mean_within, draw_weights, normal, positive_definite
+from tests.support.oracles import assert_mean_within, draw_weights, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 I, O, B = 4, 3, 5  # noqa: E741

@@ -8,7 +8,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 from gilib.posteriors import BuildContext, Factorised
 from gilib.sites import DenseWeights
-from tests.helpers import assert_mean_within, columns_log_prob, draw_weights, normal
+from tests.support.oracles import assert_mean_within, columns_log_prob, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 FAN_IN, OUTPUTS = 6, 3

@@ -11,8 +11,8 @@ from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, induci
 from gilib.regression.dual import DualWeightPosterior
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import DenseWeights
-from tests.helpers import Operations, assert_gradients, draw_weights, normal
 from tests.support import PRIORS, log_evidence, normals, seeded, small_net, with_ones
+from tests.support.oracles import Operations, assert_gradients, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS, SAMPLES = 3, 10, 4, 5

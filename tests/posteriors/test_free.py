@@ -6,8 +6,8 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.sites import InducingOutputs
-from tests.processes import covariance, cubature
 from tests.support import D, assert_equal, normals, shaken
+from tests.support.processes import covariance, cubature
 
 M, OUTPUTS = 4, 2
 

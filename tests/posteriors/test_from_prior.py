@@ -5,7 +5,7 @@ import torch
 
 from gilib.posteriors import BuildContext, FromPrior
 from gilib.sites import DenseWeights
-from tests.helpers import assert_mean_within, draw_weights, normal
+from tests.support.oracles import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import softplus
 
 import gilib
-from tests.helpers import normal
+from tests.support.oracles import normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 UNITS = 20

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
-from tests.helpers import (
+from tests.support import seeded
+from tests.support.oracles import (
     assert_mean_within,
     columns_log_prob,
     condition_jointly,
     draw_weights,
     normal,
     positive,
-    seeded,
 )
 
 pytestmark = pytest.mark.usefixtures("float64")

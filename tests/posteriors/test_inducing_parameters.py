@@ -8,7 +8,7 @@ import torch
 from gilib.linalg import FactorisationError, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
-from tests.helpers import assert_mean_within, draw_weights, normal
+from tests.support.oracles import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS = 5, 4, 3

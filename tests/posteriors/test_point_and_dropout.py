@@ -12,9 +12,9 @@ from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, Dropout, PointEstimate
 from gilib.randomness import Noise
 from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
-from tests.helpers import assert_mean_within, normal, positive_definite
 from tests.kernels.cases import textbook
 from tests.support import D, assert_equal, normals, seeded
+from tests.support.oracles import assert_mean_within, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 KERNEL = gilib.kernels.RBF(lengthscale=(0.8, 1.3), variance=1.7)

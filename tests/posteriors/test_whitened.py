@@ -11,8 +11,8 @@ from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import InducingOutputs
 from tests.kernels.cases import textbook
-from tests.processes import KERNEL
 from tests.support import PRECISIONS, D, assert_equal, normals, shaken
+from tests.support.processes import KERNEL
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import nn
 
 import gilib
 from gilib.training import LinearDecay
-from tests.helpers import assert_mean_within
 from tests.support import D, normals, seeded
+from tests.support.oracles import assert_mean_within
 
 X, Y = normals(30, 3, seed=1), normals(30, 2, seed=2)
 LABELS = torch.arange(30) % 3
@@ -171,9 +171,7 @@ def test_sizes_of_the_recommendation(monkeypatch):
 def test_labels_without_classes_and_vectors_are_refused(model, y):
     recipe = gilib.recommended(model, steps=1)
     for call in (recipe.train, recipe.build):
-        with pytest.raises(
-            ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\] .* classes="
-        ):
+        with pytest.raises(ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\]"):
             call(X, y)
 
 
@@ -199,10 +197,10 @@ def test_the_bound_of_images():
             gilib.recipes.bound(
                 net, gilib.Categorical(), images, labels, num_samples=5, batch_size=4, generator=seeded(s)
             )
-            for s in range(200)
+            for s in range(60)
         ]
     )
-    settings = {"num_samples": 5000, "generator": seeded(300)}
+    settings = {"num_samples": 2000, "generator": seeded(300)}
     assert_mean_within(parts, gilib.recipes.bound(net, gilib.Categorical(), images, labels, **settings))
     with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
         gilib.recommended("network").train(images.float(), labels, classes=3)

@@ -16,9 +16,9 @@ from nbclient import NotebookClient
 from playwright.sync_api import Browser
 
 import chapters
-from tests.clean import environment, run
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
+from tests.support.clean import environment, run
 
 MARKUP = re.compile(
     r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M

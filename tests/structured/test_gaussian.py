@@ -6,9 +6,9 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.structured import FullyCoupled, JointGaussian, MeanField, Pattern, StripesAndArrow
-from tests.helpers import assert_mean_within
 from tests.structured.test_pattern import Chain
 from tests.support import D, assert_equal, normals, seeded, shaken
+from tests.support.oracles import assert_mean_within
 
 FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled(), "own": Chain()}
 WIDTHS, SIZES = (2, 2, 1), (4, 3, 2)

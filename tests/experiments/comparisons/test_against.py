@@ -30,6 +30,7 @@ def test_every_method_has_a_name_and_meets_its_kind_of_targets():
     assert not {("yacht", "logistic"), (MOONS, "exact_gp"), ("spambase", "heteroscedastic_gp")} & cells
 
 
+@pytest.mark.slow
 def test_all_methods_run_and_auto_has_the_best_bound():
     assert run_experiment("against", "smoke").added == 17
     found = against.with_auto(load_records("against"))

@@ -90,6 +90,7 @@ def test_bali_has_as_many_splits_as_are_published():
     assert {found[d, m] for d in posteriors.LARGE for m in ORDER if m not in ("bali", "bali_paper")} == {5}
 
 
+@pytest.mark.slow
 def test_every_method_runs_and_beats_predicting_the_mean(searched):
     """At smoke scale; inducing points and processes have hardly moved in so few steps, and are excused."""
     assert run_experiment("posteriors", "smoke").added == len(METHODS)

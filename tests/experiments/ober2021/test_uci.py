@@ -1,6 +1,8 @@
 """The UCI experiments: grids, the search's choice, and what is measured of every replica."""
 
 import dataclasses
+import inspect
+import itertools
 import math
 
 import pytest
@@ -15,9 +17,10 @@ from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.writing import append
 from experiments.running import run_experiment
+from gilib.baselines import Chains, hmc
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
-from tests.support import D, assert_equal
+from tests.support import D, assert_equal, seeded
 
 CPU = torch.device("cpu")
 
@@ -169,8 +172,22 @@ def test_the_search_looks_at_no_test_data(monkeypatch):
     assert record["metrics"].keys() == {"elbo"}
 
 
+def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **options):
+    """What `hmc` returns, but for its states: tests/baselines and two other experiments sample."""
+    inspect.signature(hmc).bind(widths, x, y, noise_variance, prior, settings, **options)
+    assert prior == gilib.NealPrior() and len(x) == len(y) and widths[0] == x.shape[1]
+    kept, generator = (settings.chains, settings.kept), seeded()
+    layers = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
+    weights = [torch.randn(*kept, *shape, generator=generator, dtype=D) / shape[0] ** 0.5 for shape in layers]
+    accepted = torch.full(kept[:1], 0.9, dtype=D)
+    log_joint = torch.randn(kept, generator=generator, dtype=D)
+    return Chains(tuple(weights), log_joint, accepted, accepted, noise_variance, 1.0, settings)
+
+
+@pytest.mark.slow
 def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
+    monkeypatch.setattr(uci_hmc, "hmc", drawn_from_the_prior)
     monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
     monkeypatch.setattr(uci_hmc, "REPEATS", 2)
     for name in ("uci_search", "uci", "uci_scale_prior", "uci_fixed_noise", "uci_hmc"):

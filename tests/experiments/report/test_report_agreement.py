@@ -11,13 +11,7 @@ from experiments import report
 from experiments.report import Comparison
 from experiments.report.comparing import DIRECTIONS
 from experiments.report.measuring import Measured, RecordLine
-from tests.experiments.report.reporting import RULE, compare, look_here, scores
-
-
-@pytest.fixture
-def papers(results, monkeypatch):
-    """An empty results directory that may hold printed tables."""
-    return look_here(results, monkeypatch)
+from tests.experiments.report.reporting import RULE, compare, scores
 
 
 @pytest.mark.parametrize(

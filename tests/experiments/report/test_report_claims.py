@@ -44,20 +44,20 @@ def test_rules_answer_tables_that_exist_and_all_of_their_metrics(kept):
             assert answered != left_out
 
 
-def test_recorded_tables_are_covered(kept):
+def test_recorded_tables_are_covered(committed):
     """What the repository records: the toy problem and the reproduction, at the paper's scale."""
-    for group in report.by_table(report.comparisons()):
+    for group in report.by_table(committed):
         if group[0].claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo"):
             assert all(each.measured.is_whole for each in group)
         if group[0].claim.file not in report.RULES:
             assert report.totals(group).not_run == len(group)
 
 
-def test_toy_claims_are_those_of_the_chapter(kept):
+def test_toy_claims_are_those_of_the_chapter(kept, committed):
     """Normalised runs; of the reproduction's sweeps, those at its own prior scale and inducing points."""
     ours = {
         (each.claim.file[:4], each.claim.method, each.claim.metric): each.measured
-        for each in report.comparisons()
+        for each in committed
         if each.claim.file in ("ober2021_table2_toy_elbo_variances", "repro_gip_elbo_iwbo")
     }
     for paper, method in {"factorised": "fac", "local_inducing": "li", "global_inducing": "gi"}.items():

@@ -8,15 +8,9 @@ from scipy import stats
 
 from experiments import report
 from experiments.report.rules.lindinger2020 import RULES
-from tests.experiments.report.reporting import look_here, print_table
+from tests.experiments.report.reporting import print_table
 
 TABLE_1, TABLE_2, TABLE_S3, TABLE_S4, TABLE_S5 = RULES
-
-
-@pytest.fixture
-def papers(results, monkeypatch):
-    """An empty results directory that may hold printed tables."""
-    return look_here(results, monkeypatch)
 
 
 def one(method, depth, repetition, likelihoods, *, scale="paper", task="extrapolation", **fields):

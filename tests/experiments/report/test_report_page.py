@@ -10,15 +10,9 @@ from experiments import report
 from experiments.__main__ import main
 from experiments.report import texts
 from experiments.report.columns import anchor, columns
-from tests.experiments.report.reporting import RULE, look_here, print_table, record, scores
+from tests.experiments.report.reporting import RULE, print_table, record, scores
 
 NASTY = 'a|b <script>alert("&")</script>'
-
-
-@pytest.fixture
-def papers(results, monkeypatch):
-    """An empty results directory that may hold printed tables."""
-    return look_here(results, monkeypatch)
 
 
 @pytest.fixture

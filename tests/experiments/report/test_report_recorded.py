@@ -16,10 +16,10 @@ from experiments.runner.identity import identity, record_identity
 
 
 @pytest.fixture
-def found(monkeypatch):
+def found(committed, monkeypatch):
     """Every comparison of which there is a run."""
     monkeypatch.delenv("GILIB_RESULTS")
-    return [each for each in report.comparisons() if each.measured]
+    return [each for each in committed if each.measured]
 
 
 def experiment(comparison):

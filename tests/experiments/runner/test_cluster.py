@@ -27,6 +27,7 @@ def no_data(configs, job):
     raise DataError(f"no data for {configs[0].task}")
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ray")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the cluster's workers find the tiny experiment

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from experiments.runner.records import read_records
 
 ROOT = Path(__file__).parents[3]
-KILLS = 25
+KILLS = 12
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(tmp_path):
     command = [sys.executable, "-m", "tests.experiments.runner.killing", str(tmp_path), str(KILLS)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)

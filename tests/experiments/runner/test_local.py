@@ -56,15 +56,15 @@ def gone(process):
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
     monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
-    place = Placement("cpu", jobs=2)
     with pytest.raises(RecordError, match="a worker process was killed.*fewer --jobs"):
-        run_experiment("unlucky", "smoke", place)
+        run_experiment("unlucky", "smoke", Placement("cpu", jobs=2))
     left = 6 - len(recorded("unlucky"))
     assert left >= 2
-    assert run_experiment("unlucky", "smoke", place).added == left
+    assert run_experiment("unlucky", "smoke", Placement("cpu")).added == left
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
     assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
@@ -73,6 +73,7 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
 
 
 @needs_proc
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_parent(mark):
     parent = subprocess.Popen([sys.executable, "-c", PARENT])
     wait_until(lambda: len(os.listdir(mark)) == 2)
@@ -82,6 +83,7 @@ def test_workers_do_not_outlive_a_killed_parent(mark):
 
 
 @needs_proc
+@pytest.mark.slow
 def test_an_error_in_one_worker_stops_the_others(mark):
     with pytest.raises(DataError, match="no data for sine"):
         list(in_processes(Work("tiny", tiny.stay_or_fail), GROUPS, 2))

@@ -17,35 +17,34 @@ from experiments.runner.memory import keep_memory
 ROOT = Path(__file__).parents[3]
 GLIBC = platform.libc_ver()[0] == "glibc"
 PAGE_FAULTS = """
-import resource, sys
+import resource
 import torch
 from experiments.runner.memory import keep_memory
 
 def step():
     return sum(float(block[0]) for block in [torch.ones(2**21) for _ in range(6)])
 
-if sys.argv[1] == "keep":
-    assert keep_memory()
-for _ in range(3):
-    step()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+def faults():
+    for _ in range(3):
+        step()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+given_back = faults()
+assert keep_memory()
+print(given_back, faults())
 """
-
-
-def page_faults(what):
-    """In a process whose allocator maps every block anew, and would not learn to keep some of them."""
-    command = [sys.executable, "-c", PAGE_FAULTS, what]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return int(done.stdout)
 
 
 @pytest.mark.skipif(not GLIBC, reason="there is no glibc to ask")
 def test_a_step_that_repeats_has_no_page_faults_where_memory_is_kept():
-    given_back, kept = page_faults("give back"), page_faults("keep")
+    """In a process whose allocator maps every block anew, and would not learn to keep some of them."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PAGE_FAULTS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    given_back, kept = map(int, done.stdout.split())
     assert kept < 100 and 20 * kept < given_back, (kept, given_back)
 
 

@@ -46,19 +46,10 @@ GOOD = json.dumps({"schema": 1, **record()})
             r"line 2: not a record of gilib \(brackets within brackets|is recorded in line 1",
         ),
         (GOOD.replace("{}", '{"elbo": "high"}').encode(), r"line 2: .*a metric is text, not a number"),
-        (
-            GOOD.replace('"a"', '"b"').replace("{", '{"seconds": NaN, ', 1).encode(),
-            r"line 2: .*NaN is not a number",
-        ),
+        (GOOD.replace('"a"', '"b"').replace("{", '{"seconds": NaN, ', 1).encode(), r"line 2: .*NaN is not a"),
         (GOOD.encode(), r"line 2: a, or its configuration, is recorded in line 1 already"),
-        (
-            GOOD.replace('"id": "a"', '"id": "b"').encode(),
-            r"line 2: b, or its configuration, is recorded in line 1",
-        ),
-        (
-            GOOD.replace('"trial"', '"toy"').replace('"a"', '"b"').encode(),
-            r"line 2: a record of 'toy', not of 'trial'",
-        ),
+        (GOOD.replace('"id": "a"', '"id": "b"').encode(), r"line 2: b, or its configuration, is recorded in"),
+        (GOOD.replace('"trial"', '"toy"').replace('"a"', '"b"').encode(), r"line 2: a record of 'toy', not"),
     ],
 )
 def test_a_foreign_truncated_newer_or_repeated_line_is_named(results, line, message):

@@ -14,15 +14,18 @@ from tests.experiments.runner.test_records import record
 
 ROOT = Path(__file__).parents[3]
 COMPETITOR = """
-import os, sys, time
+import os, time
 from experiments.runner.writing import append
-open(sys.argv[1], "w").close()
+other = os.fork()
+name = "a" if other else "b"
+open(name, "w").close()
 while not (os.path.exists("a") and os.path.exists("b")):
     time.sleep(0.001)
 for k in range(40):
-    own = f"{sys.argv[1]}-{k}"
+    own = f"{name}-{k}"
     head = dict(experiment="trial", scale="smoke", metrics={})
     append("trial", [dict(id=i, config={"name": i}, **head) for i in (own, f"both-{k}")])
+assert not other or os.waitpid(other, 0)[1] == 0
 """
 
 
@@ -113,11 +116,7 @@ def test_links_and_permissions_survive(results, tmp_path):
 
 def test_competing_processes_lose_nothing_and_record_nothing_twice(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started = [
-        subprocess.Popen([sys.executable, "-c", COMPETITOR, name], env=environment, cwd=tmp_path)
-        for name in "ab"
-    ]
-    assert [process.wait(120) for process in started] == [0, 0]
+    subprocess.run([sys.executable, "-c", COMPETITOR], env=environment, cwd=tmp_path, check=True, timeout=120)
     wanted = {f"{name}-{k}" for name in ("a", "b", "both") for k in range(40)}
     assert set(ids()) == wanted and len(ids()) == len(wanted)
 

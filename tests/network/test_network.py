@@ -1,0 +1,307 @@
+"""A network draws functions: what a draw promises, what log_pq is, and that every parameter learns."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import gilib
+from tests.support import (
+    PAIRS,
+    POSTERIORS,
+    PRECISIONS,
+    PRIORS,
+    D,
+    assert_equal,
+    assert_mean,
+    log_p,
+    log_q,
+    normals,
+    pseudo_precision,
+    seeded,
+    small_net,
+    with_ones,
+)
+
+MIXED = {
+    "fac→gi": (gilib.Factorised(), gilib.GlobalInducing()),
+    "rand→gi": (gilib.FromPrior(), gilib.GlobalInducing()),
+    "li→gi": (gilib.LocalInducing(num_inducing=4), gilib.GlobalInducing()),
+    "gi→fac": (gilib.GlobalInducing(), gilib.Factorised()),
+}
+EVERY = {**POSTERIORS, **MIXED}
+WITH_PRIORS = pytest.mark.parametrize(
+    ("name", "prior"), [*PAIRS, *((name, prior) for name in MIXED for prior in ("neal", "spatial"))]
+)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_draw_is_a_function(name):
+    net = small_net(EVERY[name])
+    draw = net.draw(4, generator=seeded(1))
+    a, b = normals(3, 2, seed=2), normals(4, 2, seed=3)
+    assert draw(a).shape == (4, 3, 2)
+    assert draw.log_pq.shape == (4,)
+    assert_equal(draw(torch.cat([a, b])), torch.cat([draw(a), draw(b)], 1).detach())
+    assert torch.equal(draw(a), draw(a))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_draw_is_a_function_of_its_noise(name):
+    net = small_net(EVERY[name], PRIORS["scale"])
+    x, noise = normals(3, 2), net.base_noise(5, seeded(1))
+    assert noise.shape == (5, net.noise_size) and noise.dtype == D
+    draws = [net.draw(noise=noise), net.draw(noise=noise), net.draw(5, generator=seeded(1))]
+    for draw in draws[1:]:
+        assert torch.equal(draw(x), draws[0](x))
+        assert torch.equal(draw.log_pq, draws[0].log_pq)
+    assert not torch.equal(net.draw(5, generator=seeded(2))(x), draws[0](x))
+    assert_equal(net.draw(noise=noise[2:4])(x), draws[0](x)[2:4].detach())
+
+
+def test_drawing_with_a_generator_leaves_the_global_one_alone():
+    state = torch.get_rng_state()
+    net = small_net(gilib.LocalInducing(), PRIORS["spatial"])
+    net.draw(3, generator=seeded(1))
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_drawing_and_evaluating_leave_no_trace_on_the_network():
+    net = small_net(gilib.GlobalInducing())
+    before = {name: set(vars(module)) for name, module in net.named_modules()}
+    net.draw(2)(normals(3, 2))
+    assert before == {name: set(vars(module)) for name, module in net.named_modules()}
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    widths=st.lists(st.integers(1, 20), min_size=2, max_size=4),
+    points=st.integers(1, 6),
+    samples=st.integers(1, 4),
+    batch=st.integers(1, 5),
+    kind=st.sampled_from(PRECISIONS),
+    bias=st.booleans(),
+)
+def test_shapes(widths, points, samples, batch, kind, bias):
+    net = gilib.models.mlp(
+        widths[0],
+        widths[1:-1],
+        widths[-1],
+        posterior=gilib.GlobalInducing(precision=kind),
+        inducing_points=normals(points, widths[0]),
+        bias=bias,
+        generator=seeded(),
+    )
+    draw = net.draw(samples, generator=seeded())
+    x = normals(2 * batch, widths[0], seed=1)
+    assert draw.log_pq.shape == (samples,)
+    assert draw(x).shape == (samples, 2 * batch, widths[-1])
+    assert_equal(draw(x)[:, batch:], draw(x[batch:]).detach(), 1e-10)
+
+
+@WITH_PRIORS
+def test_log_pq_is_the_sum_over_layers_that_see_what_was_drawn_below(name, prior):
+    net = small_net(EVERY[name], PRIORS[prior], hidden=(3, 4))
+    noise = net.base_noise(3, seeded(1))
+    pieces = noise.split([layer.noise_size for layer in net.layers], -1)
+    inducing, x, total = net.inducing_points, normals(4, 2), torch.zeros(3, dtype=D)
+    if inducing is None:
+        inducing = normals(5, 2)
+    for layer, piece in zip(net.layers, pieces, strict=True):
+        function, log_pq = layer.draw(inducing, noise=piece)
+        inducing, x, total = function(inducing), function(x), total + log_pq
+    draw = net.draw(noise=noise)
+    assert_equal(draw.log_pq, total.detach())
+    assert_equal(draw(normals(4, 2)), x.detach())
+
+
+def two_layer_log_ratio(net, first, second):
+    """Brute force log P - log Q for a network [2 → 3 → 2] with tanh, under NealPrior of scale 1.3."""
+    layers = [layer for layer in net.layers if layer.has_weights]
+    features, total = with_ones(net.inducing_points), 0.0
+    for layer, weights in zip(layers, (first, second), strict=True):
+        posterior, precision = layer.weights, layer.fan_in / 1.3**2
+        total = total + log_p(weights, precision)
+        rate = pseudo_precision(posterior)
+        total = total - log_q(weights, features, posterior.pseudo.outputs, rate, precision)
+        features = with_ones((features @ weights).tanh())
+    return total.detach()
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_log_pq_of_two_global_layers_against_dense_gaussians(kind):
+    net = small_net(gilib.GlobalInducing(precision=kind, log_precision=0.4), PRIORS["neal"])
+    draw = net.draw(6, generator=seeded(1))
+    weights = [f.weights.detach() for f in draw.function.functions if hasattr(f, "weights")]
+    assert_equal(draw.log_pq.detach(), two_layer_log_ratio(net, *weights), 1e-9)
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+def test_q_over_p_averages_to_one_under_the_prior(kind):
+    """E_P[Q/P] = 1: by the ratio that equals log_pq, Q is normalised over both layers together."""
+    net = small_net(gilib.GlobalInducing(precision=kind, log_precision=-1.0), PRIORS["neal"], points=2)
+    first = 1.3 / 3**0.5 * normals(20000, 3, 3, seed=1)
+    second = 1.3 / 4**0.5 * normals(20000, 4, 2, seed=2)
+    assert_mean((-two_layer_log_ratio(net, first, second)).exp(), 1.0)
+
+
+@pytest.mark.parametrize("prior", ["neal", "standard"])
+def test_draws_from_the_prior_have_no_ratio_and_no_parameters(prior):
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.FromPrior(), prior=PRIORS[prior], dtype=D)
+    assert not list(net.parameters())
+    assert torch.equal(net.draw(4).log_pq, torch.zeros_like(net.draw(4).log_pq))
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+@pytest.mark.parametrize("posterior", [gilib.GlobalInducing, gilib.LocalInducing])
+def test_pseudo_outputs_that_know_nothing_give_the_prior(posterior, kind):
+    net = small_net(posterior(precision=kind, log_precision=-60.0), PRIORS["neal"], shake=0.0)
+    prior = small_net(gilib.FromPrior(), PRIORS["neal"])
+    noise = net.base_noise(4, seeded(1))
+    assert_equal(net.draw(noise=noise).log_pq, torch.zeros(4), 1e-9)
+    assert_equal(net.draw(noise=noise)(normals(3, 2)), prior.draw(noise=noise)(normals(3, 2)), 1e-9)
+
+
+@WITH_PRIORS
+def test_every_parameter_learns(name, prior):
+    net, likelihood = small_net(EVERY[name], PRIORS[prior]), gilib.Gaussian(0.3, learn=True)
+    x, y = normals(6, 2, seed=4), normals(6, 2, seed=5)
+    gilib.elbo(net.draw(3, generator=seeded(1)), likelihood, x, y, num_data=6).backward()
+    parameters = dict(nn.ModuleDict({"net": net, "likelihood": likelihood}).named_parameters())
+    if not name.startswith("rand") or prior in ("scale", "spatial"):
+        assert len(parameters) > 1
+    for key, parameter in parameters.items():
+        assert parameter.grad is not None, key
+        assert torch.isfinite(parameter.grad).all(), key
+        used = torch.ones_like(parameter, dtype=torch.bool)
+        if key.endswith("scaled_root"):  # only its strictly lower triangle is a parameter
+            used = used.tril(-1)
+        assert (parameter.grad[used] != 0).all(), key
+
+
+@WITH_PRIORS
+def test_gradients_by_finite_differences(name, prior):
+    """Of the bound, along one direction: no part of it, of prior or posterior, is without its gradient."""
+    net, likelihood = small_net(EVERY[name], PRIORS[prior]), gilib.Gaussian(0.3)
+    x, y, noise = normals(6, 2, seed=4), normals(6, 2, seed=5), net.base_noise(3, seeded(1))
+    parameters = list(net.parameters())
+    ways = [normals(*parameter.shape, seed=k) for k, parameter in enumerate(parameters)]
+
+    def bound(step):
+        with torch.no_grad():
+            for parameter, way in zip(parameters, ways, strict=True):
+                parameter += step * way
+        return gilib.elbo(net.draw(noise=noise), likelihood, x, y, num_data=6)
+
+    if parameters:
+        gradients = torch.autograd.grad(bound(0.0), parameters)
+        slope = sum((gradient * way).sum() for gradient, way in zip(gradients, ways, strict=True))
+        above, below = bound(1e-5).detach(), bound(-2e-5).detach()
+        assert_equal((above - below) / 2e-5, slope, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["gi-shared", "gi-per_output", "gi-full", "li-shared", "fac"])
+def test_one_factorisation_per_layer_and_draw(name, monkeypatch):
+    net, calls = small_net(POSTERIORS[name], PRIORS["neal"]), []
+    real = torch.linalg.cholesky_ex
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda *a, **k: calls.append(1) or real(*a, **k))
+    draw = net.draw(4)
+    draw(normals(3, 2))
+    assert len(calls) == (0 if name == "fac" else 2)
+
+
+def test_a_failed_factorisation_names_the_layer():
+    net = small_net(gilib.GlobalInducing())
+    with torch.no_grad():
+        list(net.layers)[2].weights.pseudo.scaled_log_precision.fill_(torch.nan)
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear\(3 → 2\): the posterior"):
+        net.draw(2)
+
+
+def test_noise_follows_the_network_where_no_parameter_tells():
+    """A network drawn from its prior has no parameters, and yet a dtype and a device."""
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.FromPrior(), dtype=D)
+    draw = net.draw(2, generator=seeded())
+    assert net.base_noise(1).dtype == draw.log_pq.dtype == draw(normals(3, 2)).dtype == D
+    assert net.to("meta").base_noise(1).device.type == "meta"
+
+
+def test_forward_is_refused():
+    with pytest.raises(TypeError, match="draw first"):
+        small_net(gilib.Factorised())(normals(3, 2))
+
+
+def test_a_layer_stands_in_one_place():
+    shared = gilib.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"layer 2: Linear\(2 → 2\) is used twice, here or in another"):
+        gilib.Network(normals(5, 2), [shared, nn.ReLU(), shared])
+    norm = gilib.layers.InducingBatchNorm()
+    with pytest.raises(ValueError, match="InducingBatchNorm is used twice"):
+        gilib.Network(normals(5, 2), [norm, gilib.Residual([norm])])
+
+
+def test_layers_belong_to_one_network():
+    layers = [gilib.Linear(2, 3), nn.ReLU(), gilib.Linear(3, 1)]
+    net = gilib.Network(normals(5, 2), layers)
+    before = {name: p.clone() for name, p in net.state_dict().items()}
+    with pytest.raises(ValueError, match=r"layer 0: Linear\(2 → 3\) is used twice.*construct one"):
+        gilib.Network(normals(7, 2), layers)
+    assert all(torch.equal(p, before[name]) for name, p in net.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [gilib.Linear(2, 2, gilib.Factorised())],
+        lambda: [gilib.Linear(2, 2), gilib.Linear(2, 2, gilib.LocalInducing())],
+        lambda: [gilib.layers.Sum([gilib.Linear(2, 2), gilib.Linear(2, 2)])],
+        lambda: [gilib.Linear(2, 2), gilib.Residual([gilib.Linear(2, 2)])],
+    ],
+    ids=["factorised", "local", "sum", "residual"],
+)
+def test_targets_that_nothing_would_start_at_are_refused(make):
+    x, y = normals(5, 2), normals(5, 2, seed=1)
+    gilib.Network(x, make())
+    with pytest.raises(ValueError, match="pseudo_outputs are given, but nothing starts at them: the last"):
+        gilib.Network(x, make(), pseudo_outputs=y)
+
+
+def test_layers_of_a_list_that_does_not_fit_are_free():
+    x, first, second = normals(5, 2), gilib.Linear(2, 3), gilib.Linear(4, 2)
+    with pytest.raises(ValueError, match="takes points of shape"):
+        gilib.Network(x, [first, second])
+    with pytest.raises(ValueError, match="needs inducing points"):
+        gilib.Network(None, [first], dtype=D)
+    net = gilib.Network(x, [first, nn.Tanh(), gilib.Linear(3, 2)])
+    assert net.draw(2)(x).shape == (2, 5, 2)
+    kept = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(ValueError, match="used twice"):
+        gilib.Network(x, [first, second])
+    with pytest.raises(ValueError, match="used twice"):  # and those of a network stay with it
+        gilib.Network(x, [first])
+    assert all(torch.equal(value, kept[name]) for name, value in net.state_dict().items())
+
+
+def test_inducing_images_that_may_be_replicas():
+    """A first layer that does not tell what a point is leaves it to the reader."""
+    x, layers = normals(5, 1, 4, 4), lambda: [nn.Flatten(), gilib.Linear(16, 2)]
+    with pytest.raises(ValueError, match=r"\[5, 1, 4, 4\] may be \[M, ...\] or \[5, M, ...\].*give"):
+        gilib.Network(x, layers(), replicas=(5,))
+    net = gilib.Network(x, layers(), replicas=(5,), input_shape=(1, 4, 4))
+    assert net.inducing_points.shape == (5, 5, 1, 4, 4)
+    for replicas in (), (4,):
+        assert gilib.Network(x, layers(), replicas=replicas).input_shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize("replicas", [(), (5,), (6,)])
+def test_inducing_images_are_no_replicas(replicas):
+    """As many images as replicas: the first layer knows how many axes a point has."""
+    x = normals(5, 1, 28, 28).float()
+    net = gilib.models.lenet(channels=2, replicas=replicas, inducing_points=x)
+    assert net.inducing_points.shape == (*replicas, 5, 1, 28, 28)
+    own = x.expand(6, *x.shape)
+    net = gilib.models.lenet(channels=2, replicas=(6,), inducing_points=own)
+    assert net.inducing_points.shape == (6, 5, 1, 28, 28)
+    with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, ...\] or \[2, M, ...\]"):
+        gilib.models.lenet(channels=2, replicas=(2,), inducing_points=own)

@@ -1,0 +1,136 @@
+"""What was drawn or predicted is a value: parameters that change afterwards do not change it."""
+
+import copy
+
+import pytest
+import torch
+
+import gilib
+from gilib.likelihoods import (
+    CorrelatedGaussian,
+    HeteroscedasticGaussian,
+    PerOutputGaussian,
+)
+from tests.support import D, normals, seeded, shaken
+from tests.support.zoo import NETS, X, problem
+
+PLACES = normals(5, 2, seed=4)
+
+
+def network(*layers):
+    return shaken(gilib.Network(PLACES, layers, generator=seeded(), dtype=D), 0.1)
+
+
+def process(posterior, inputs=2, outputs=2):
+    return gilib.GP(inputs, outputs, gilib.kernels.Matern(1.5), posterior, num_features=16)
+
+
+MORE = {
+    "GP, point": lambda: network(process(gilib.PointEstimate(num_inducing=4))),
+    "GP, propagated": lambda: network(process(gilib.posteriors.PropagatedGaussian())),
+    "mean function": lambda: network(
+        gilib.layers.Sum([process(gilib.FreeGaussian(num_inducing=4)), gilib.layers.FixedLinear(2, 2)])
+    ),
+    "inducing points that pass on": lambda: network(
+        process(gilib.FreeGaussian(num_inducing=4)), gilib.layers.InducingBatchNorm(), gilib.Linear(2, 1)
+    ),
+    "residual": lambda: network(gilib.layers.Residual([process(gilib.GlobalInducing("full"))])),
+    "side by side": lambda: network(
+        gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), torch.nn.Identity()])
+    ),
+}
+
+
+def changed(module):
+    """Every number of it, in its place, as steps of training and load_state_dict do."""
+    with torch.no_grad():
+        for value in (*module.parameters(), *module.buffers()):
+            if value.is_floating_point():
+                value.mul_(0.7).add_(0.1)
+
+
+def numbers(draw, x):
+    """All that there is to know of functions."""
+    values = [draw(x), *draw.moments(x), *draw.marginals(x), draw.log_pq, draw.inducing_outputs]
+    values += gilib.draws.record(draw, x).outputs
+    return [None if value is None else value.detach().clone() for value in values]
+
+
+def assert_same(found, wanted):
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert (ours is None and theirs is None) or torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
+@pytest.mark.parametrize("name", [*NETS, *MORE])
+def test_functions(name, face):
+    net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
+    points = () if face == "draw" else (x.shape[0],)
+    drawn = getattr(net, face)(3, *points, generator=seeded())
+    before = numbers(drawn, x)
+    changed(net)
+    assert_same(numbers(drawn, x), before)
+    again = getattr(net, face)(3, *points, generator=seeded())
+    if any(True for _ in net.parameters()):
+        assert not torch.equal(again(x), before[0])
+
+
+@pytest.mark.parametrize("layer", [process(gilib.GlobalInducing("full")), gilib.layers.InducingBatchNorm()])
+def test_functions_of_a_layer(layer):
+    """Whoever calls a layer hands inducing points over, and may change them."""
+    layer.build((2,), gilib.posteriors.BuildContext(num_inducing=5, dtype=D, generator=seeded()))
+    inducing = PLACES.clone()
+    drawn = layer.draw(inducing, 3, generator=seeded())
+    before = numbers(drawn, X)
+    inducing.add_(1.0)
+    assert_same(numbers(drawn, X), before)
+
+
+def test_functions_while_training_goes_on():
+    """By the engine itself, and by load_state_dict: here the function once moved by twice its deviation."""
+    x = torch.linspace(-2.0, 2.0, 30, dtype=D)[:, None]
+    y, likelihood = torch.sin(2.0 * x), gilib.Gaussian(0.1, learn=True)
+    net = gilib.models.sparse_gp(1, 1, inducing_points=x[::3], dtype=D, num_features=16)
+    start = copy.deepcopy(net.state_dict())
+    drawn = net.draw(3, generator=seeded())
+    before = numbers(drawn, x)
+    gilib.fit(net, likelihood, x, y, steps=20, progress=False)
+    assert_same(numbers(drawn, x), before)
+    trained = net.draw(3, generator=seeded())
+    before = numbers(trained, x)
+    net.load_state_dict(start)
+    assert_same(numbers(trained, x), before)
+
+
+@pytest.mark.parametrize("name", ["deep GP, free", "structured, coupled", "deep GP, global", "gi-full, neal"])
+def test_gradients_flow_through_what_was_drawn(name):
+    """Every parameter that moves the bound has a gradient, those included of which a draw holds a copy."""
+    net, likelihood, x, y = problem(name, "cpu")
+    gilib.elbo(net.estimate(2, len(x), generator=seeded()), likelihood, x, y, num_data=len(x)).backward()
+    for parameter_name, parameter in net.named_parameters():
+        assert parameter.grad is not None and bool(parameter.grad.any()), parameter_name
+
+
+LIKELIHOODS = {
+    "gaussian": lambda: gilib.Gaussian(0.3, learn=True),
+    "per output": lambda: PerOutputGaussian([0.3, 0.5], learn=True),
+    "correlated": lambda: CorrelatedGaussian(2, learn=True),
+    "heteroscedastic": lambda: HeteroscedasticGaussian([0.3]),
+}
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_predictions(name):
+    """The noise is part of it, as it was."""
+    net, likelihood = NETS["gi-full, neal"](), LIKELIHOODS[name]()
+    prediction = gilib.predict(net, likelihood, X, 5, generator=seeded())
+    targets = normals(12, 1 if name == "heteroscedastic" else 2)
+
+    def known():
+        return [prediction.mean, prediction.sd, prediction.log_prob(targets), prediction.quantile(0.1)]
+
+    before = [value.clone() for value in known()]
+    changed(net), changed(likelihood)
+    assert_same(known(), before)
+    again = gilib.predict(net, likelihood, X, 5, generator=seeded())
+    assert not torch.equal(again.sd, before[1])

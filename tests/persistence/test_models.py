@@ -1,0 +1,200 @@
+"""A model in one file: the same predictions to the last bit, no code run on loading, no half-written file."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.data import Normalisation
+from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+from tests.support.saved import ordinary
+
+NORMALISATION = Normalisation.fit(5 + 2 * normals(20, 2), 3 * normals(20, 1, seed=1))
+
+
+def images():
+    layers = [nn.MaxPool2d(2), nn.Flatten(1), gilib.Linear(4, 3), nn.LeakyReLU(0.3), gilib.Linear(3, 2)]
+    return gilib.Network(normals(5, 1, 4, 4), layers), normals(6, 1, 4, 4, seed=1)
+
+
+def blocks():
+    inner = [gilib.Linear(3, 4), nn.Tanh(), gilib.Linear(4, 3, gilib.Factorised())]
+    layers = [gilib.Linear(2, 3), gilib.Residual(inner), gilib.Sequential([nn.ELU(0.5), gilib.Linear(3, 2)])]
+    return gilib.Network(normals(5, 2), layers), normals(6, 2, seed=1)
+
+
+def chained():
+    """A chain of torch's own modules as one pointwise layer."""
+    layers = [gilib.Linear(2, 3), nn.Sequential(nn.Tanh(), nn.Hardtanh(-0.5, 0.25)), gilib.Linear(3, 2)]
+    return gilib.Network(normals(5, 2), layers), normals(6, 2, seed=1)
+
+
+def replicas():
+    net = small_net(gilib.GlobalInducing(precision="per_output"), PRIORS["scale"], replicas=(2,))
+    return net, normals(6, 2, seed=1)
+
+
+def no_bias():
+    return small_net(gilib.GlobalInducing(precision="full"), bias=False), normals(6, 2, seed=1)
+
+
+def single_precision():
+    net = gilib.models.mlp(2, (3,), 2, inducing_points=normals(5, 2), dtype=torch.float32)
+    return net, normals(6, 2, seed=1).float()
+
+
+def two_axes():
+    net = small_net(gilib.LocalInducing(num_inducing=4), replicas=(2, 3))
+    return net, normals(6, 2, seed=1)
+
+
+def many_points():
+    """Local inducing points as many as the network was given."""
+    return small_net(gilib.LocalInducing(), points=7), normals(6, 2, seed=1)
+
+
+def from_prior():
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.FromPrior(), dtype=D)
+    return net, normals(6, 2, seed=1)
+
+
+MODELS = [images, blocks, chained, replicas, two_axes, no_bias, single_precision, many_points, from_prior]
+
+
+def predict(net, likelihood, x):
+    return gilib.predict(net, likelihood, x, 4, generator=seeded(5))
+
+
+@pytest.mark.parametrize("build", MODELS)
+def test_a_reload_predicts_to_the_last_bit(build, tmp_path):
+    net, x = build()
+    likelihood = gilib.Gaussian(0.07, learn=True, scale=10.0)
+    shaken(nn.ModuleList([net, likelihood]), 0.2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, normalisation, config = gilib.load(tmp_path / "model.pt")
+    first, second = predict(net, likelihood, x), predict(again, noise, x)
+    assert torch.equal(first.means, second.means) and torch.equal(first.sd, second.sd)
+    assert first.means.dtype == second.means.dtype
+    assert normalisation is None and config is None
+    assert again.config() == net.config() and noise.config() == likelihood.config()
+    state = net.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in again.state_dict().items())
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_every_posterior_and_prior(name, prior, tmp_path):
+    net, likelihood, x = small_net(POSTERIORS[name], PRIORS[prior]), gilib.Gaussian(0.07), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
+    specs = [
+        [(layer.posterior, layer.prior) for layer in n.layers if layer.has_weights] for n in (net, again)
+    ]
+    assert specs[0] == specs[1]
+
+
+def test_a_network_that_changed_its_dtype(tmp_path):
+    """The prior's precision was rounded when the network was built, and stays so."""
+    net = gilib.models.mlp(2, (3,), 2, prior=gilib.NealPrior(1.3), inducing_points=normals(5, 2).float())
+    net, likelihood, x = net.double(), gilib.Gaussian(0.07), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    assert torch.equal(predict(net, likelihood, x).means, predict(again, noise, x).means)
+
+
+def test_a_trained_model_goes_on_training(tmp_path):
+    net, likelihood, x, y = (
+        small_net(gilib.GlobalInducing()),
+        gilib.Gaussian(0.1, learn=True),
+        normals(9, 2),
+        normals(9, 2),
+    )
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    again, noise, *_ = gilib.load(tmp_path / "model.pt")
+    runs = [
+        gilib.fit(*pair, x, y, steps=3, progress=False).elbo for pair in ((net, likelihood), (again, noise))
+    ]
+    assert torch.equal(*runs)
+
+
+def test_normalisation_config_and_classes_travel_along(tmp_path):
+    config = {"dataset": "toy", "split": 3, "rates": [1e-2, 1e-3], "nested": {"paper": True, "none": None}}
+    net, x = small_net(gilib.GlobalInducing()), normals(6, 2)
+    gilib.save(tmp_path / "model.pt", net, gilib.Categorical(), normalisation=NORMALISATION, config=config)
+    again, likelihood, normalisation, notes = gilib.load(tmp_path / "model.pt")
+    assert isinstance(likelihood, gilib.Categorical) and notes == config
+    for name, value in NORMALISATION.state().items():
+        assert (
+            torch.equal(getattr(normalisation, name), value)
+            and value.dtype == getattr(normalisation, name).dtype
+        )
+    assert torch.equal(predict(net, likelihood, x).mean, predict(again, likelihood, x).mean)
+
+
+def test_notes_that_could_not_be_read_again_are_refused_before_writing(tmp_path):
+    path = tmp_path / "model.pt"
+    for value in (tmp_path, object(), math.sqrt):
+        with pytest.raises((TypeError, ValueError), match="config"):
+            gilib.save(path, *ordinary(), config={"nested": [value]})
+    assert not path.exists()
+
+
+def test_modules_of_ones_own_are_refused_before_writing(tmp_path):
+    class Square(nn.Module):
+        def forward(self, x):
+            return x * x
+
+    net = gilib.Network(normals(5, 2), [gilib.Linear(2, 3), Square(), gilib.Linear(3, 1)])
+    with pytest.raises(ValueError, match="Square is not a module of torch.nn"):
+        gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.1))
+    assert not (tmp_path / "model.pt").exists()
+
+
+def test_parts_by_name(tmp_path):
+    net = small_net(gilib.GlobalInducing())
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1), normalisation=NORMALISATION, config={"note": 1})
+    model = gilib.load(tmp_path / "model")
+    assert model.config == {"note": 1} and model == (*model,)
+    assert model.network.layers and model.likelihood and model.normalisation.y_mean.shape == (1,)
+
+
+def test_the_range_of_the_training_is_kept(tmp_path):
+    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1)
+    x = normals(8, 2)
+    gilib.fit(net, likelihood, x, x, steps=1, progress=False)
+    gilib.save(tmp_path / "model", net, likelihood)
+    kept = gilib.load(tmp_path / "model").network.trained_range
+    assert torch.equal(kept, torch.stack([x.amin(0), x.amax(0)]))
+
+
+def test_a_normalisation_of_inputs_alone_is_kept(tmp_path):
+    net = small_net(gilib.GlobalInducing())
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1), normalisation=Normalisation.fit(normals(9, 2)))
+    assert gilib.load(tmp_path / "model").normalisation.inputs_alone
+
+
+def test_what_was_loaded_is_named_in_a_line(tmp_path):
+    net, noise, x = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1), normals(9, 2)
+    gilib.save(tmp_path / "plain", net, noise)
+    assert repr(gilib.load(tmp_path / "plain")) == "Model(network of [2] to [2], Gaussian)"
+    scales = gilib.data.Normalisation.fit(x, normals(9, 2))
+    gilib.save(tmp_path / "all", net, noise, normalisation=scales, config={"rate": 0.1})
+    shown = repr(gilib.load(tmp_path / "all"))
+    assert shown == "Model(network of [2] to [2], Gaussian, normalisation, config)"
+
+
+@pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, "meta"])
+@pytest.mark.parametrize("part", ["network", "likelihood"])
+def test_what_could_not_be_loaded_is_not_saved(part, target, tmp_path):
+    net = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())
+    likelihood = gilib.Gaussian(0.1, learn=True)
+    {"network": net, "likelihood": likelihood}[part].to(target)
+    about = (
+        "is on the device meta, without numbers" if target == "meta" else "must be in torch.float32 or torch"
+    )
+    with pytest.raises(ValueError, match=f" of (a|the) {part} .*{about}"):
+        gilib.save(tmp_path / "model", net, likelihood)
+    assert not (tmp_path / "model").exists()

@@ -1,0 +1,138 @@
+"""A reader's own layer, posterior, prior and likelihood do all that gilib's do: see `own_parts`."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+import gilib
+from tests.support import D, assert_equal, normals, own_parts, seeded
+from tests.support.own_parts import LaplaceNoise, LogNormalScale, OneWidth, Warp, data, network, train
+
+R = 2
+X, Y = data()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Two replicas, trained together; before, after, likelihood and history."""
+    net, likelihood = network((R,)), LaplaceNoise(replicas=(R,))
+    start = {name: p.detach().clone() for name, p in nn.ModuleList([net, likelihood]).named_parameters()}
+    return net, likelihood, start, train(net, likelihood)
+
+
+def test_training_moves_every_parameter_and_raises_the_bound(trained):
+    net, likelihood, start, history = trained
+    for name, parameter in nn.ModuleList([net, likelihood]).named_parameters():
+        moved = (parameter != start[name]).reshape(R, -1).any(1)
+        assert parameter.shape[0] == R and bool(moved.all()), name
+    assert history.elbo.shape == (60, R)
+    assert bool((history.elbo[-20:].mean(0) > history.elbo[:20].mean(0) + 0.1).all())
+
+
+def test_replicas_end_where_networks_of_their_own_do():
+    seeds = [3, 5]
+    together, noises = (
+        network((R,), generator=gilib.randomness.ReplicaGenerators(seeds)),
+        LaplaceNoise(replicas=(R,)),
+    )
+    history = train(together, noises, steps=10, seed=seeds)
+    for r, seed in enumerate(seeds):
+        alone, noise = network(seed=seed), LaplaceNoise()
+        assert_equal(history.elbo[:, r], train(alone, noise, steps=10, seed=seed).elbo, 1e-10)
+        assert_equal(noises.log_scale[r].detach(), noise.log_scale.detach(), 1e-10)
+
+
+def test_a_file_gives_the_same_network_back(trained, tmp_path):
+    net, likelihood, *_ = trained
+    normalisation = gilib.data.Normalisation.fit(X, Y)
+    gilib.save(tmp_path / "model.pt", net, likelihood, normalisation=normalisation)
+    again, noise, scaling, _ = gilib.load(tmp_path / "model.pt")
+    assert (
+        again.config() == net.config()
+        and type(noise) is LaplaceNoise
+        and noise.config() == likelihood.config()
+    )
+    names = str(net.config())
+    for kind in (Warp, OneWidth, LogNormalScale):
+        assert f"'tests.support.own_parts:{kind.__name__}'" in names
+    first, second = (
+        gilib.predict(*pair, X, 4, generator=seeded(1), normalisation=scaling)
+        for pair in ((net, likelihood), (again, noise))
+    )
+    assert torch.equal(first.centres, second.centres) and torch.equal(first.scale, second.scale)
+
+
+def test_a_program_without_the_classes_is_told_what_to_import(trained, tmp_path):
+    gilib.save(tmp_path / "model.pt", *trained[:2])
+    program = f"""
+import gilib
+try:
+    gilib.load({str(tmp_path / "model.pt")!r})
+except gilib.persistence.CheckpointError as error:
+    print(error)
+    import tests.support.own_parts
+gilib.load({str(tmp_path / "model.pt")!r})
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = (
+        "unknown layer 'tests.support.own_parts:Warp': import tests.support.own_parts first, then try again"
+    )
+    assert told in done.stdout
+
+
+def test_predictions_are_those_of_the_likelihood(trained):
+    net, likelihood, *_ = trained
+    prediction = gilib.predict(net, likelihood, X, 4, generator=seeded(1), batch_size=7)
+    with torch.no_grad():
+        outputs = net.draw(4, generator=seeded(1))(X)  # [S, R, N, 1]
+        by_point = likelihood.log_prob(outputs, Y)
+    assert_equal(prediction.mean, outputs.mean(0))
+    assert_equal(prediction.log_prob(Y), gilib.metrics.log_mean_exp(by_point, 0))
+
+
+def test_an_ensemble_of_the_replicas_predicts(trained):
+    """Each member with the noise that it learned."""
+    net, likelihood, *_ = trained
+    prediction = gilib.predict(gilib.Ensemble(net), likelihood, X, 4, generator=seeded(1))
+    members = gilib.predict(net, likelihood, X, 4, generator=seeded(1))
+    assert prediction.mean.shape == (40, 1)
+    assert_equal(prediction.log_prob(Y), gilib.metrics.log_mean_exp(members.log_prob(Y), 0))
+
+
+def test_prices_are_log_p_minus_log_q():
+    """Of scale and weight, by torch's densities."""
+    layer = gilib.Linear(1, 1, OneWidth(0.8), LogNormalScale(0.5), bias=False)
+    layer.build((1,), gilib.posteriors.BuildContext(dtype=D, generator=seeded()))
+    values = {name: value.detach() for name, value in layer.named_parameters()}
+    own = {value.dim(): name.removesuffix("mean") for name, value in values.items() if "mean" in name}
+    (t_mean, t_sd), (w_mean, w_sd) = (
+        (values[f"{own[axes]}mean"].squeeze(), values[f"{own[axes]}log_sd"].exp()) for axes in (0, 2)
+    )
+    noise = normals(1000, 2)
+    t, weight = t_mean + t_sd * noise[:, 0], w_mean + w_sd * noise[:, 1]
+    log_p = Normal(0.0, 1.0).log_prob(t) + Normal(0.0, (-0.25 * t).exp()).log_prob(weight)  # I = 1
+    log_q = Normal(t_mean, t_sd).log_prob(t) + Normal(w_mean, w_sd).log_prob(weight)
+    assert_equal(layer.draw(noise=noise).log_pq.detach(), log_p - log_q, 1e-10)
+
+
+def test_the_parts_take_public_names_only():
+    tree = ast.parse(Path(own_parts.__file__).read_text())
+    rooms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = [name.name for room in rooms for name in room.names]
+    names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    assert [name for name in names if name.startswith("_") and name != "__init__"] == []
+    used = [
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gilib"
+    ]
+    assert used and set(used) <= set(gilib.__all__)

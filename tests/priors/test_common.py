@@ -1,0 +1,205 @@
+"""What holds for every prior: the precision that it draws, gradients, replicas, arithmetic, errors."""
+
+import math
+
+import pytest
+import torch
+
+from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from tests.support.oracles import assert_gradients, draw_prior, normal, prior_module, site, without_posterior
+
+pytestmark = pytest.mark.usefixtures("float64")
+CHANNELS = 2  # input channels; with kernel_size 1 the fan-in of a dense layer
+LIKE = torch.zeros((), dtype=torch.float64)
+
+ALL = [
+    NealPrior(),
+    NealPrior(scale=1.7),
+    StandardPrior(),
+    NealPrior(scale=1.3, learn=True),
+    ScalePrior(1.5, 2.5, -0.3, 0.4),
+    ScalePrior(1.5, 2.5, -0.3, 0.4, parameterisation="reference"),
+    SpatialIWPrior(initial_log_nu=0.7),
+    SpatialIWPrior("reference", initial_log_nu=0.7),
+]
+NAMES = [
+    "neal",
+    "neal-1.7",
+    "standard",
+    "neal-learned",
+    "scale",
+    "scale-reference",
+    "spatial",
+    "spatial-reference",
+]
+EVERY = pytest.mark.parametrize("spec", ALL, ids=NAMES)
+LEARNED = pytest.mark.parametrize("spec", ALL[4:], ids=NAMES[4:])
+KERNELS = pytest.mark.parametrize("pixels", [1, 4, 9])
+
+
+# The fixed priors
+
+
+@pytest.mark.parametrize("pixels", [1, 9])
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_neal_prior_has_variance_scale_squared_over_fan_in(scale, pixels):
+    precision, log_pq = NealPrior(scale).build(site(CHANNELS, pixels), LIKE).draw(torch.zeros(5, 0))
+    fan_in = CHANNELS * pixels
+    variance = torch.linalg.inv(precision.dense())
+    torch.testing.assert_close(variance, scale**2 / fan_in * torch.eye(fan_in))
+    assert float(log_pq) == 0.0
+
+
+@pytest.mark.parametrize("pixels", [1, 9])
+def test_standard_prior_has_variance_one(pixels):
+    precision, log_pq = StandardPrior().build(site(CHANNELS, pixels), LIKE).draw(torch.zeros(5, 0))
+    torch.testing.assert_close(precision.dense(), torch.eye(CHANNELS * pixels))
+    assert float(log_pq) == 0.0
+
+
+@pytest.mark.parametrize("spec", ALL[:3], ids=NAMES[:3])
+def test_fixed_priors_have_no_parameters_and_take_no_noise(spec):
+    module = prior_module(spec, CHANNELS)
+    assert module.noise_size == 0
+    assert list(module.parameters()) == [] and list(module.state_dict()) == ["scale"]
+
+
+@pytest.mark.parametrize("other", [NealPrior(5.0), StandardPrior()])
+def test_the_state_of_another_fixed_prior_is_refused(other):
+    module, kept = prior_module(NealPrior(1.0), CHANNELS), prior_module(other, CHANNELS).state_dict()
+    with pytest.raises(RuntimeError, match=r"scale: fixed at 2 here, (0.08|1) in the state"):
+        module.load_state_dict(kept)
+    assert float(module.scale) == CHANNELS
+
+
+@EVERY
+@KERNELS
+@pytest.mark.parametrize("replicas", [(), (3,)])
+def test_shapes(spec, pixels, replicas, generator):
+    module = prior_module(spec, CHANNELS, pixels, generator, replicas)
+    precision, log_pq = draw_prior(module, generator, 5, replicas)
+    lead = (5, *replicas) if module.noise_size else replicas if list(module.parameters()) else ()
+    assert precision.size == CHANNELS * pixels
+    assert precision.dense().shape == (*lead, precision.size, precision.size)
+    assert log_pq.shape == lead
+    assert all(p.shape[: len(replicas)] == replicas for p in module.parameters())
+
+
+@pytest.fixture(params=[torch.float32, torch.float64], ids=["default float32", "default float64"])
+def default_dtype(request):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(before)
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_arithmetic_is_that_of_the_parameters_whatever_torchs_default(spec, dtype, default_dtype):
+    noise = torch.tensor([[0.3], [-1.1]], dtype=torch.float64)
+    module = spec.build(site(CHANNELS), torch.zeros((), dtype=dtype))
+    precision, log_pq = module.draw(noise[:, : module.noise_size].to(dtype))
+    assert precision.dense().dtype == log_pq.dtype == dtype
+    exact = spec.build(site(CHANNELS), torch.zeros((), dtype=torch.float64))
+    torch.set_default_dtype(torch.float64)
+    expected, expected_pq = exact.draw(noise[:, : module.noise_size])
+    close = {"rtol": 2e-5, "atol": 2e-5} if dtype == torch.float32 else {"rtol": 1e-13, "atol": 1e-13}
+    torch.testing.assert_close(precision.dense().double(), expected.dense(), **close)
+    torch.testing.assert_close(log_pq.double(), expected_pq, **close)
+
+
+def test_which_priors_keep_features_in_scale():
+    assert [spec.well_scaled for spec in ALL] == [not isinstance(spec, StandardPrior) for spec in ALL]
+
+
+# What all priors with parameters share
+
+
+@LEARNED
+@KERNELS
+def test_every_parameter_has_a_gradient(spec, pixels, generator):
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    precision, log_pq = draw_prior(module, generator, 4)
+    weights = normal(generator, 4, CHANNELS * pixels, 3)
+    upper = {"psi_factor": torch.ones(pixels, pixels).triu(1).bool()}
+    for output in (log_pq, precision.quadratic(weights), precision.log_det()):
+        named = list(module.named_parameters())
+        assert_gradients(named, output.sum(), upper)
+
+
+@LEARNED
+@pytest.mark.parametrize("pixels", [1, 2])
+def test_gradients_against_finite_differences(spec, pixels, generator):
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    noise, weights = normal(generator, 3, module.noise_size), normal(generator, 3, CHANNELS * pixels, 2)
+    names, values = zip(*module.named_parameters(), strict=True)
+
+    def function(*parameters):
+        state = dict(zip(names, parameters, strict=True))
+        precision, log_pq = torch.func.functional_call(module, state, (noise,))
+        return log_pq, precision.log_det(), precision.quadratic(weights)
+
+    module.forward = module.draw
+    assert torch.autograd.gradcheck(function, values)
+
+
+@LEARNED
+def test_without_a_posterior_the_ratio_is_zero(spec, generator):
+    for pixels in (1, 4):
+        _, log_pq = draw_prior(without_posterior(spec, CHANNELS, pixels), generator)
+        torch.testing.assert_close(log_pq, torch.zeros(5), rtol=0, atol=1e-9)
+
+
+@LEARNED
+@pytest.mark.parametrize("pixels", [1, 3])
+def test_replicas_are_separate_modules(spec, pixels, generator):
+    together = prior_module(spec, CHANNELS, pixels, generator, (3,))
+    noise = normal(generator, 5, 3, together.noise_size)
+    precision, log_pq = together.draw(noise)
+    for r in range(3):
+        alone = prior_module(spec, CHANNELS, pixels)
+        alone.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
+        expected, expected_pq = alone.draw(noise[:, r])
+        torch.testing.assert_close(precision.dense()[:, r], expected.dense(), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
+
+
+@EVERY
+def test_draws_are_pure(spec, generator):
+    module = prior_module(spec, CHANNELS, 4, generator)
+    state = {name: value.clone() for name, value in module.state_dict().items()}
+    noise = normal(generator, 5, module.noise_size)
+    (one, one_pq), (other, other_pq) = module.draw(noise), module.draw(noise)
+    assert torch.equal(one.dense(), other.dense()) and torch.equal(one_pq, other_pq)
+    assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
+
+
+# What cannot be asked for
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan, "one", None])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda value: NealPrior(scale=value), "scale"),
+        (lambda value: ScalePrior(shape=value), "shape"),
+        (lambda value: ScalePrior(rate=value), "rate"),
+    ],
+)
+def test_numbers_must_be_positive_and_finite(make, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive finite number, got"):
+        make(value)
+
+
+def test_unknown_names_are_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="unknown parameterisation 'papers': choose one of 'paper'"):
+        ScalePrior(parameterisation="papers")
+    with pytest.raises(ValueError, match="unknown scaling 'eq19': choose one of 'paper', 'reference'"):
+        SpatialIWPrior(scaling="eq19")
+
+
+@EVERY
+def test_specifications_are_frozen(spec):
+    with pytest.raises(AttributeError):
+        spec.scale = 3.0
+    assert hash(spec) == hash(type(spec)(**vars(spec)))

@@ -1,0 +1,191 @@
+"""Priors with a posterior of their own: log-ratios against scipy at the drawn values, and moments."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+
+from gilib.linalg import KroneckerIdentity, ScaledIdentity
+from gilib.priors import ScalePrior, SpatialIWPrior
+from tests.support.oracles import assert_mean_within, draw_prior, normal, prior_module, without_posterior
+
+pytestmark = pytest.mark.usefixtures("float64")
+CHANNELS = 2  # input channels; with kernel_size 1 the fan-in of a dense layer
+IDS = ["paper", "reference"]
+SCALE_PRIORS = [ScalePrior(1.5, 2.5, -0.3, 0.4, parameterisation=name) for name in IDS]
+SPATIAL_PRIORS = [SpatialIWPrior(name, initial_log_nu=0.7) for name in IDS]
+SCALES = pytest.mark.parametrize("spec", SCALE_PRIORS, ids=IDS)
+SPATIAL = pytest.mark.parametrize("spec", SPATIAL_PRIORS, ids=IDS)
+KERNELS = pytest.mark.parametrize("pixels", [1, 4, 9])
+
+
+# The scale prior
+
+
+def scale_of(precision, spec, fan_in):
+    """The scale s from the drawn precision: I s, or the reference implementation's I / √s."""
+    ratio = precision.scale / fan_in
+    return ratio if spec.parameterisation == "paper" else ratio**-2
+
+
+@SCALES
+@KERNELS
+def test_scale_log_ratio_at_the_drawn_value(spec, pixels, generator):
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    precision, log_pq = draw_prior(module, generator)
+    assert isinstance(precision, ScaledIdentity)
+    s = scale_of(precision, spec, CHANNELS * pixels).detach().numpy()
+    alpha, beta = (float(p.detach().exp()) for p in (module.log_alpha, module.log_beta))
+    log_p = scipy.stats.gamma(spec.shape, scale=1 / spec.rate).logpdf(s)
+    log_q = scipy.stats.gamma(spec.shape + alpha, scale=1 / (spec.rate + beta)).logpdf(s)
+    np.testing.assert_allclose(log_pq.detach(), log_p - log_q, rtol=1e-10, atol=1e-10)
+
+
+@SCALES
+def test_scale_moments(spec, generator):
+    module = prior_module(spec, CHANNELS, 1, generator)
+    precision, log_pq = draw_prior(module, generator, 10_000)
+    s = scale_of(precision, spec, CHANNELS).detach()
+    shape, rate = spec.shape + module.log_alpha.detach().exp(), spec.rate + module.log_beta.detach().exp()
+    assert_mean_within(s, shape / rate)
+    assert_mean_within(s**2, shape * (shape + 1) / rate**2)
+    alpha, beta = shape - spec.shape, rate - spec.rate
+    divergence = (  # KL(Gamma(shape, rate) ‖ Gamma(spec.shape, spec.rate))
+        alpha * torch.digamma(shape)
+        - torch.lgamma(shape)
+        + math.lgamma(spec.shape)
+        + spec.shape * (rate / spec.rate).log()
+        - shape * beta / rate
+    )
+    assert_mean_within(-log_pq.detach(), divergence)
+
+
+@SCALES
+def test_scale_ratio_q_over_p_averages_to_one_under_p(spec, generator):
+    """Noise chosen so that the drawn scales follow the prior: the ratio Q/P must then average to one."""
+    module = prior_module(spec, CHANNELS, 1, generator)
+    shape, rate = (
+        spec.shape + float(module.log_alpha.detach().exp()),
+        spec.rate + float(module.log_beta.detach().exp()),
+    )
+    s = scipy.stats.gamma(spec.shape, scale=1 / spec.rate).ppf(torch.rand(10_000, generator=generator))
+    noise = torch.from_numpy(scipy.special.ndtri(scipy.special.gammainc(shape, rate * s)))
+    precision, log_pq = module.draw(noise[:, None])
+    torch.testing.assert_close(
+        scale_of(precision, spec, CHANNELS).detach(), torch.from_numpy(s), rtol=1e-6, atol=0
+    )
+    assert_mean_within((-log_pq.detach()).exp(), 1.0)
+
+
+def test_the_two_parameterisations_share_the_scale_and_its_ratio(generator):
+    paper, reference = (prior_module(spec, CHANNELS) for spec in SCALE_PRIORS)
+    noise = normal(generator, 7, 1)
+    (one, one_pq), (other, other_pq) = paper.draw(noise), reference.draw(noise)
+    torch.testing.assert_close(one_pq, other_pq)
+    torch.testing.assert_close(one.scale / CHANNELS, (other.scale / CHANNELS) ** -2)
+
+
+def test_scale_defaults_are_the_papers():
+    module = prior_module(ScalePrior(), CHANNELS)
+    assert (ScalePrior().shape, ScalePrior().rate) == (2.0, 2.0)
+    precision, _ = module.draw(torch.zeros(1, 1))  # e^6 all but fixes s at 1: the relative sd is (2 + e^6)^-½
+    torch.testing.assert_close(precision.scale, torch.full((1,), float(CHANNELS)), rtol=1e-3, atol=0)
+
+
+# The inverse Wishart prior over a kernel
+
+
+def omega_of(precision, spec, pixels):
+    """The matrix Ω from the drawn precision, whose blocks are I Ω or, as in the reference, channels · Ω."""
+    return precision.block / (CHANNELS * (pixels if spec.scaling == "paper" else 1))
+
+
+def wishart_parameters(module, spec, pixels):
+    """The prior's and the posterior's (scale matrix, degrees of freedom)."""
+    start = (pixels + 1 if spec.scaling == "paper" else pixels) * torch.eye(pixels)
+    root, nu = module.psi_factor.detach().tril(), module.log_nu.detach().exp()
+    return (start, pixels + 1.0), (start + nu * root @ root.mT, pixels + 1.0 + float(nu))
+
+
+@SPATIAL
+@KERNELS
+def test_spatial_log_ratio_at_the_drawn_value(spec, pixels, generator):
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    precision, log_pq = draw_prior(module, generator)
+    assert isinstance(precision, KroneckerIdentity) and precision.repeats == CHANNELS
+    (prior_scale, prior_df), (scale, df) = wishart_parameters(module, spec, pixels)
+    for omega, ratio in zip(omega_of(precision, spec, pixels).detach(), log_pq.detach(), strict=True):
+        log_p = scipy.stats.invwishart(prior_df, prior_scale.numpy()).logpdf(omega.numpy())
+        log_q = scipy.stats.invwishart(df, scale.numpy()).logpdf(omega.numpy())
+        assert float(ratio) == pytest.approx(float(log_p - log_q), rel=1e-8, abs=1e-8)
+
+
+@SPATIAL
+@pytest.mark.parametrize("pixels", [1, 3])
+def test_spatial_moments(spec, pixels, generator):
+    """E[Ω⁻¹] = ν Ψ⁻¹ and E[Ω] = Ψ / (ν - K - 1), under the posterior."""
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    with torch.no_grad():
+        module.log_nu.fill_(math.log(9.0))  # far enough from the degrees of freedom where moments end
+    precision, _ = draw_prior(module, generator, 5_000)
+    omega = omega_of(precision, spec, pixels).detach()
+    _, (scale, df) = wishart_parameters(module, spec, pixels)
+    assert_mean_within(torch.linalg.inv(omega), df * torch.linalg.inv(scale))
+    assert_mean_within(omega, scale / (df - pixels - 1))
+
+
+@SPATIAL
+@pytest.mark.parametrize("pixels", [1, 2])
+def test_spatial_ratio_averages_to_one(spec, pixels, generator):
+    """E_Q[P/Q] = 1, at parameters where even the fourth moment of P/Q exists.
+
+    P/Q is proportional to |Ω|^{ν/2} exp(½ tr ΨΩ⁻¹), so its fourth power is integrable under Q when
+    K + 1 - 3ν > K - 1 and Ψ_0 - 3Ψ is positive definite: with ν = 0.1 both hold.
+    """
+    module = prior_module(spec, CHANNELS, pixels, generator)
+    with torch.no_grad():
+        module.log_nu.fill_(math.log(0.1))
+    (prior_scale, _), (scale, _) = wishart_parameters(module, spec, pixels)
+    assert torch.linalg.eigvalsh(4 * prior_scale - 3 * scale).min() > 0
+    _, log_pq = draw_prior(module, generator, 5_000)
+    assert_mean_within(log_pq.detach().exp(), 1.0)
+
+
+@pytest.mark.parametrize("pixels", [1, 9])
+def test_prior_covariance_of_the_weights_averages_to_eq_2(pixels, generator):
+    """Under P(Ω) = IW((K+1) Id, K+1), Ω⁻¹ has mean Id, so that E[C] / I = Id / I, as under NealPrior."""
+    module = without_posterior(SpatialIWPrior(), CHANNELS, pixels)
+    precision, log_pq = draw_prior(module, generator, 2000)
+    torch.testing.assert_close(log_pq, torch.zeros(2000), rtol=0, atol=1e-9)
+    fan_in = CHANNELS * pixels
+    covariance = torch.linalg.inv(precision.dense().detach())
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    assert_mean_within(variances, 1 / fan_in)
+    first, last = covariance[:, :pixels, :pixels], covariance[:, -pixels:, -pixels:]
+    torch.testing.assert_close(first, last)  # the same for every channel
+    if pixels > 1:
+        assert_mean_within(first[:, 0, 1:], 0.0)
+        assert torch.equal(covariance[:, :pixels, pixels:], torch.zeros(2000, pixels, pixels))  # none between
+
+
+@pytest.mark.parametrize("pixels", [1, 9])
+def test_the_reference_scaling_has_a_larger_variance(pixels, generator):
+    """E[Ω⁻¹] = (K+1)/K Id and only the channels divide: (K+1) times the variance of the paper's scaling."""
+    module = without_posterior(SpatialIWPrior("reference"), CHANNELS, pixels)
+    precision, log_pq = draw_prior(module, generator, 2000)
+    torch.testing.assert_close(log_pq, torch.zeros(2000), rtol=0, atol=1e-9)
+    covariance = torch.linalg.inv(precision.dense().detach())
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    assert_mean_within(variances, (pixels + 1) / pixels / CHANNELS)
+
+
+def test_for_a_dense_layer_omega_is_one_scale(generator):
+    """IW(2, 2) of a number is the law of the inverse of a Gamma(1, 1) variable."""
+    module = without_posterior(SpatialIWPrior(), CHANNELS)
+    noise = normal(generator, 7, 1)
+    precision, _ = module.draw(noise)
+    exponential = -torch.log(torch.special.ndtr(-noise[:, 0]))  # Gamma(1, 1) by its quantile function
+    torch.testing.assert_close(precision.diagonal(), CHANNELS / exponential[:, None].expand(7, CHANNELS))

@@ -1,0 +1,164 @@
+"""A prior scale learned as a point: its optimum is that of the evidence, where that is known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+
+import gilib
+import gilib.baselines.hamiltonian
+from gilib.priors import NealPrior
+from tests.support import D, assert_equal, log_evidence, normals, seeded, shaken, small_net, with_ones
+from tests.support.oracles import prior_module, site
+
+NOISE = 0.07
+X = normals(9, 2, seed=1)
+Y = normals(9, 2, seed=2) + 3 * X.square()
+LEARNED = NealPrior(learn=True)
+FAN_IN = 3  # two inputs and the bias
+
+
+def evidence(log_scale):
+    """The log evidence of Bayesian linear regression under N(0, c²/I)."""
+    return float(log_evidence(with_ones(X), Y, math.exp(2 * log_scale) / FAN_IN, NOISE))
+
+
+def slope(log_scale):
+    """Its derivative: over eigenvalues k of ΦΦᵀ/I with t = uᵀy, Σ c²k (t² - v) / v², v = c²k + σ²."""
+    eigenvalues, vectors = np.linalg.eigh((with_ones(X) @ with_ones(X).mT).numpy() / FAN_IN)
+    signal = math.exp(2 * log_scale) * eigenvalues[:, None]
+    variance = signal + NOISE
+    return float((signal * ((vectors.T @ Y.numpy()) ** 2 - variance) / variance**2).sum())
+
+
+BEST = brentq(slope, 0.0, 4.0, xtol=1e-14)
+
+
+def exact_net(replicas=(), start=1.0):
+    """Inducing points at the data, pseudo-outputs as noisy as they: every draw's bound is the evidence."""
+    posterior = gilib.GlobalInducing(log_precision=-math.log(NOISE))
+    prior = NealPrior(start, learn=True)
+    settings = {"inducing_points": X, "pseudo_outputs": Y, "replicas": replicas}
+    return gilib.models.mlp(2, (), 2, posterior=posterior, prior=prior, **settings)
+
+
+def layer(net, k):
+    return list(net.layers)[k]
+
+
+def scale_of(net):
+    return layer(net, 0).hyperparameters.log_scale
+
+
+def gradient(net, samples=3):
+    bound = gilib.elbo(net.draw(samples, generator=seeded(3)), gilib.Gaussian(NOISE), X, Y, num_data=len(X))
+    return torch.autograd.grad(bound.sum(), scale_of(net))[0]
+
+
+def test_the_bounds_gradient_is_the_evidences():
+    for start in (0.3, 1.0, 5.0):
+        log_scale, step = math.log(start), 1e-4
+        found = float(gradient(exact_net(start=start)))
+        assert found == pytest.approx(slope(log_scale), rel=1e-9)
+        differences = (evidence(log_scale + step) - evidence(log_scale - step)) / (2 * step)
+        assert found == pytest.approx(differences, abs=1e-4)  # of order step² times a third derivative ~ 1e3
+
+
+def test_it_vanishes_at_the_maximum_of_the_exact_evidence():
+    assert slope(1.0) > 1.0 and slope(3.0) < -1.0  # a maximum, and not where it started
+    assert abs(float(gradient(exact_net(start=math.exp(BEST))))) < 1e-8
+
+
+def test_training_ends_at_the_maximum():
+    net = exact_net()
+    layer(net, 0).weights.requires_grad_(False)
+    net.inducing_points.requires_grad_(False)
+    rule = gilib.Adam(0.1, schedule=gilib.training.LinearDecay())
+    gilib.fit(net, gilib.Gaussian(NOISE), X, Y, steps=300, rule=rule, num_samples=1, progress=False)
+    assert float(scale_of(net).detach()) == pytest.approx(BEST, abs=1e-3)
+
+
+def test_of_a_factorised_posterior_the_best_scale_is_the_second_moment():
+    """∂/∂c of E_Q log N(W; 0, c²/I) vanishes at c² = I E_Q[w²], averaged over all weights."""
+    net = small_net(gilib.Factorised(), LEARNED, hidden=())
+    dense = layer(net, 0)
+    weights = dense.weights
+    with torch.no_grad():
+        second = (weights.mean.square() + weights.log_variance.exp()).mean()
+        dense.hyperparameters.log_scale.fill_(0.5 * math.log(FAN_IN * float(second)))
+    divergence = weights.kl(dense.hyperparameters.draw(torch.zeros(1, 0, dtype=D))[0])
+    assert_equal(
+        torch.autograd.grad(divergence, dense.hyperparameters.log_scale)[0], torch.zeros((), dtype=D), 1e-12
+    )
+
+
+def test_it_starts_as_the_fixed_prior_of_that_scale():
+    net, fixed = (small_net(gilib.GlobalInducing(), NealPrior(1.7, learn=learn)) for learn in (True, False))
+    state = {name: value for name, value in net.state_dict().items() if "log_scale" not in name}
+    fixed.load_state_dict(fixed.state_dict() | state)
+    for k in (0, 2):
+        layer(net, k).hyperparameters.log_scale.data.fill_(math.log(1.7))
+    noise, x = normals(4, net.noise_size, seed=5), normals(6, 2)
+    one, other = net.draw(noise=noise), fixed.draw(noise=noise)
+    assert_equal(one(x), other(x), 1e-12)
+    assert_equal(one.log_pq, other.log_pq, 1e-10)
+
+
+def test_every_layer_and_every_replica_has_its_own():
+    together = shaken(exact_net(replicas=(3,)))
+    net = small_net(gilib.Factorised(), LEARNED, replicas=(3,))
+    assert [layer(net, k).hyperparameters.log_scale.shape for k in (0, 2)] == [(3,), (3,)]
+    assert scale_of(together).unique().numel() == 3
+    noise = normals(1, 3, together.noise_size, seed=4)
+    draw = together.draw(noise=noise)
+    bound = gilib.elbo(draw, gilib.Gaussian(NOISE), X, Y, num_data=len(X))
+    joint = torch.autograd.grad(bound.sum(), scale_of(together))[0]
+    for r, net in enumerate(_singles(together)):
+        own = gilib.elbo(net.draw(noise=noise[:, r]), gilib.Gaussian(NOISE), X, Y, num_data=len(X))
+        assert_equal(joint[r], torch.autograd.grad(own, scale_of(net))[0], 1e-9)
+
+
+def _singles(together):
+    """Each replica as a network of its own."""
+    for r in range(3):
+        net = exact_net()
+        net.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
+        yield net
+
+
+def test_it_shares_a_program_with_other_priors():
+    mixed = gilib.priors.PerReplica((NealPrior(2.0), LEARNED, gilib.ScalePrior()))
+    net = small_net(gilib.Factorised(), mixed, replicas=(3,))
+    module = layer(net, 0).hyperparameters
+    module.members[1].log_scale.data.copy_(torch.tensor([5.0, math.log(3.0), 5.0], dtype=D))
+    precision, _ = module.draw(torch.zeros(2, 3, module.noise_size, dtype=D))
+    assert_equal(
+        precision.scale[:, :2].detach(), FAN_IN / torch.tensor([4.0, 9.0], dtype=D).expand(2, 2), 1e-12
+    )
+    used = torch.autograd.grad(precision.scale.sum(), module.members[1].log_scale)[0]
+    assert (used != 0).tolist() == [False, True, False]
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    net = small_net(gilib.GlobalInducing(), LEARNED, replicas=(2,))
+    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1))
+    again = gilib.load(tmp_path / "model")[0]
+    assert layer(again, 0).prior == LEARNED
+    assert torch.equal(scale_of(again), scale_of(net)) and float(scale_of(net).abs().min()) > 0
+    noise = net.base_noise(3)
+    assert torch.equal(net.draw(noise=noise).log_pq, again.draw(noise=noise).log_pq)
+
+
+def test_what_is_refused():
+    with pytest.raises(TypeError, match="learn must be a bool, got int"):
+        NealPrior(learn=1)
+    with pytest.raises(RuntimeError, match="Missing key.*log_scale"):
+        LEARNED.build(site(2), torch.zeros(())).load_state_dict(prior_module(NealPrior(), 2).state_dict())
+    with pytest.raises(TypeError, match=r"needs fixed prior variances .* got NealPrior\(learn=True\)"):
+        gilib.baselines.hamiltonian.prior_scales((2, 1), LEARNED)
+
+
+def test_its_repr_names_what_was_given():
+    assert repr(NealPrior(2.0)) == "NealPrior(scale=2.0)" and repr(NealPrior()) == "NealPrior()"

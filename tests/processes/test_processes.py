@@ -1,0 +1,211 @@
+"""Functions of a process given its inducing outputs: paths against their definition, moments, joint draws."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, White
+from gilib.processes import NUGGET, Inducing, Jointly, Marginals, Path, positive
+from gilib.randomness import Noise
+from tests.kernels.cases import textbook
+from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support.oracles import Operations
+from tests.support.processes import KERNEL, conditional, covariance, cubature, layer_of, one_layer, precisions
+
+Z, V, X = normals(4, 2, seed=1), normals(4, 2, seed=2), normals(3, 2, seed=3)
+KERNELS = {
+    "rbf": KERNEL,
+    "matern 1/2": Matern((0.8, 1.3), variance=0.7, smoothness=0.5),
+    "arc-cosine": ArcCosine(1, (0.8, 1.3), 0.6),
+    "rbf and linear": RBF(0.9) + DotProduct(0.5, 0.3),
+    "rbf times linear": RBF(0.9) * DotProduct(0.5, 0.3),
+}
+
+
+def process(kernel=KERNEL, precision="full", jitter=0.0, features=16):
+    """A network of one process from four inducing points, its pseudo-data shaken."""
+    posterior = gilib.GlobalInducing(precision, log_precision=0.5)
+    layer = gilib.GP(2, 2, kernel, posterior, jitter=jitter, num_features=features)
+    net = gilib.Network(Z, [layer], pseudo_outputs=V, generator=seeded())
+    shaken(layer.weights, 0.3)
+    return net
+
+
+def wanted(net, x, output, nugget=0.0, kernel=None):
+    """Mean and covariance of (u, f(x)) by the joint Gaussian."""
+    layer = layer_of(net)
+    v = layer.weights.pseudo.outputs[:, output].detach()
+    return conditional(kernel or layer.kernel, Z, x, v, precisions(layer)[output], nugget)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.05])
+@pytest.mark.parametrize("name", KERNELS)
+def test_mean_and_covariance_of_paths(name, jitter):
+    """10⁵ draws of four features each: on average over the features they have the law of f, whatever F."""
+    net = process(KERNELS[name], jitter=jitter, features=4)
+    gram = textbook(KERNELS[name], Z, Z)
+    points, source = torch.cat([X, Z[:1]]), seeded(5)
+    values = torch.cat([net.draw(10_000, generator=source)(points).detach() for _ in range(10)])
+    for o in range(2):
+        mean, spread = wanted(net, points, o, jitter * float(gram.diagonal().mean()))
+        deviations = values[..., o] - mean[4:]
+        assert_mean(values[..., o], mean[4:])
+        if jitter:  # else the path is u at the last point
+            assert_mean(deviations[:, :, None] * deviations[:, None, :], spread[4:, 4:])
+        else:
+            assert_mean(deviations[:, :3, None] * deviations[:, None, :3], spread[4:7, 4:7])
+
+
+@pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
+def test_white_noise_is_every_rows_own(face):
+    """At inducing points as a nugget is, at data on the diagonal, even where an inducing point is."""
+    net = process(KERNEL + White(0.4), features=4)
+    points, source = torch.cat([X, Z[:1]]), seeded(5)
+    size = () if face == "draw" else (4,)
+    draws = (getattr(net, face)(10_000, *size, generator=source) for _ in range(10))
+    values = torch.cat([draw(points).detach() for draw in draws])
+    for o in range(2):
+        mean, spread = wanted(net, points, o, 0.4, KERNEL)
+        spread = spread[4:, 4:] + 0.4 * torch.eye(4, dtype=D)
+        deviations = values[..., o] - mean[4:]
+        assert_mean(values[..., o], mean[4:])
+        if face == "estimate":
+            assert_mean(deviations.square(), spread.diagonal())
+        else:
+            assert_mean(deviations[:, :, None] * deviations[:, None, :], spread)
+    moments = net.draw(1, generator=source).moments(points)
+    assert moments.variance is not None and bool((moments.variance > 0.4).all())
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.05])
+def test_a_path_given_its_features(jitter):
+    """The process whose kernel is φ(x)ᵀφ(x')/F, corrected by the exact one: all by dense matrices."""
+    net = process(jitter=jitter)
+    layer = layer_of(net)
+    own, features, weights, rest = layer._draw_sizes()
+    fixed = normals(1, features, seed=7)
+    noise = cubature(own + weights + rest)
+    pieces = noise.split([own, weights, rest], -1)
+    noise = torch.cat([pieces[0], fixed.expand(len(noise), -1), pieces[1], pieces[2]], -1)
+    draw = net.draw(noise=noise)
+    values = draw(X).detach()
+    phi = layer.hyperparameters().features(torch.cat([Z, X]), fixed.unflatten(-1, (16, -1)))[0].detach() / 4.0
+    nugget = jitter * KERNEL.variance
+    gain = textbook(KERNEL, X, Z) @ torch.linalg.inv(textbook(KERNEL, Z, Z) + nugget * torch.eye(4, dtype=D))
+    residual = phi[4:] - gain @ phi[:4]
+    for o in range(2):
+        mean, spread = wanted(net, X, o, nugget)
+        expected = residual @ residual.mT + nugget * gain @ gain.mT + gain @ spread[:4, :4] @ gain.mT
+        assert_equal(values[..., o].mean(0), gain @ mean[:4], 1e-9)
+        assert_equal(covariance(values[..., o]), expected, 1e-9)
+
+
+@pytest.mark.parametrize("face", ["draw", "deep"])
+def test_a_draw_is_one_function(face):
+    if face == "draw":
+        net = process()
+    else:
+        net = gilib.models.deep_gp(2, 1, 3, inducing_points=Z, num_features=32, generator=seeded(), dtype=D)
+    draw = net.draw(3, generator=seeded(1))
+    a, b = normals(5, 2, seed=8), normals(4, 2, seed=9)
+    together = draw(torch.cat([a, b]))
+    assert_equal(together, torch.cat([draw(a), draw(b)], -2), 1e-10)
+    assert torch.equal(draw(a), draw(a))
+    assert_equal(draw(a[:1]), draw(a)[..., :1, :], 1e-10)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_path_passes_through_its_inducing_outputs(name):
+    """At the inducing inputs it is u: without jitter to rounding, with a tiny one to its root."""
+    if name == "rbf and linear":
+        draw = process(KERNELS[name], jitter=1e-12).draw(5, generator=seeded(1))
+        assert_equal(draw(Z).detach(), draw.inducing_outputs.detach(), 1e-4)
+    draw = process(KERNELS[name]).draw(5, generator=seeded(1))
+    tolerance = 1e-6 if "matern" in name else 1e-9  # of which distances of 1e-8 are not zero
+    assert_equal(draw(Z).detach(), draw.inducing_outputs.detach(), tolerance)
+
+
+def test_moments_of_a_path_are_the_estimates():
+    """With the same u: what is left of the variance at a point, in place of the path's own share."""
+    net = process(jitter=0.01)
+    layer = layer_of(net)
+    noise = net.base_noise(6, seeded(2))
+    draw = net.draw(noise=noise)
+    own = noise[:, : layer.weights.noise_size]
+    estimate = net.estimate(noise=Noise(own, normals(6, 3, 2)))
+    for ours, theirs in zip(draw.moments(X), estimate.moments(X), strict=True):
+        assert_equal(ours.detach(), theirs.detach(), 1e-12)
+        assert ours.shape == (6, 3, 2)
+    mean, variance = estimate.moments(X)
+    assert_equal(estimate(X).detach(), (mean + variance.sqrt() * normals(6, 3, 2)).detach(), 1e-12)
+
+
+def test_a_joint_draws_moments_are_its_values():
+    joint = process().joint_draw(4, 3, generator=seeded(1))
+    mean, variance = joint.moments(X)
+    assert variance is None and torch.equal(mean, joint(X))
+
+
+def test_kinds_of_functions():
+    net = process()
+    kinds = [net.draw(1), net.estimate(1, 3), net.joint_draw(1, 3)]
+    found = [drawn.function.functions[0] for drawn in kinds]
+    assert [type(function) for function in found] == [Path, Marginals, Jointly]
+    assert all(isinstance(function.inducing, Inducing) for function in found)
+
+
+@pytest.mark.parametrize("face", ["estimate", "joint_draw"])
+def test_noise_is_for_as_many_points_as_were_said(face):
+    drawn = getattr(process(), face)(2, 5, generator=seeded())
+    assert drawn(normals(5, 2)).shape == (2, 5, 2)
+    with pytest.raises(
+        ValueError,
+        match="was made for 5 points, not for 3: make one with num_points=3",
+    ):
+        drawn(X)
+
+
+def test_points_that_coincide_have_one_value_in_a_joint_draw():
+    """But for the nugget, a variance of 1e-10 for each."""
+    points = torch.cat([X, X])
+    values = process().joint_draw(50, 6, generator=seeded(1))(points).detach()
+    gap = (values[:, :3] - values[:, 3:]).abs()
+    assert float(gap.max()) < 6 * math.sqrt(2 * NUGGET * KERNEL.variance)
+    estimate = process().estimate(50, 6, generator=seeded(1))(points).detach()
+    assert float((estimate[:, :3] - estimate[:, 3:]).abs().min(0).values.max()) > 1e-4
+
+
+def test_one_factorisation_for_all_samples_at_the_first_layer():
+    """K of inputs that are not drawn is factorised once; H = Id + Rᵀ Λ R once, too."""
+    net = one_layer(gilib.FreeGaussian(4), inducing=Z, jitter=1e-6)
+    with Operations() as count:
+        net.estimate(10, 3)(X)
+    assert count.factorised == [(4, 4)]
+    net = process()
+    with Operations() as count:
+        net.estimate(10, 3)(X)
+    assert sorted(math.prod(shape[:-2]) for shape in count.factorised) == [1, 1]
+
+
+@pytest.mark.parametrize("prior", [1.0, 1e-9, 0.0])
+def test_a_variance_that_rounding_took_below_zero_has_a_slope(prior):
+    variance = torch.tensor([-1e-9, 0.0], dtype=D).requires_grad_()
+    positive(variance, torch.full((2,), prior, dtype=D)).sqrt().sum().backward()
+    assert bool(variance.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("unit", [1e-5, 1e5])
+@pytest.mark.parametrize("model", [gilib.models.sparse_gp, gilib.models.structured_gp])
+def test_variances_have_the_units_of_the_kernel(model, unit):
+    """What rounding may leave of them is measured by the kernel's variance, in float32 too."""
+    depth = {"depth": 1} if model is gilib.models.structured_gp else {}
+    points, x = Z.float(), torch.cat([Z, X]).float()
+    nets = (
+        model(2, 1, inducing_points=points, kernel=RBF(variance=scale**2), generator=seeded(), **depth)
+        for scale in (1.0, unit)
+    )
+    one, other = (shaken(net, 0.3).estimate(1, len(x), generator=seeded(2)).marginals(x) for net in nets)
+    torch.testing.assert_close(other.variance / unit**2, one.variance, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(other.mean / unit, one.mean, rtol=1e-3, atol=1e-5)

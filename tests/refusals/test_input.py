@@ -1,0 +1,238 @@
+"""Every mistake that a user can make with the public face, and what is said about it.
+
+Each entry is a call, the error it raises, and words that its message must hold: what was wanted, what came.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.data import Normalisation
+from tests.support import normals, small_net
+
+X, Y, LABELS = normals(6, 2), normals(6, 2, seed=1), torch.arange(6) % 2
+NAN = X.clone().index_fill_(0, torch.tensor([3]), math.nan)
+INFINITE = Y.clone().index_fill_(1, torch.tensor([0]), math.inf)
+GAUSSIAN, CATEGORICAL = gilib.Gaussian(0.1), gilib.Categorical()
+NOISE = normals(3, 17)
+SHARED = Normalisation.identity(2, 2)
+GI = gilib.GlobalInducing()
+
+
+def net(**settings):
+    return small_net(GI, **settings)
+
+
+def mlp(*widths, **settings):
+    settings.setdefault("inducing_points", X)
+    return gilib.models.mlp(*(widths or (2, (3,), 1)), **settings)
+
+
+def fit(likelihood=GAUSSIAN, x=X, y=Y, *, steps=1, model=None, **settings):
+    return gilib.fit(model or net(), likelihood, x, y, steps=steps, progress=False, **settings)
+
+
+def predict(x=X, likelihood=GAUSSIAN, *args, **settings):
+    return gilib.predict(net(), likelihood, x, *args, **settings)
+
+
+def elbo(likelihood=GAUSSIAN, y=Y, *, num_data=6, **settings):
+    return gilib.elbo(net().draw(), likelihood, X, y, num_data=num_data, **settings)
+
+
+def estimate(samples=2, points=6):
+    return small_net(gilib.Factorised()).estimate(samples, points)
+
+
+POINTS = {
+    "no inducing points": (lambda: mlp(inducing_points=None), r"needs inducing points.* \[M, ...\]"),
+    "M = 0": (lambda: mlp(inducing_points=X[:0]), r"inducing_points is empty: its shape is \[0, 2\]"),
+    "M = 0 locally": (lambda: gilib.LocalInducing(num_inducing=0), "num_inducing must be .*at least 1, got"),
+    "a vector": (lambda: mlp(inducing_points=X[:, 0]), r"inducing_points must .* got (shape )?\[6\]"),
+    "too many columns": (lambda: mlp(3, (3,), 1), r"must have 3 features, got shape \[6, 2\]"),
+    "first layer": (lambda: gilib.Network(X, [gilib.Linear(3, 1)]), r"Linear\(3 → 1\) takes points of shape"),
+    "NaN": (lambda: mlp(inducing_points=NAN), "inducing_points holds 2 NaN or infinite entries"),
+    "targets of another count": (lambda: mlp(pseudo_outputs=Y[:5, :1]), r"must have shape \[6, 1\].*got"),
+    "targets of another width": (lambda: mlp(pseudo_outputs=Y), r"must have shape \[6, 1\].*got \[6, 2\]"),
+    "a vector of targets": (lambda: mlp(pseudo_outputs=Y[:, 0]), r"pseudo_outputs must have .*got \[6\]"),
+    "NaN targets": (lambda: mlp(pseudo_outputs=NAN[:, :1]), "pseudo_outputs holds 1 NaN or infinite"),
+    "replicas": (lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)), r"inducing_points must have"),
+    "integers": (
+        lambda: mlp(inducing_points=torch.ones(6, 2, dtype=torch.long)),
+        "inducing_points.*(float|torch.int64)",
+    ),
+}
+SETTINGS = {
+    "unknown precision": (lambda: gilib.GlobalInducing(precision="diag"), "unknown precision 'diag': choose"),
+    "unknown local precision": (lambda: gilib.LocalInducing(precision=""), "unknown precision ''"),
+    "unknown arithmetic": (lambda: gilib.GlobalInducing(factor_dtype="half"), "unknown factor_dtype 'half'"),
+    "unknown start": (lambda: gilib.Factorised(variance_start="theirs"), "unknown variance_start 'theirs'"),
+    "unknown scale": (lambda: gilib.ScalePrior(parameterisation="ours"), "unknown parameterisation 'ours'"),
+    "unknown scaling": (lambda: gilib.SpatialIWPrior(scaling="ours"), "unknown scaling 'ours'"),
+    "precision scale 0": (lambda: gilib.GlobalInducing(log_precision_scale=0.0), "scale must be a positive"),
+    "precision scale -3": (lambda: gilib.LocalInducing(log_precision_scale=-3), "scale must be .*got -3"),
+    "initial variance": (lambda: gilib.Factorised(initial_variance=0.0), "initial_variance must be a"),
+    "prior scale": (lambda: gilib.NealPrior(scale=-1.0), "scale must be a positive finite number, got -1.0"),
+    "prior shape": (lambda: gilib.ScalePrior(shape=0.0), "shape must be a positive finite number"),
+    "prior rate": (lambda: gilib.ScalePrior(rate=math.nan), "rate must be a positive finite number, got nan"),
+    "noise 0": (lambda: gilib.Gaussian(0.0), "noise_variance must be a positive finite number, got 0.0"),
+    "noise -1": (lambda: gilib.Gaussian(-1), "noise_variance must be a positive finite number, got -1"),
+    "no input": (lambda: gilib.Linear(0, 1), "in_features must be an integer of at least 1, got 0"),
+    "no output": (lambda: gilib.Linear(1, 0), "out_features must be an integer of at least 1, got 0"),
+    "fractional width": (lambda: mlp(2, (3.0,), 1), "must be an integer of at least 1, got 3.0"),
+    "two posteriors of four": (lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]), "one for each of the 4"),
+    "no posterior": (lambda: mlp(posterior=[]), "one for each of the 2 layers; got 0"),
+}
+KINDS = {
+    "posterior class": (lambda: mlp(posterior=gilib.GlobalInducing), r"instance: write GlobalInducing\(\)"),
+    "prior class": (lambda: mlp(prior=gilib.NealPrior), r"prior must be an instance: write NealPrior\(\)"),
+    "layer with classes": (lambda: gilib.Linear(2, 1, gilib.Factorised), r"write Factorised\(\) in place of"),
+    "posterior by name": (lambda: mlp(posterior="gi"), "posterior must be a Posterior, got str"),
+    "prior as posterior": (lambda: mlp(posterior=gilib.NealPrior()), "must be a Posterior, got NealPrior"),
+    "posterior as prior": (lambda: mlp(prior=GI), "prior must be a Prior, got GlobalInducing"),
+    "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
+    "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
+    "one hidden width": (lambda: mlp(2, 50, 1), "hidden must be a list or tuple"),
+    "words for points": (lambda: mlp(inducing_points=np.array([["a", "b"]])), "points must be a"),
+    "list of points": (lambda: mlp(inducing_points=X.tolist()), "points must be a torch.Tensor, got list"),
+    "list of targets": (lambda: mlp(pseudo_outputs=Y.tolist()), "outputs must be a torch.Tensor, got list"),
+    "fit: data frame": (lambda: fit(x=pd.DataFrame(X)), r"got DataFrame: hand over its .to_numpy\(\)"),
+    "fit: list y": (lambda: fit(y=Y.tolist()), "y must be a torch.Tensor, got list"),
+    "fit: likelihood class": (lambda: fit(gilib.Categorical), r"must be an instance: write Categorical\(\)"),
+    "fit: a number": (lambda: fit(0.1), "likelihood must be a Likelihood, got float"),
+    "fit: a module": (lambda: fit(model=nn.Linear(2, 2)), "net must be a Network, got Linear"),
+    "fit: y of integers": (lambda: fit(y=torch.ones(6, 2, dtype=torch.long)), "torch.int64"),
+    "fit: labels of floats": (lambda: fit(CATEGORICAL, y=Y[:, 0]), "labels must be integers, got"),
+    "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
+    "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
+    "points of objects": (lambda: predict(NAN.numpy().astype(object)), "of object: .*dtype=float"),
+    "points in a list": (lambda: net().draw()(X.tolist()), "x must be a torch.Tensor, got list"),
+    "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
+    "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
+    "num_data missing": (lambda: gilib.elbo(net().draw(), GAUSSIAN, X, Y), "num_data"),
+}
+DRAWING = {
+    "no samples": (lambda: net().draw(0), "num_samples must be an integer of at least 1, got 0"),
+    "half a sample": (lambda: net().draw(2.5), "num_samples must be an integer of at least 1, got 2.5"),
+    "no estimates": (lambda: estimate(0), "num_samples must be an integer of at least 1, got 0"),
+    "no points": (lambda: estimate(2, 0), "num_points must be an integer of at least 1, got 0"),
+    "one point": (lambda: net().draw()(X[0]), r"takes points \[..., N, 2\], got \[2\]"),
+    "wide points": (lambda: net().draw()(normals(6, 3)), r"takes points \[..., N, 2\], got \[6, 3\]"),
+    "one image": (
+        lambda: gilib.layers.pointwise.PointwiseFunction(nn.Flatten(), 2)(torch.zeros(2, 2)),
+        r"Flatten takes points \[..., N, ...\] with 2 axes each, got one of shape \[2, 2\]",
+    ),
+    "noise of another size": (lambda: net().draw(noise=normals(3, 4)), r"noise must have .* \[S, 17\], got"),
+    "noise without samples": (lambda: net().draw(noise=normals(17)), r"noise must have .* \[S, 17\], got"),
+    "noise without replicas": (lambda: net(replicas=(2,)).draw(noise=NOISE), r"noise must have .* \[S, 2"),
+    "noise of another dtype": (
+        lambda: net().draw(noise=NOISE.float()),
+        "noise .*torch.float32.*torch.float64",
+    ),
+    "noise elsewhere": (lambda: net().draw(noise=NOISE.to("meta")), "noise is on meta"),
+    "num_data 0": (lambda: elbo(num_data=0), "num_data must be an integer"),
+    "num_data small": (lambda: elbo(num_data=5), "5 is less than this batch of 6"),
+    "reduction": (lambda: elbo(reduction="sum"), "unknown reduction 'sum'"),
+    "elbo of labels": (lambda: elbo(CATEGORICAL, LABELS[:, None]), r"labels must have shape \[6\], got \[6"),
+}
+TRAINING = {
+    "x too wide": (lambda: fit(x=normals(6, 3)), r"x must hold points of shape \[2\], got \[6, 3\]"),
+    "x a vector": (lambda: fit(x=X[:, 0]), r"x must have shape .* got \[6\]"),
+    "x empty": (lambda: fit(x=X[:0], y=Y[:0]), "x is empty"),
+    "x NaN": (lambda: fit(x=NAN), "x holds 2 NaN or infinite entries"),
+    "x float32": (lambda: fit(x=X.float()), r"x has dtype torch.float32 but the network has torch.float64"),
+    "x integers": (lambda: fit(x=torch.ones(6, 2, dtype=torch.long)), "x has dtype torch.int64"),
+    "x elsewhere": (lambda: fit(x=X.to("meta")), "x is on meta but the network is on cpu"),
+    "x of replicas": (lambda: fit(x=X.expand(3, 6, 2)), r"x must have shape .*got \[3, 6, 2\]"),
+    "y a vector": (lambda: fit(y=Y[:, 0]), r"(y|targets) must have shape .*got \[6\]"),
+    "y too narrow": (lambda: fit(y=Y[:, :1]), r"must have shape \[6, 2\] \(points, outputs.*got \[6, 1\]"),
+    "y too short": (lambda: fit(y=Y[:5]), r"targets must have shape \[6, 2\].*got \[5, 2\]"),
+    "y infinite": (lambda: fit(y=INFINITE), "y holds 6 NaN or infinite entries"),
+    "y float32": (lambda: fit(y=Y.float()), "y has dtype torch.float32 but .* torch.float64"),
+    "y elsewhere": (lambda: fit(y=Y.to("meta")), "y is on meta"),
+    "labels elsewhere": (lambda: fit(CATEGORICAL, y=LABELS.to("meta")), "y is on meta"),
+    "labels too short": (lambda: fit(CATEGORICAL, y=LABELS[:5]), r"labels must have shape \[6\], got \[5\]"),
+    "labels a column": (lambda: fit(CATEGORICAL, y=LABELS[:, None]), r"labels must have shape \[6\], got"),
+    "labels too large": (lambda: fit(CATEGORICAL, y=LABELS + 1), r"lie in 0 \.\.\. 1 .*got 1 \.\.\. 2"),
+    "labels negative": (lambda: fit(CATEGORICAL, y=LABELS - 1), r"lie in 0 \.\.\. 1 .*got -1 \.\.\. 0"),
+    "steps": (lambda: fit(steps=0), "steps must be an integer of at least 1, got 0"),
+    "samples": (lambda: fit(num_samples=0), "num_samples must be an integer of at least 1, got 0"),
+    "batch": (lambda: fit(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
+    "rate": (lambda: fit(rule=gilib.Adam(0.0)), "lr must be a positive finite number, got 0.0"),
+    "rate of a group": (lambda: gilib.Adam(groups={"layers": -1.0}), r"groups\['layers'\] must be a"),
+    "unknown group": (lambda: fit(rule=gilib.Adam(groups={"weights": 1.0})), "groups: no parameter is, or"),
+    "steps between checkpoints": (lambda: gilib.training.Checkpoint("run.pt", every=0), "every must be an"),
+    "estimator": (lambda: fit(estimator="flipout"), "unknown estimator 'flipout': choose one of 'draw'"),
+}
+PREDICTING = {
+    "x too wide": (lambda: predict(normals(6, 3)), r"x must hold points of shape \[2\], got \[6, 3\]"),
+    "x a vector": (lambda: predict(X[0]), r"x must have shape .* got \[2\]"),
+    "x empty": (lambda: predict(X[:0]), "x is empty"),
+    "x NaN": (lambda: predict(NAN), "x holds 2 NaN or infinite entries"),
+    "x float32": (lambda: predict(X.float()), "x has dtype torch.float32 but the network has torch.float64"),
+    "x elsewhere": (lambda: predict(X.to("meta")), "x is on meta but the network is on cpu"),
+    "normalised x too wide": (lambda: predict(normals(6, 3), normalisation=SHARED), "x must have 2 columns"),
+    "samples": (lambda: predict(X, GAUSSIAN, 0), "num_samples must be an integer of at least 1, got 0"),
+    "batch": (lambda: predict(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
+    "quantile": (lambda: predict().quantile(2.0), "a quantile needs a probability between 0 and 1, got 2.0"),
+    "targets": (lambda: predict().log_prob(Y[:, :1]), r"targets must have shape \[6, 2\] .*got \[6, 1\]"),
+    "labels": (lambda: predict(X, CATEGORICAL).log_prob(LABELS[:4]), r"labels must have shape \[6\], got"),
+}
+VALUE_ERRORS = {
+    "points": POINTS,
+    "settings": SETTINGS,
+    "drawing": DRAWING,
+    "fit": TRAINING,
+    "predict": PREDICTING,
+}
+
+
+def entries(table):
+    return [pytest.param(*entry, id=name) for name, entry in table.items()]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"), [case for table in VALUE_ERRORS.values() for case in entries(table)]
+)
+def test_values_that_do_not_fit(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(("call", "message"), entries(KINDS))
+def test_things_of_the_wrong_kind(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_the_table_is_right_about_the_shapes():
+    """What the entries break is sound to begin with."""
+    assert net().noise_size == 17
+    assert fit().elbo.shape == fit(CATEGORICAL, y=LABELS).elbo.shape == (1,)
+    assert predict().log_prob(Y).shape == predict(X, CATEGORICAL).log_prob(LABELS).shape == (6,)
+    assert mlp(pseudo_outputs=Y[:, :1]).output_shape == (1,)
+    assert net().draw(noise=NOISE).log_pq.shape == (3,)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"x": NAN},
+        {"y": Y[:5]},
+        {"rule": gilib.Adam(groups={"weights": 1.0})},
+        {"likelihood": CATEGORICAL, "y": LABELS + 1},
+    ],
+)
+def test_refusals_come_before_any_work(broken, tmp_path):
+    """No parameter moves and no file appears."""
+    model = net()
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(ValueError):
+        fit(model=model, checkpoint=tmp_path / "checkpoint.pt", **broken)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert not list(tmp_path.iterdir())

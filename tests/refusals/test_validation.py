@@ -1,0 +1,159 @@
+"""Numbers of numpy are numbers; truth values, halves and arithmetic without factorisations are not."""
+
+import numpy as np
+import pytest
+import torch
+
+import gilib
+from gilib import metrics
+from gilib.validation import from_numpy
+from tests.support import normals, small_net
+
+X, Y = normals(6, 2), normals(6, 2, seed=1)
+
+
+def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
+    widths = np.int64(2), (np.int32(3),), np.int64(2)
+    posterior, prior = gilib.LocalInducing(np.int64(4)), gilib.NealPrior(np.float32(1.5))
+    net = gilib.models.mlp(*widths, posterior=posterior, prior=prior, dtype=torch.float64)
+    likelihood = gilib.Gaussian(np.float32(0.25), learn=True, scale=np.int64(2))
+    assert likelihood.noise_variance.item() == pytest.approx(0.25, rel=1e-12)
+    assert net.draw(np.int64(3))(X).shape == (3, 6, 2)
+    settings = {"steps": np.int64(2), "batch_size": np.int64(4), "num_samples": np.int64(3)}
+    assert gilib.fit(
+        net, likelihood, X, Y, rule=gilib.Adam(np.float32(0.01)), **settings, progress=False
+    ).elbo.shape == (2,)
+    assert gilib.predict(net, likelihood, X, np.int64(3), batch_size=np.int64(4)).mean.shape == (6, 2)
+    gilib.save(tmp_path / "model.pt", net, likelihood)
+    assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()
+
+
+def test_convolutions_take_numbers_of_numpy():
+    sizes = {"stride": np.int64(1), "padding": (np.int32(1), 1)}
+    layer = gilib.layers.Conv2d(np.int64(3), np.int64(4), np.int64(3), **sizes)
+    assert layer.config() == gilib.layers.Conv2d(3, 4, 3, stride=1, padding=1).config()
+    assert all(type(size) is int for size in layer.windows.kernel)
+
+
+def test_seeds_in_an_array_are_those_in_a_list():
+    def bounds(seeds):
+        net = small_net(gilib.GlobalInducing(), replicas=(2,))
+        return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=3, seed=seeds, progress=False).elbo
+
+    assert torch.equal(bounds(np.array([4, 5])), bounds([4, 5]))
+    with pytest.raises(TypeError, match="seed must be an integer"):
+        bounds(np.array([4.0, 5.5]))
+
+
+def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp_path):
+    def fit(num_samples, seed):
+        net = small_net(gilib.GlobalInducing())
+        settings = {"num_samples": num_samples, "seed": seed, "checkpoint": tmp_path / "run.pt"}
+        return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, progress=False, **settings)
+
+    assert fit(np.int64(3), np.int64(7)).resumed_at == 0
+    assert fit(3, 7).resumed_at == 2
+    for other in (np.int64(4), np.int64(7)), (np.int64(3), np.int64(8)):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+            fit(*other)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_size": np.int64(4)},
+        {
+            "rule": gilib.Adam(
+                np.float64(0.01), betas=(np.float64(0.9), np.float64(0.99)), eps=np.float64(1e-8)
+            )
+        },
+        {"rule": gilib.Adam(0.01, schedule=gilib.training.LinearDecay())},
+    ],
+)
+def test_a_checkpoint_with_numbers_of_numpy_can_be_read(settings, tmp_path):
+    """Files are read without running code, and numbers of numpy would need some."""
+    nets = [small_net(gilib.GlobalInducing()) for _ in range(2)]
+    settings = {"steps": np.int64(4), "checkpoint": tmp_path / "run.pt", "progress": False} | settings
+    histories = [gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings) for net in nets]
+    assert [history.resumed_at for history in histories] == [0, 4]
+    assert all(torch.equal(p, q) for p, q in zip(*(net.parameters() for net in nets), strict=True))
+    gilib.save(tmp_path / "model.pt", nets[0], gilib.Gaussian(0.1), config={"rate": np.float64(0.5)})
+    assert gilib.load(tmp_path / "model.pt").config == {"rate": 0.5}
+
+
+def test_arrays_of_numpy_are_taken_by_models_recipes_and_predictions():
+    points = X.numpy()
+    net = gilib.models.structured_gp(2, 1, inducing_points=points, mean_points=points, width=2)
+    assert net.reference_tensor().dtype == torch.get_default_dtype()
+    start = gilib.models.inducing_start(points, 3, "subset")
+    assert torch.equal(start, gilib.models.inducing_start(torch.from_numpy(points).float(), 3, "subset"))
+    for model in ("network", "gp", "heteroscedastic_gp"):
+        recipe = gilib.recommended(model, steps=2)
+        assert len(recipe.train(points, Y[:, :1].numpy(), seed=np.int64(3), progress=False).history.elbo) == 2
+    net, noise = small_net(gilib.posteriors.Conjugate()), gilib.likelihoods.CorrelatedGaussian(2, learn=True)
+    gilib.fit(net, noise, X, Y, rule=gilib.training.Bali(), steps=2, progress=False)
+    for told in (gilib.predict(net, noise, X, 3), gilib.prediction.predict_student(net, X, 4)):
+        assert torch.equal(told.log_prob(Y.numpy()), told.log_prob(Y))
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, np.float32("nan"), np.float64(-1.0), 1j])
+def test_what_is_no_positive_number(value):
+    with pytest.raises(ValueError, match="noise_variance must be a positive finite number"):
+        gilib.Gaussian(value)
+
+
+@pytest.mark.parametrize("value", [1e-60, 1e-40, 1e300])
+def test_what_float32_cannot_compute_with(value):
+    """It gave NaN, by an infinite precision or frequency."""
+    calls = [
+        lambda: gilib.Gaussian(value),
+        lambda: gilib.likelihoods.PerOutputGaussian([0.1, value]),
+        lambda: gilib.likelihoods.HeteroscedasticGaussian([value]),
+        lambda: gilib.likelihoods.CorrelatedGaussian(2, value),
+        lambda: gilib.kernels.RBF(lengthscale=(1.0, value)),
+        lambda: gilib.kernels.Matern(variance=value),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="must lie between 1e-30 and 1e30"):
+            call()
+
+
+@pytest.mark.parametrize("value", [True, np.True_, np.float64(3.0), np.int64(0)])
+def test_what_is_no_count(value):
+    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):
+        small_net(gilib.GlobalInducing()).draw(value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.complex64])
+def test_a_network_is_built_in_single_or_double_precision(dtype):
+    with pytest.raises(ValueError, match=rf"must be in torch.float32 or torch.float64, got {dtype}"):
+        gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised(), dtype=dtype)
+
+
+@pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.Factorised()])
+def test_a_network_made_half_as_precise_is_not_drawn(posterior):
+    net = small_net(posterior).half()
+    with pytest.raises(ValueError, match=r"torch.float32 or torch.float64, got torch.float16.*\.float\(\)"):
+        net.draw()
+    with pytest.raises(ValueError, match="got torch.float16"):
+        net.draw(noise=normals(3, net.noise_size).half())
+    assert net.float().draw()(X.float()).shape == (1, 6, 2)
+
+
+def test_masked_arrays():
+    """Below a mask anything may stand, such as -9999."""
+    hidden = np.ma.masked_array([[1.0], [2.0], [-9999.0]], mask=[[0], [0], [1]])
+    with pytest.raises(ValueError, match="an array holds 1 masked entries: fill them in, or leave"):
+        from_numpy(hidden)
+    shown = np.ma.masked_array([[1.0], [2.0]], mask=False)
+    assert torch.equal(from_numpy(shown), torch.tensor([[1.0], [2.0]]))
+
+
+def test_arrays_are_taken_by_all_measures():
+    scores, rates = np.array([[2.0, 3.0], [1.0, 2.0]]), np.array([0.0, 0.5])
+    found = metrics.true_positive_rates(scores[0], scores[1], rates)
+    assert torch.equal(found, metrics.true_positive_rates(*map(torch.from_numpy, (*scores, rates))))
+    assert float(metrics.test_log_likelihood(np.zeros((3, 5)))) == 0.0
+    assert float(metrics.rmse(np.zeros((4, 1), int), np.full((4, 1), 2))) == 2.0
+    with pytest.raises(ValueError, match=r"mean must be \[N, O\], got \[4\]: write \[:, None\] for one"):
+        metrics.rmse(np.zeros(4), np.zeros(4))

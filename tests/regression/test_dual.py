@@ -1,0 +1,273 @@
+"""The engine through the M × M system, against brute force and against the engine through the precision."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
+from gilib.regression import regress
+from gilib.regression.dual import regress_dual
+from gilib.regression.primal import prior_log_prob
+from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
+from tests.support import seeded
+from tests.support.oracles import (
+    Operations,
+    assert_mean_within,
+    columns_log_prob,
+    condition_jointly,
+    normal,
+    positive,
+    positive_definite,
+)
+
+pytestmark = pytest.mark.usefixtures("float64")
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+FAN_IN, OUTPUTS = 6, 4
+KINDS = ("shared", "per_output", "full")
+
+
+def scaled(generator, lead=()):
+    return ScaledIdentity(1.7 * positive(generator, *lead), FAN_IN)
+
+
+def kronecker(generator, lead=()):
+    return KroneckerIdentity(1.7 * positive_definite(generator, *lead, 3, 3), FAN_IN // 3)
+
+
+PRIORS = pytest.mark.parametrize("make_prior", [scaled, kronecker])
+
+
+def both_routes(kind, features, targets, prior, generator):
+    """The dual and the primal posterior, and the noise covariances Λ_o⁻¹ `[O or 1, M, M]`."""
+    points, outputs = targets.shape[-2:]
+    if kind == "full":
+        root = torch.linalg.cholesky(positive_definite(generator, points, points))
+        ones = torch.ones(points, 1)
+        dual = regress_dual(root.mT @ features, root.mT @ targets, ones, prior)
+        primal = regress(full_statistics(features, targets, root), prior)
+        return dual, primal, torch.linalg.inv(root @ root.mT)[None]
+    if kind == "shared":
+        precision = positive(generator, points)
+        dual = regress_dual(features, targets, precision.sqrt()[:, None], prior)
+        primal = regress(shared_statistics(features, targets, precision), prior)
+        return dual, primal, torch.diag(1 / precision)[None]
+    precision = positive(generator, outputs, points)
+    dual = regress_dual(features, targets, precision.sqrt().mT, prior)
+    primal = regress(per_output_statistics(features, targets, precision), prior)
+    return dual, primal, torch.diag_embed(1 / precision)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=[1, 2, FAN_IN, 9], ids=["M=1", "M<I", "M=I", "M>I"])
+def problem(request, generator):
+    """Features `[M, I]` and targets `[M, O]`."""
+    return normal(generator, request.param, FAN_IN), normal(generator, request.param, OUTPUTS)
+
+
+@PRIORS
+def test_mean_and_covariance(make_prior, kind, problem, generator):
+    prior = make_prior(generator)
+    dual, primal, noise = both_routes(kind, *problem, prior, generator)
+    torch.testing.assert_close(dual.mean, primal.mean, **EXACT)
+    torch.testing.assert_close(dual.covariance, primal.covariance, **EXACT)
+    features, targets = problem
+    covariances = dual.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    for o in range(OUTPUTS):
+        own = noise[o % len(noise)]
+        mean, covariance = condition_jointly(torch.linalg.inv(prior.dense()), features, own, targets[:, o])
+        torch.testing.assert_close(dual.mean[:, o], mean, **EXACT)
+        torch.testing.assert_close(covariances[o], covariance, **EXACT)
+
+
+@PRIORS
+def test_a_draw_is_the_mean_plus_a_root_of_the_covariance(make_prior, kind, problem, generator):
+    dual, primal, _ = both_routes(kind, *problem, make_prior(generator), generator)
+    centre, _ = dual.draw(torch.zeros(FAN_IN, OUTPUTS))
+    torch.testing.assert_close(centre, primal.mean, **EXACT)
+    unit = torch.eye(FAN_IN)[:, :, None].expand(FAN_IN, FAN_IN, OUTPUTS)
+    root = dual.draw(unit)[0] - centre  # [k, I, O]
+    covariance = torch.einsum("kio,kjo->oij", root, root)
+    torch.testing.assert_close(covariance, primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN), **EXACT)
+
+
+@PRIORS
+def test_a_draw_is_scored_as_the_other_route_scores_it(make_prior, kind, problem, generator):
+    prior = make_prior(generator)
+    dual, primal, noise = both_routes(kind, *problem, prior, generator)
+    weights, log_pq = dual.draw(normal(generator, 7, FAN_IN, OUTPUTS))
+    log_q = primal.log_prob(weights)
+    torch.testing.assert_close(dual.log_prob(weights), log_q, rtol=0, atol=1e-9)
+    torch.testing.assert_close(log_pq, prior_log_prob(weights, prior, OUTPUTS) - log_q, rtol=0, atol=1e-9)
+    features, targets = problem
+    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise
+    log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
+    log_fit = columns_log_prob(targets.expand(7, -1, -1), features @ weights, noise)
+    torch.testing.assert_close(log_pq, log_evidence - log_fit, rtol=0, atol=1e-9)
+
+
+def test_weights_from_elsewhere_are_scored_alike(kind, problem, generator):
+    dual, primal, _ = both_routes(kind, *problem, kronecker(generator), generator)
+    weights = 2.0 + normal(generator, 3, 2, FAN_IN, OUTPUTS)
+    torch.testing.assert_close(dual.log_prob(weights), primal.log_prob(weights), rtol=1e-12, atol=1e-9)
+
+
+def test_moments_of_draws(kind, generator):
+    features, targets = normal(generator, 2, FAN_IN), normal(generator, 2, OUTPUTS)
+    dual, primal, _ = both_routes(kind, features, targets, kronecker(generator), generator)
+    weights, _ = dual.draw(normal(generator, 20_000, FAN_IN, OUTPUTS))
+    assert_mean_within(weights, primal.mean)
+    deviation = (weights - primal.mean).mT  # [S, O, I]
+    expected = primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    assert_mean_within(deviation[..., :, None] * deviation[..., None, :], expected)
+
+
+@PRIORS
+def test_no_precision_gives_the_prior(make_prior, problem, generator):
+    features, targets = problem
+    prior = make_prior(generator)
+    noise = normal(generator, 7, FAN_IN, OUTPUTS)
+    weights, log_pq = regress_dual(features, targets, torch.zeros(len(features), 1), prior).draw(noise)
+    torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise))
+    torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("lead", [(3,), (3, 2)])
+@pytest.mark.parametrize("parameters", [0, 1])
+@pytest.mark.parametrize("groups", [1, OUTPUTS])
+def test_leading_axes_are_a_loop(groups, parameters, lead, generator):
+    """With the sample axis on everything, or on the noise alone (`parameters` leading axes fewer)."""
+    own = lead[parameters:]
+    features, targets = normal(generator, *own, 2, FAN_IN), normal(generator, *own, 2, OUTPUTS)
+    root, scale = positive(generator, *own, 2, groups), positive(generator, *own)
+    noise = normal(generator, *lead, FAN_IN, OUTPUTS)
+    together = regress_dual(features, targets, root, ScaledIdentity(scale, FAN_IN))
+    weights, log_pq = together.draw(noise)
+    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
+    for index in map(tuple, torch.cartesian_prod(*map(torch.arange, (*lead, 1))).tolist()):
+        index = index[: len(lead)]
+        at = index[parameters:]
+        one = regress_dual(features[at], targets[at], root[at], ScaledIdentity(scale[at], FAN_IN))
+        expected, expected_pq = one.draw(noise[index])
+        torch.testing.assert_close(weights[index], expected, **EXACT)
+        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
+        torch.testing.assert_close(together.covariance[at], one.covariance, **EXACT)
+
+
+@given(st.tuples(*(st.integers(1, 6),) * 3), st.booleans(), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_draw_for_all_shapes(sizes, shared, seed):
+    points, fan_in, outputs = sizes
+    generator = seeded(seed)
+    features, targets = normal(generator, 3, points, fan_in), normal(generator, points, outputs)
+    root, prior = (
+        positive(generator, points, 1 if shared else outputs),
+        ScaledIdentity(positive(generator, 3), fan_in),
+    )
+    weights, log_pq = regress_dual(features, targets, root, prior).draw(normal(generator, 3, fan_in, outputs))
+    precision = root.square().expand(points, outputs).mT
+    primal = regress(per_output_statistics(features, targets, precision), prior)
+    expected = prior_log_prob(weights, prior, outputs) - primal.log_prob(weights)
+    torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
+
+
+@PRIORS
+@pytest.mark.parametrize("groups", [1, OUTPUTS])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_gradients_against_finite_differences(lead, groups, make_prior, generator):
+    prior = make_prior(generator, lead)
+    inputs = [
+        normal(generator, *lead, 2, FAN_IN),
+        normal(generator, 2, OUTPUTS),
+        positive(generator, 2, groups),
+        prior.scale if make_prior is scaled else prior.block,
+        normal(generator, *lead, FAN_IN, OUTPUTS),
+    ]
+
+    def function(features, targets, root, structure, noise):
+        if make_prior is scaled:
+            operator = ScaledIdentity(structure, FAN_IN)
+        else:
+            operator = KroneckerIdentity(0.5 * (structure + structure.mT), prior.repeats)
+        return regress_dual(features, targets, root, operator).draw(noise)
+
+    assert torch.autograd.gradcheck(function, [x.requires_grad_() for x in inputs], fast_mode=True)
+
+
+def test_vmap_equals_loop(generator):
+    features, noise = normal(generator, 3, 2, FAN_IN), normal(generator, 3, FAN_IN, OUTPUTS)
+    targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, OUTPUTS)
+    prior = scaled(generator)
+
+    def scalar(phi, z):
+        weights, log_pq = regress_dual(phi, targets, root, prior).draw(z)
+        return weights.sin().sum() + log_pq.sin().sum()
+
+    function = torch.func.grad(scalar, argnums=(0, 1))
+    batched = torch.func.vmap(function)(features, noise)
+    for k in range(3):
+        for gradient, wanted in zip(batched, function(features[k], noise[k]), strict=True):
+            torch.testing.assert_close(gradient[k], wanted, **EXACT)
+
+
+class _Sizes(TorchDispatchMode):
+    """The number of entries of the largest tensor that an operation made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, torch.Tensor):
+                self.largest = max(self.largest, value.numel())
+        return result
+
+
+@PRIORS
+@pytest.mark.parametrize("groups", [1, OUTPUTS])
+def test_nothing_of_the_square_of_the_fan_in_is_built(make_prior, groups, generator):
+    """Sizes are of order M I and I O, forward and backward, and the one factorisation is of M × M."""
+    fan_in = 60
+    prior = make_prior(generator)
+    prior = (
+        ScaledIdentity(prior.scale, fan_in)
+        if make_prior is scaled
+        else KroneckerIdentity(prior.block, fan_in // 3)
+    )
+    features = normal(generator, 2, fan_in).requires_grad_()
+    targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, groups)
+    with _Sizes() as sizes, Operations() as operations:
+        weights, log_pq = regress_dual(features, targets, root, prior).draw(
+            normal(generator, fan_in, OUTPUTS)
+        )
+        (weights.sum() + log_pq).backward()
+    assert 0 < sizes.largest <= fan_in * OUTPUTS
+    assert [shape for shape in operations.factorised if shape[-1] != 3] == [(groups, 2, 2)]
+
+
+def test_float32_keeps_its_digits_at_a_condition_of_1e5(generator):
+    """Errors of a backward-stable factorisation: eps times the condition number, with a factor of ten."""
+    features, targets = normal(generator, 5, 40), normal(generator, 5, OUTPUTS)
+    features[1:] = features[0] + 2e-3 * features[1:]  # nearly dependent: K has eigenvalues near 1 too
+    root = (1e5 / features.square().sum()).sqrt() * torch.ones(5, 1)
+    noise, prior = normal(generator, 40, OUTPUTS), ScaledIdentity(torch.tensor(1.0), 40)
+    weights, log_pq = regress_dual(features, targets, root, prior).draw(noise)
+    single, single_pq = regress_dual(
+        features.float(), targets.float(), root.float(), prior.to(torch.float32)
+    ).draw(noise.float())
+    tolerance = 10 * torch.finfo(torch.float32).eps * 1e5
+    assert (single.double() - weights).abs().max() < tolerance
+    assert (single_pq.double() - log_pq).abs() < tolerance * log_pq.abs().clamp_min(1.0)
+
+
+def test_a_failed_factorisation_is_named(generator):
+    features = normal(generator, 2, FAN_IN)
+    features[0, 0] = torch.nan
+    posterior = regress_dual(features, normal(generator, 2, 1), torch.ones(2, 1), scaled(generator))
+    with pytest.raises(FactorisationError, match="of the pseudo-outputs is not positive definite .*NaN"):
+        posterior.draw(normal(generator, FAN_IN, 1))

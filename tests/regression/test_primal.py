@@ -1,0 +1,274 @@
+"""The engine against the joint Gaussian of weights and pseudo-outputs, and its gradient against autograd."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
+from gilib.regression import WeightPosterior, regress
+from gilib.regression.primal import merge_outputs, prior_log_prob, sample_from_precision, split_outputs
+from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
+from tests.support import seeded
+from tests.support.oracles import (
+    Operations,
+    assert_mean_within,
+    columns_log_prob,
+    condition_jointly,
+    gaussian_log_prob,
+    normal,
+    positive,
+    positive_definite,
+)
+
+pytestmark = pytest.mark.usefixtures("float64")
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+POINTS, FAN_IN, OUTPUTS = 5, 6, 4
+
+
+def scaled(generator):
+    return ScaledIdentity(1.7 * positive(generator), FAN_IN)
+
+
+def kronecker(generator):
+    return KroneckerIdentity(1.7 * positive_definite(generator, 3, 3), FAN_IN // 3)
+
+
+PRIORS = pytest.mark.parametrize("make_prior", [scaled, kronecker])
+
+
+def statistics_and_noise(kind, features, targets, generator):
+    """Statistics from random precisions, and the noise covariances Λ_o⁻¹ `[O, M, M]` that they stand for."""
+    points, outputs = targets.shape[-2:]
+    if kind == "shared":
+        precision = positive(generator, points)
+        noise = torch.diag(1 / precision).expand(outputs, points, points)
+        return shared_statistics(features, targets, precision), noise
+    if kind == "per_output":
+        precision = positive(generator, outputs, points)
+        return per_output_statistics(features, targets, precision), torch.diag_embed(1 / precision)
+    root = torch.linalg.cholesky(positive_definite(generator, points, points))
+    noise = torch.linalg.inv(root @ root.mT).expand(outputs, points, points)
+    return full_statistics(features, targets, root), noise
+
+
+@pytest.fixture(params=["shared", "per_output", "full"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=[2, POINTS, 9], ids=["M<I", "M~I", "M>I"])
+def problem(request, generator):
+    """Features `[M, I]` and targets `[M, O]`."""
+    return normal(generator, request.param, FAN_IN), normal(generator, request.param, OUTPUTS)
+
+
+@PRIORS
+def test_mean_and_covariance_condition_the_joint_gaussian(make_prior, kind, problem, generator):
+    features, targets = problem
+    prior = make_prior(generator)
+    statistics, noise = statistics_and_noise(kind, features, targets, generator)
+    posterior = regress(statistics, prior)
+    covariances = posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    for o in range(OUTPUTS):
+        mean, covariance = condition_jointly(
+            torch.linalg.inv(prior.dense()), features, noise[o], targets[:, o]
+        )
+        torch.testing.assert_close(posterior.mean[:, o], mean, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(covariances[o], covariance, rtol=1e-9, atol=1e-10)
+
+
+@PRIORS
+def test_log_ratio_identity(make_prior, kind, problem, generator):
+    """The identity log P(w) - log Q(w) = log N(v; 0, ΦCΦᵀ/I + Λ⁻¹) - log N(v; Φw, Λ⁻¹), for every draw."""
+    features, targets = problem
+    prior = make_prior(generator)
+    statistics, noise = statistics_and_noise(kind, features, targets, generator)
+    weights, log_pq = regress(statistics, prior).draw(normal(generator, 7, FAN_IN, OUTPUTS))
+    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise  # [O, M, M]
+    log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
+    log_fit = columns_log_prob(targets.expand(7, -1, -1), features @ weights, noise)
+    torch.testing.assert_close(log_pq, log_evidence - log_fit, rtol=0, atol=1e-9)
+
+
+@PRIORS
+def test_a_draw_is_scored_as_log_prob_scores_it(make_prior, kind, problem, generator):
+    features, targets = problem
+    prior = make_prior(generator)
+    posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], prior)
+    weights, log_pq = posterior.draw(normal(generator, 7, FAN_IN, OUTPUTS))
+    log_p = columns_log_prob(weights, torch.zeros(FAN_IN, OUTPUTS), torch.linalg.inv(prior.dense())[None])
+    torch.testing.assert_close(prior_log_prob(weights, prior, OUTPUTS), log_p, rtol=0, atol=1e-9)
+    torch.testing.assert_close(log_p - posterior.log_prob(weights), log_pq, rtol=0, atol=1e-9)
+    covariances = posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    log_q = columns_log_prob(weights, posterior.mean, covariances)
+    torch.testing.assert_close(posterior.log_prob(weights), log_q, rtol=0, atol=1e-9)
+
+
+def test_a_draw_is_the_mean_plus_a_root_of_the_covariance(kind, problem, generator):
+    posterior = regress(statistics_and_noise(kind, *problem, generator)[0], scaled(generator))
+    centre, _ = posterior.draw(torch.zeros(FAN_IN, OUTPUTS))
+    torch.testing.assert_close(centre, posterior.mean, **EXACT)
+    unit = torch.eye(FAN_IN)[:, :, None].expand(
+        FAN_IN, FAN_IN, OUTPUTS
+    )  # noise k is the k-th unit vector in every output
+    root = posterior.draw(unit)[0] - centre  # [k, I, O]
+    covariance = torch.einsum("kio,kjo->oij", root, root)
+    torch.testing.assert_close(covariance, posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN), **EXACT)
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (3, 2)])
+@pytest.mark.parametrize("parameters", [0, 1])
+def test_leading_axes_are_a_loop(kind, lead, parameters, generator):
+    """With the sample axis on everything, or on the noise alone (`parameters` leading axes fewer)."""
+    own = lead[parameters:]
+    features, targets = normal(generator, *own, POINTS, FAN_IN), normal(generator, *own, POINTS, OUTPUTS)
+    scale, noise = positive(generator, *own), normal(generator, *lead, FAN_IN, OUTPUTS)
+    make = {"shared": shared_statistics, "per_output": per_output_statistics, "full": full_statistics}[kind]
+    shape = {"shared": (POINTS,), "per_output": (OUTPUTS, POINTS), "full": (POINTS, POINTS)}[kind]
+    precision = positive(generator, *own, *shape)
+    prior = ScaledIdentity(scale, FAN_IN)
+    posterior = regress(make(features, targets, precision), prior)
+    weights, log_pq = posterior.draw(noise)
+    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
+    torch.testing.assert_close(posterior.log_prob(weights), prior_log_prob(weights, prior, OUTPUTS) - log_pq)
+    for index in torch.cartesian_prod(*map(torch.arange, (*lead, 1, 1))).tolist():
+        index = tuple(index[: len(lead)])
+        at = index[parameters:] if lead else ()
+        one = regress(make(features[at], targets[at], precision[at]), ScaledIdentity(scale[at], FAN_IN))
+        expected, expected_pq = one.draw(noise[index])
+        torch.testing.assert_close(weights[index], expected, **EXACT)
+        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
+
+
+def test_a_prior_with_samples_on_statistics_without(generator):
+    """A drawn prior scale makes the precision differ by sample although the statistics do not."""
+    scale, noise = positive(generator, 3), normal(generator, 3, FAN_IN, OUTPUTS)
+    statistics = shared_statistics(
+        normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS), positive(generator, POINTS)
+    )
+    weights, log_pq = regress(statistics, ScaledIdentity(scale, FAN_IN)).draw(noise)
+    for s in range(3):
+        expected, expected_pq = regress(statistics, ScaledIdentity(scale[s], FAN_IN)).draw(noise[s])
+        torch.testing.assert_close(weights[s], expected, **EXACT)
+        torch.testing.assert_close(log_pq[s], expected_pq, **EXACT)
+
+
+@PRIORS
+def test_no_precision_gives_the_prior(make_prior, kind, problem, generator):
+    features, targets = problem
+    prior = make_prior(generator)
+    statistics = statistics_and_noise(kind, features, targets, generator)[0]
+    nothing = type(statistics)(0.0 * statistics.gram, 0.0 * statistics.cross)
+    noise = normal(generator, 7, FAN_IN, OUTPUTS)
+    weights, log_pq = regress(nothing, prior).draw(noise)
+    torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise), **EXACT)
+    torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
+
+
+def test_great_precision_interpolates(generator):
+    """With M < I and Λ = λ Id, Φw - v has standard deviations below λ^-½, a mean below |v| / (λ smallest)."""
+    features, targets, precision = normal(generator, 3, FAN_IN), normal(generator, 3, OUTPUTS), 1e10
+    prior = scaled(generator)
+    posterior = regress(shared_statistics(features, targets, torch.full((3,), precision)), prior)
+    weights, _ = posterior.draw(normal(generator, 20, FAN_IN, OUTPUTS))
+    smallest = torch.linalg.eigvalsh(features @ torch.linalg.inv(prior.dense()) @ features.mT)[0]
+    bound = 6 * precision**-0.5 + targets.norm(dim=0).max() / (smallest * precision)
+    assert ((features @ weights - targets).abs() < bound).all()
+
+
+def test_moments_of_draws(kind, generator):
+    features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
+    posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], kronecker(generator))
+    weights, _ = posterior.draw(normal(generator, 20_000, FAN_IN, OUTPUTS))
+    assert_mean_within(weights, posterior.mean)
+    deviation = (weights - posterior.mean).mT  # [S, O, I]
+    assert_mean_within(
+        deviation[..., :, None] * deviation[..., None, :],
+        posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN),
+    )
+
+
+@PRIORS
+def test_mean_of_q_over_p_under_p_is_one(make_prior, kind, generator):
+    """Q/P is bounded, being a likelihood over an evidence; P/Q under Q would have no variance."""
+    features, targets = 0.5 * normal(generator, 3, FAN_IN), 0.5 * normal(generator, 3, 2)
+    prior = make_prior(generator)
+    posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], prior)
+    weights = prior.sqrt_inv_matmul(normal(generator, 20_000, FAN_IN, 2))
+    assert_mean_within((posterior.log_prob(weights) - prior_log_prob(weights, prior, 2)).exp(), 1.0)
+
+
+SHAPES = st.tuples(*(st.integers(1, 5),) * 3)
+
+
+@given(SHAPES, st.sampled_from([(), (3,), (3, 2)]), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_draw_for_all_shapes(sizes, lead, seed):
+    points, fan_in, outputs = sizes
+    generator = seeded(seed)
+    features, targets = normal(generator, *lead, points, fan_in), normal(generator, *lead, points, outputs)
+    precision = positive(generator, *lead, outputs, points)
+    prior = ScaledIdentity(positive(generator, *lead), fan_in)
+    weights, log_pq = regress(per_output_statistics(features, targets, precision), prior).draw(
+        normal(generator, *lead, fan_in, outputs)
+    )
+    noise = torch.diag_embed(1 / precision)
+    evidence = (features @ features.mT / prior.scale[..., None, None])[..., None, :, :] + noise
+    expected = columns_log_prob(targets, torch.zeros_like(targets), evidence)
+    expected = expected - columns_log_prob(targets, features @ weights, noise)
+    torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
+
+
+@given(st.lists(st.integers(1, 3), max_size=2), st.integers(1, 4), st.integers(1, 4), st.integers(1, 4))
+@settings(max_examples=30, deadline=None)
+def test_outputs_are_split_group_by_group(lead, groups, columns, fan_in):
+    weights = normal(seeded(0), *lead, fan_in, groups * columns)
+    blocks = split_outputs(weights, columns)
+    assert blocks.shape == (*lead, groups, fan_in, columns)
+    for g in range(groups):
+        for c in range(columns):
+            assert torch.equal(blocks[..., g, :, c], weights[..., g * columns + c])
+    assert torch.equal(merge_outputs(blocks), weights)
+    assert torch.equal(split_outputs(merge_outputs(blocks), columns), blocks)
+
+
+def test_float32_equals_float64(kind, generator):
+    features, targets = normal(generator, 30, FAN_IN), normal(generator, 30, OUTPUTS)
+    statistics, _ = statistics_and_noise(kind, features, targets, generator)
+    noise, prior = normal(generator, 5, FAN_IN, OUTPUTS), kronecker(generator)
+    weights, log_pq = regress(statistics, prior).draw(noise)
+    single = type(statistics)(*(part.float() for part in statistics))
+    weights32, log_pq32 = regress(single, prior.to(torch.float32)).draw(noise.float())
+    assert weights32.dtype == log_pq32.dtype == torch.float32
+    torch.testing.assert_close(weights32.double(), weights, rtol=1e-5, atol=1e-5 * float(weights.abs().max()))
+    torch.testing.assert_close(log_pq32.double(), log_pq, rtol=1e-5, atol=1e-5 * float(log_pq.abs().max()))
+
+
+def test_a_failure_names_the_posterior_precision(generator):
+    bad = WeightPosterior(-torch.eye(FAN_IN)[None], torch.zeros(1, FAN_IN, OUTPUTS), scaled(generator))
+    for attempt in (
+        lambda: bad.draw(torch.zeros(FAN_IN, OUTPUTS)),
+        lambda: bad.mean,
+        lambda: bad.covariance,
+        lambda: bad.log_prob(torch.zeros(FAN_IN, OUTPUTS)),
+    ):
+        with pytest.raises(FactorisationError, match="the posterior precision is not positive definite"):
+            attempt()
+
+
+def test_prior_log_prob_of_every_column(generator):
+    for prior in (scaled(generator), kronecker(generator)):
+        weights = normal(generator, 3, 2, FAN_IN, OUTPUTS)
+        covariance = torch.linalg.inv(prior.dense())
+        expected = sum(
+            gaussian_log_prob(weights[..., o], torch.zeros(FAN_IN), covariance) for o in range(OUTPUTS)
+        )
+        torch.testing.assert_close(prior_log_prob(weights, prior, OUTPUTS), expected)
+
+
+def test_a_factor_without_sample_axis_is_computed_once(generator):
+    precision, shift = positive_definite(generator, 2, 1, 4, 4), normal(generator, 2, 1, 4, 3)
+    with Operations() as operations:
+        sample_from_precision(precision, shift, normal(generator, 50, 2, 1, 4, 3))
+    assert operations.factorised == [(2, 4, 4)]

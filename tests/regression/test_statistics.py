@@ -1,0 +1,232 @@
+"""Sufficient statistics against sums written out, and the hand-written gradient of the triangle product."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gilib.linalg import blocks
+from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
+from tests.support import seeded
+from tests.support.oracles import normal, positive
+from tests.support.statistics_cases import EXACT, FAN_IN, LEADS, OUTPUTS, POINTS, route  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def plain_gram(features, weights):
+    """A_o by one sum over all indices."""
+    return torch.einsum("...mi,...om,...mj->...oij", *broadcast_leads(features, weights), features)
+
+
+def broadcast_leads(features, weights):
+    """Spell out the leading axes, since einsum aligns them from the left of the ellipsis only."""
+    lead = torch.broadcast_shapes(features.shape[:-2], weights.shape[:-2])
+    return features.expand(*lead, *features.shape[-2:]), weights.expand(*lead, *weights.shape[-2:])
+
+
+def loop_statistics(features, targets, precisions):
+    """A_o and b_o of one function by loops: Φ `[M, I]`, V `[M, O]` and O matrices Λ_o `[M, M]`."""
+    gram = torch.stack([features.mT @ precision @ features for precision in precisions])
+    cross = torch.stack(
+        [features.mT @ precision @ v for precision, v in zip(precisions, targets.mT, strict=True)]
+    )
+    return gram, cross  # [O, I, I], [O, I]
+
+
+@LEADS
+def test_shared(lead, parameters, generator):
+    features, targets = (
+        normal(generator, *lead, POINTS, FAN_IN),
+        normal(generator, *parameters, POINTS, OUTPUTS),
+    )
+    precision = positive(generator, *parameters, POINTS)
+    gram, cross = shared_statistics(features, targets, precision)
+    full_lead = torch.broadcast_shapes(lead, parameters)
+    assert gram.shape == (*full_lead, 1, FAN_IN, FAN_IN) and cross.shape == (*full_lead, 1, FAN_IN, OUTPUTS)
+    expected = torch.einsum("...mi,...m,...mj->...ij", features, precision, features)
+    torch.testing.assert_close(gram[..., 0, :, :], expected, **EXACT)
+    expected = torch.einsum("...mi,...m,...mo->...io", features, precision, targets)
+    torch.testing.assert_close(cross[..., 0, :, :], expected, **EXACT)
+
+
+@LEADS
+def test_per_output(lead, parameters, generator):
+    features, targets = (
+        normal(generator, *lead, POINTS, FAN_IN),
+        normal(generator, *parameters, POINTS, OUTPUTS),
+    )
+    precision = positive(generator, *parameters, OUTPUTS, POINTS)
+    gram, cross = per_output_statistics(features, targets, precision)
+    full_lead = torch.broadcast_shapes(lead, parameters)
+    assert gram.shape == (*full_lead, OUTPUTS, FAN_IN, FAN_IN) and cross.shape == (
+        *full_lead,
+        OUTPUTS,
+        FAN_IN,
+        1,
+    )
+    torch.testing.assert_close(gram, plain_gram(features, precision), **EXACT)
+    expected = torch.einsum("...mi,...om,...mo->...oi", features, precision, targets)
+    torch.testing.assert_close(cross[..., 0], expected, **EXACT)
+
+
+@LEADS
+def test_full(lead, parameters, generator):
+    features, targets = (
+        normal(generator, *lead, POINTS, FAN_IN),
+        normal(generator, *parameters, POINTS, OUTPUTS),
+    )
+    root = normal(generator, *parameters, POINTS, POINTS).tril()
+    gram, cross = full_statistics(features, targets, root)
+    full_lead = torch.broadcast_shapes(lead, parameters)
+    assert gram.shape == (*full_lead, 1, FAN_IN, FAN_IN) and cross.shape == (*full_lead, 1, FAN_IN, OUTPUTS)
+    precision = root @ root.mT
+    expected = torch.einsum("...mi,...mn,...nj->...ij", features, precision, features)
+    torch.testing.assert_close(gram[..., 0, :, :], expected, **EXACT)
+    expected = torch.einsum("...mi,...mn,...no->...io", features, precision, targets)
+    torch.testing.assert_close(cross[..., 0, :, :], expected, **EXACT)
+
+
+def test_all_three_against_loops(generator):
+    features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
+    shared, separate = positive(generator, POINTS), positive(generator, OUTPUTS, POINTS)
+    root = normal(generator, POINTS, POINTS).tril()
+
+    gram, cross = loop_statistics(features, targets, [torch.diag(shared)] * OUTPUTS)
+    statistics = shared_statistics(features, targets, shared)
+    torch.testing.assert_close(statistics.gram.expand(OUTPUTS, FAN_IN, FAN_IN), gram, **EXACT)
+    torch.testing.assert_close(statistics.cross[0].mT, cross, **EXACT)
+
+    gram, cross = loop_statistics(features, targets, [torch.diag(row) for row in separate])
+    statistics = per_output_statistics(features, targets, separate)
+    torch.testing.assert_close(statistics.gram, gram, **EXACT)
+    torch.testing.assert_close(statistics.cross[..., 0], cross, **EXACT)
+
+    gram, cross = loop_statistics(features, targets, [root @ root.mT] * OUTPUTS)
+    statistics = full_statistics(features, targets, root)
+    torch.testing.assert_close(statistics.gram.expand(OUTPUTS, FAN_IN, FAN_IN), gram, **EXACT)
+    torch.testing.assert_close(statistics.cross[0].mT, cross, **EXACT)
+
+
+SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 3), *(st.integers(1, 6),) * 3)
+AXES = st.sampled_from(
+    [("", ""), ("s", ""), ("s", "r"), ("sr", ""), ("sr", "r"), ("r", "r"), ("", "r"), ("s1", "r")]
+)
+
+
+def leads_of(sizes, axes):
+    """Leading axes of features and parameters; with one axis each, it is the same one."""
+    named = {"s": sizes[1] if axes == ("s", "r") else sizes[0], "r": sizes[1], "1": 1}
+    return [[named[axis] for axis in which] for which in axes]
+
+
+@given(SHAPES, AXES, st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_weighted_gram_and_its_gradients_for_all_shapes(sizes, axes, seed):
+    lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
+    generator = seeded(seed)
+    features = normal(generator, *lead, points, fan_in).requires_grad_()
+    weights = normal(generator, *parameters, outputs, points).requires_grad_()
+    gram, expected = weighted_gram(features, weights), plain_gram(features, weights)
+    torch.testing.assert_close(gram, expected, **EXACT)
+    torch.testing.assert_close(gram, gram.mT, **EXACT)
+    upstream = normal(generator, *gram.shape)  # not symmetric
+    gradients = torch.autograd.grad(gram, (features, weights), upstream)
+    oracle = torch.autograd.grad(expected, (features, weights), upstream)
+    for gradient, wanted in zip(gradients, oracle, strict=True):
+        torch.testing.assert_close(gradient, wanted, **EXACT)
+
+
+@given(SHAPES, AXES, st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_one_precision_three_ways_for_all_shapes(sizes, axes, seed):
+    """The same diagonal Λ as shared, repeated for every output, and as the square of a diagonal root."""
+    lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
+    generator = seeded(seed)
+    features, targets = (
+        normal(generator, *lead, points, fan_in),
+        normal(generator, *parameters, points, outputs),
+    )
+    precision = positive(generator, *parameters, points)
+    shared = shared_statistics(features, targets, precision)
+    full = full_statistics(features, targets, torch.diag_embed(precision.sqrt()))
+    repeated = precision[..., None, :].expand(*parameters, outputs, points)
+    separate = per_output_statistics(features, targets, repeated)
+    torch.testing.assert_close(full.gram, shared.gram, **EXACT)
+    torch.testing.assert_close(full.cross, shared.cross, **EXACT)
+    torch.testing.assert_close(separate.gram, shared.gram.expand(separate.gram.shape), **EXACT)
+    torch.testing.assert_close(separate.cross[..., 0].mT, shared.cross[..., 0, :, :], **EXACT)
+
+
+@LEADS
+def test_weighted_gram_gradcheck(lead, parameters, generator):
+    features = normal(generator, *[min(n, 2) for n in lead], 3, 2).requires_grad_()
+    weights = normal(generator, *[min(n, 2) for n in parameters], 2, 3).requires_grad_()
+    if len(parameters) == 2:
+        features, weights = features[..., 0, :, :], weights[..., 0, :, :]
+    assert torch.autograd.gradcheck(weighted_gram, (features, weights))
+
+
+@pytest.mark.parametrize("matrices", [0, 2, 9])
+@LEADS
+def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
+    """Some of the outputs, of the replicas or of the samples at a time, the last piece smaller."""
+    features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
+    weights = normal(generator, *parameters, 7, POINTS).requires_grad_()
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8 * matrices * POINTS * FAN_IN)
+    gram, expected = weighted_gram(features, weights), plain_gram(features, weights)
+    torch.testing.assert_close(gram, expected, **EXACT)
+    upstream = normal(generator, *gram.shape)
+    gradients = torch.autograd.grad(gram, (features, weights), upstream)
+    oracle = torch.autograd.grad(expected, (features, weights), upstream)
+    for gradient, wanted in zip(gradients, oracle, strict=True):
+        torch.testing.assert_close(gradient, wanted, **EXACT)
+
+
+@pytest.mark.parametrize("fan_in", [8, 9, 17])
+def test_rows_are_taken_some_at_a_time(fan_in, generator):
+    features, weights = normal(generator, 3, POINTS, fan_in), normal(generator, OUTPUTS, POINTS)
+    gram = weighted_gram(features, weights)
+    torch.testing.assert_close(gram, plain_gram(features, weights), **EXACT)
+    torch.testing.assert_close(gram, gram.mT, **EXACT)
+
+
+def test_gradient_of_one_argument_alone(generator):
+    features, weights = normal(generator, 4, POINTS, FAN_IN), normal(generator, OUTPUTS, POINTS)
+    for wanted in range(2):
+        arguments = [features.clone(), weights.clone()]
+        arguments[wanted].requires_grad_()
+        weighted_gram(*arguments).sin().sum().backward()
+        gradient = arguments[wanted].grad.clone()
+        arguments[wanted].grad = None
+        plain_gram(*arguments).sin().sum().backward()
+        torch.testing.assert_close(gradient, arguments[wanted].grad, **EXACT)
+        assert arguments[1 - wanted].grad is None
+
+
+def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F811
+    features, weights = normal(generator, POINTS, FAN_IN).requires_grad_(), normal(generator, OUTPUTS, POINTS)
+    total = weighted_gram(features, weights).sin().sum()
+    if route == "triangle":
+        with pytest.raises(RuntimeError, match="this operation has no second derivative"):
+            torch.autograd.grad(total, features, create_graph=True)
+        return
+    (gradient,) = torch.autograd.grad(total, features, create_graph=True)
+    (second,) = torch.autograd.grad(gradient.sin().sum(), features)
+    (plain,) = torch.autograd.grad(plain_gram(features, weights).sin().sum(), features, create_graph=True)
+    torch.testing.assert_close(second, torch.autograd.grad(plain.sin().sum(), features)[0])
+
+
+def test_views_that_are_not_contiguous(generator):
+    features, weights = (
+        normal(generator, FAN_IN, POINTS, 3).movedim(-1, 0).mT,
+        normal(generator, POINTS, OUTPUTS).mT,
+    )
+    torch.testing.assert_close(weighted_gram(features, weights), plain_gram(features, weights), **EXACT)
+
+
+def test_float32_stays_float32(generator):
+    features, weights = normal(generator, 4, 30, 9), positive(generator, OUTPUTS, 30)
+    single = weighted_gram(features.float(), weights.float())
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), weighted_gram(features, weights), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,150 @@
+"""Oracles shared by the tests: textbook formulas, written with no regard to cost."""
+
+import math
+from collections import Counter
+
+import torch
+from torch import Tensor
+from torch.distributions import MultivariateNormal
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gilib.convolution import Windows
+from gilib.sites import ConvolutionWeights, DenseWeights
+
+STANDARD_ERRORS = 6.0
+
+
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    """Standard normals in the default dtype."""
+    return torch.randn(shape, generator=generator)
+
+
+def positive(generator: torch.Generator, *shape: int) -> Tensor:
+    """Positive numbers, spread around 1 and all different."""
+    return (0.5 * torch.randn(shape, generator=generator)).exp()
+
+
+def positive_definite(generator: torch.Generator, *shape: int) -> Tensor:
+    """Well-conditioned covariance matrices `[..., n, n]` without any structure."""
+    root = torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
+    return root @ root.mT + 0.5 * torch.eye(shape[-1])
+
+
+def condition_jointly(
+    prior: Tensor, features: Tensor, noise: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean `[I]` and covariance `[I, I]` of w given v = Φ w + noise, by conditioning their joint Gaussian.
+
+    Given are the covariance of w `[I, I]`, Φ `[M, I]`, the covariance of the noise `[M, M]`, and v `[M]`.
+    """
+    size = prior.shape[-1]
+    map_to_both = torch.cat([torch.eye(size, dtype=prior.dtype), features])  # (w, v) = map · w + (0, noise)
+    joint = map_to_both @ prior @ map_to_both.mT
+    joint[size:, size:] += noise
+    gain = joint[:size, size:] @ torch.linalg.inv(joint[size:, size:])
+    return gain @ targets, joint[:size, :size] - gain @ joint[size:, :size]
+
+
+def gaussian_log_prob(value: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+    """The log-density log N(value; mean, covariance) of vectors `[..., n]`, by torch.distributions."""
+    return MultivariateNormal(mean, covariance).log_prob(value)
+
+
+def columns_log_prob(columns: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+    """Σ_o log N(w_o; mean_o, covariance_o) of `[..., I, O]`; the covariances are `[..., O or 1, I, I]`."""
+    return gaussian_log_prob(columns.mT, mean.mT, covariance).sum(-1)
+
+
+def plain_sample(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """A draw T⁻ᵀ(T⁻¹b + z), and its log Q from the density itself, by torch.linalg and autograd alone."""
+    factor = torch.linalg.cholesky(0.5 * (precision + precision.mT))
+    mean = torch.cholesky_solve(shift, factor)
+    weights = mean + torch.linalg.solve_triangular(factor.mT, noise, upper=True)
+    deviation = weights - mean
+    quadratic = (deviation * (precision @ deviation)).sum((-2, -1))  # [..., G]
+    size, columns = noise.shape[-2:]
+    log_det = torch.logdet(precision)
+    log_q = 0.5 * (columns * (log_det - size * math.log(2 * math.pi)) - quadratic)
+    return weights, log_q.sum(-1)
+
+
+def assert_mean_within(samples: Tensor, expected: Tensor | float) -> None:
+    """The mean over the first axis lies within six standard errors of what is expected, entry by entry."""
+    error = samples.std(0) / math.sqrt(len(samples))
+    deviation = (samples.mean(0) - expected).abs()
+    assert (deviation <= STANDARD_ERRORS * error).all(), (
+        f"{float((deviation / error).max()):.1f} standard errors"
+    )
+
+
+def assert_gradients(parameters, outputs: Tensor, structural_zeros: dict[str, Tensor] | None = None) -> None:
+    """Every entry of every parameter has a finite, non-zero gradient, but for structural zeros."""
+    named = dict(parameters)
+    gradients = torch.autograd.grad(outputs, list(named.values()), retain_graph=True)
+    for name, gradient in zip(named, gradients, strict=True):
+        assert torch.isfinite(gradient).all(), name
+        zeros = (structural_zeros or {}).get(name, torch.zeros((), dtype=torch.bool)).expand(gradient.shape)
+        assert torch.equal(gradient == 0, zeros), name
+
+
+def site(channels, pixels=1):
+    """One with so many input channels and pixels in a kernel."""
+    if pixels == 1:
+        return DenseWeights(channels, 1)
+    windows = Windows.of((pixels, 1), padding=0)
+    return ConvolutionWeights(channels, 1, windows=windows, image_size=(pixels, 1))
+
+
+def prior_module(spec, channels, pixels=1, generator=None, replicas=()):
+    """A built float64 prior; with a generator its parameters are moved off their starting point."""
+    module = spec.build(site(channels, pixels), torch.zeros(replicas, dtype=torch.float64))
+    if generator is not None:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.3 * normal(generator, *parameter.shape)
+    return module
+
+
+def draw_prior(module, generator, samples=5, replicas=()):
+    """The precision and the log-ratio of some draws of the hyper-parameters."""
+    return module.draw(normal(generator, samples, *replicas, module.noise_size))
+
+
+def without_posterior(spec, channels, pixels=1):
+    """The prior whose posterior over the hyper-parameters is their prior: α, β, ν → 0."""
+    module = prior_module(spec, channels, pixels)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.startswith("log_"):
+                parameter.fill_(-60.0)
+    return module
+
+
+class Operations(TorchDispatchMode):
+    """Counts what reaches the backend: how often each operation ran, and on which shapes Cholesky did.
+
+    Attributes:
+        count: of operations by name, overloads together.
+        factorised: shapes of the matrices handed to a Cholesky factorisation.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.count: Counter[str] = Counter()
+        self.factorised: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.count[name] += 1
+        if name in ("linalg_cholesky_ex", "cholesky"):
+            self.factorised.append(tuple(args[0].shape))
+        return func(*args, **(kwargs or {}))
+
+    def of(self, *names: str) -> int:
+        """How often any of these operations ran."""
+        return sum(self.count[name] for name in names)
+
+
+def draw_weights(module, features, prior_precision, noise):
+    """Weights and log-ratio of a posterior, from noise that is arranged as the weights are, `[..., I, O]`."""
+    return module.draw(features, prior_precision, noise.flatten(-2))

@@ -1,0 +1,160 @@
+"""What BALI refuses, warns of, or survives."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.training import Bali, CosineDecay, Speed
+from gilib.training.rules.bali import LayerRegression
+from tests.support import D
+from tests.support.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
+
+
+def test_gradients_that_are_not_finite_are_reported():
+    """At once, before the state has changed, with the layer."""
+    y, net = Y.clone(), model()
+    y[0] = 1e200
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"Linear\(2 → 5\): .* training has diverged"):
+        fit(net, noise(), X, y)
+    assert all(int(own.steps) == 0 and bool((own.mean == 0).all()) for own in regressions(net))
+
+
+def dead(dtype=D):
+    """All units of the layer below are dead."""
+    layers = [gilib.Linear(2, 3, gilib.posteriors.Conjugate()), nn.Threshold(1e9, 0.0)]
+    layers += [gilib.Linear(3, 2, gilib.posteriors.Conjugate())]
+    return gilib.Network(None, layers, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("prior", ["absolute", "relative"])
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+def test_an_output_without_a_gradient_is_left_where_it_is(prior, dtype):
+    """v = 0, and 0 / 0 is no shift: but for a ridge regression's pull the first weights remain."""
+    means = []
+    for steps in (1, STEPS):
+        net = dead(dtype)
+        fit(net, noise(), X.to(dtype), Y.to(dtype), rule=Bali(prior=prior), steps=steps)
+        assert bool((regressions(net)[0].mean_square == 0).all())
+        means.append(regressions(net)[0].mean)
+    first, last = means
+    assert float((last - first).norm() / first.norm()) < 0.1
+
+
+def test_a_layer_that_dies_keeps_its_prior():
+    """Without any gradient v stays; else it would go to zero, and the prior's strength to infinity."""
+    net = model()
+    fit(net, noise())
+    layer = LayerRegression(next(own for own in net.layers if own.has_weights), net.replicas, False)
+    before, rate = layer.posterior.mean_square, torch.tensor(0.2, dtype=D)
+    assert torch.equal(layer.scale(torch.zeros_like(before), rate), before)
+    some = torch.zeros_like(before)
+    some[..., 0] = 1.0
+    assert torch.equal(layer.scale(some, rate), torch.lerp(before, some, rate))
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["lr", "update_rate"])
+def test_settings_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive finite number"):
+        Bali(**{name: value})
+
+
+def test_settings_that_make_no_sense():
+    with pytest.raises(ValueError, match=r"update_rate must be at most 1, .*, got 1\.5"):
+        Bali(update_rate=1.5)
+    with pytest.raises(ValueError, match="unknown prior 'flat': choose one of 'absolute', 'relative'"):
+        Bali(prior="flat")
+    with pytest.raises(TypeError, match="schedule must be"):
+        Bali(schedule=0.5)
+    with pytest.raises(TypeError, match="deterministic must be a bool, got str"):
+        Bali(deterministic="no")
+    for settings in ({"start": 1.0}, {"last": -0.1}):
+        with pytest.raises(ValueError, match="must be a number of at least 0 and below 1"):
+            CosineDecay(**settings)
+
+
+def test_labels_out_of_range():
+    with pytest.raises(ValueError, match=r"class labels must lie in 0 \.\.\. 1 .* got 0 \.\.\. 2"):
+        fit(model(2), gilib.Categorical(), X, LABELS)
+
+
+REFUSED = {
+    "another posterior": (
+        lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.FromPrior())),
+        r"BALI trains layers with gilib\.posteriors\.Conjugate, but Linear\(4 → 2\) has FromPrior",
+    ),
+    "another posterior with parameters": (
+        lambda: model(posterior=(gilib.posteriors.Conjugate(), gilib.Factorised())),
+        r"BALI trains layers with gilib\.posteriors\.Conjugate, but Linear\(4 → 2\) has Factorised",
+    ),
+    "parameters": (
+        lambda: model(prior=gilib.NealPrior(learn=True)),
+        r"cannot train layers\.layers\.0\.hyperparameters\.",
+    ),
+    "hyper-parameters": (
+        lambda: gilib.Network(
+            None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate(), RandomScale())], dtype=D
+        ),
+        r"Linear\(2 → 2\): BALI takes priors without hyper-parameters to infer",
+    ),
+    "nothing": (lambda: gilib.Network(None, [nn.Identity()], input_shape=(2,), dtype=D), r"the network has"),
+    "a layer without statistics": (
+        lambda: gilib.Network(None, [OwnLayer(2, 2, gilib.posteriors.Conjugate())], dtype=D),
+        r"Linear\(2 → 2\): BALI has statistics for Linear, Conv2d, not for OwnLayer",
+    ),
+    "an activation at the end": (
+        lambda: gilib.Network(None, [gilib.Linear(2, 2, gilib.posteriors.Conjugate()), nn.Tanh()], dtype=D),
+        "must give the outputs of the network: .* without an activation after it",
+    ),
+    "residual end": (
+        lambda: gilib.Network(
+            None, [gilib.Residual([gilib.Linear(2, 2, gilib.posteriors.Conjugate())])], dtype=D
+        ),
+        "must give the outputs of the network: end with it, outside of residual blocks",
+    ),
+}
+
+
+class RandomScale(gilib.NealPrior):
+    """Draws its scale."""
+
+    def build(self, site, like):
+        module = super().build(site, like)
+        module.noise_size = 1
+        return module
+
+
+class OwnLayer(gilib.Linear):
+    """Might do anything with its inputs."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_networks_that_it_does_not_serve(case):
+    build, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        fit(build(), noise())
+
+
+def test_problems_that_it_does_not_serve():
+    with pytest.raises(ValueError, match=r"likelihood has it fixed: use Gaussian\(learn=True\)"):
+        fit(model(), gilib.Gaussian(0.1))
+    with pytest.raises(ValueError, match=r"use Gaussian\(learn=True, replicas=\(2,\)\), got replicas=\(\)"):
+        fit(model(replicas=(2,)), noise())
+    for learn in (True, False):
+        with pytest.raises(ValueError, match=r"use CorrelatedGaussian\(2, learn=True\)"):
+            fit(model(), gilib.likelihoods.PerOutputGaussian([1.0, 1.0], learn=learn))
+    for frozen in (noise(), gilib.likelihoods.CorrelatedGaussian(2, learn=True)):
+        with pytest.raises(ValueError, match=r"fixed: use (Correlated)?Gaussian\(.*leave its requires_grad"):
+            fit(model(), frozen.requires_grad_(False))
+    with pytest.raises(ValueError, match="Bali has no Kullback-Leibler term to weight: leave kl_weight"):
+        fit(model(), noise(), kl_weight=lambda step: 0.5)
+    with pytest.raises(ValueError, match="use arithmetic='full', got 'bfloat16'"):
+        fit(model(dtype=torch.float32), noise(), X.float(), Y.float(), speed=Speed(arithmetic="bfloat16"))
+
+
+def test_small_batches_are_warned_of():
+    with pytest.warns(UserWarning, match="regressions of 20 points.*batch_size of 1000, or all points"):
+        fit(model(), noise(), batch_size=20, steps=2)

@@ -1,0 +1,347 @@
+"""A training that is interrupted and resumed ends where an uninterrupted one ends, to the last bit."""
+
+import dataclasses
+import functools
+import os
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import Bali, Checkpoint
+from gilib.training.engine.checkpoints import CHECKPOINT_FORMAT
+from gilib.training.engine.settings import identified
+from tests.support import PRIORS, D, normals, small_net
+from tests.support.saved import loaded_after_flips
+
+X = normals(20, 2, seed=1)
+Y = X.sin() + 0.1 * normals(20, 2, seed=2)
+CASES = {
+    "full batch": (gilib.GlobalInducing(), "neal", {}),
+    "minibatch": (gilib.GlobalInducing(precision="per_output"), "scale", {"batch_size": 6}),
+    "mixed": ((gilib.FromPrior(), gilib.GlobalInducing(precision="full")), "spatial", {"batch_size": 7}),
+    "local": (gilib.Factorised(), "scale", {"estimator": "pointwise", "batch_size": 6}),
+    "groups": (
+        gilib.LocalInducing(),
+        "neal",
+        {"rule": gilib.Adam(groups={"layers": 1e-3, "likelihood": 1e-2})},
+    ),
+    "layerwise": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(0.3), "num_samples": 1}),
+    "kept": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(keep_moments=True), "num_samples": 1}),
+}
+
+
+def fit(net, likelihood, path=None, *, steps=12, **settings):
+    settings = {"num_samples": 2, "seed": 3, "every": 4, "rule": gilib.Adam()} | settings
+    every = settings.pop("every")
+    checkpoint = None if path is None else Checkpoint(path, every)
+    return gilib.fit(net, likelihood, X, Y, steps=steps, checkpoint=checkpoint, progress=False, **settings)
+
+
+def pair(posterior=None, prior="neal", **settings):
+    net = small_net(posterior or gilib.GlobalInducing(), PRIORS[prior], **settings)
+    return net, gilib.Gaussian(0.1, learn=True)
+
+
+def stop_at(step):
+    """Callbacks that stand for the power failing in the middle of a training."""
+
+    def fail(done, bound, net):
+        if done == step:
+            raise KeyboardInterrupt
+
+    return [fail]
+
+
+def assert_same(a, b):
+    for module, twin in zip(a, b, strict=True):
+        for p, q in zip(module.parameters(), twin.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_resuming_changes_nothing(name, tmp_path):
+    posterior, prior, settings = CASES[name]
+    straight, path = pair(posterior, prior), tmp_path / "run" / "checkpoint.pt"
+    whole = fit(*straight, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        fit(*pair(posterior, prior), path, callbacks=stop_at(10), **settings)
+    resumed = pair(posterior, prior, seed=9)  # other starting values: the file holds the ones that count
+    history = fit(*resumed, path, **settings)
+    assert history.resumed_at == 8 and whole.resumed_at == 0
+    assert torch.equal(history.elbo, whole.elbo)
+    assert_same(resumed, straight)
+
+
+def test_more_steps_continue_a_finished_training(tmp_path):
+    straight, longer, path = pair(), pair(), tmp_path / "checkpoint.pt"
+    whole = fit(*straight, steps=10)
+    fit(*pair(), path, steps=5)
+    history = fit(*longer, path, steps=10)
+    assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
+    assert_same(longer, straight)
+
+
+def test_a_finished_training_is_not_repeated(tmp_path):
+    first, again, path = pair(), pair(seed=9), tmp_path / "checkpoint.pt"
+    whole, content = fit(*first, path), path.read_bytes()
+    history = fit(*again, path)
+    assert history.resumed_at == 12 and torch.equal(history.elbo, whole.elbo)
+    assert path.read_bytes() == content
+    assert_same(first, again)
+
+
+def test_checkpoints_do_not_change_the_training(tmp_path):
+    plain, kept = pair(), pair()
+    fit(*plain)
+    fit(*kept, tmp_path / "checkpoint.pt", every=1)
+    assert_same(plain, kept)
+
+
+OTHERS = {
+    "posterior": lambda path: fit(*pair(gilib.LocalInducing(num_inducing=5)), path),
+    "prior": lambda path: fit(
+        small_net(gilib.GlobalInducing(), gilib.NealPrior(2.0)), gilib.Gaussian(0.1, True), path
+    ),
+    "widths": lambda path: fit(*pair(hidden=(4,)), path),
+    "inducing points": lambda path: fit(*pair(points=6), path),
+    "learned noise": lambda path: fit(pair()[0], gilib.Gaussian(0.1), path),
+    "batch size": lambda path: fit(*pair(), path, batch_size=6),
+    "samples": lambda path: fit(*pair(), path, num_samples=3),
+    "learning rate": lambda path: fit(*pair(), path, rule=gilib.Adam(0.02)),
+    "groups": lambda path: fit(*pair(), path, rule=gilib.Adam(groups={"layers": 0.02})),
+    "seed": lambda path: fit(*pair(), path, seed=4),
+    "data": lambda path: gilib.fit(
+        *pair(), X + 1, Y, steps=12, num_samples=2, seed=3, checkpoint=path, progress=False
+    ),
+    "targets": lambda path: gilib.fit(
+        *pair(), X, Y + 1, steps=12, num_samples=2, seed=3, checkpoint=path, progress=False
+    ),
+}
+
+DIFFERENT = {
+    "posterior": "network",
+    "prior": "network",
+    "widths": "network",
+    "inducing points": "network",
+    "learned noise": "likelihood",
+    "batch size": "batch_size: null there, 6 here",
+    "samples": "num_samples: 2 there, 3 here",
+    "learning rate": "rule",
+    "groups": "rule",
+    "seed": "seed: 3 there, 4 here",
+    "data": "inputs; rule",
+    "targets": "targets; rule",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4)
+    content = path.read_bytes()
+    with pytest.raises(
+        gilib.persistence.CheckpointError,
+        match=rf"belongs to another model, data set or setting \({DIFFERENT[name]}\): choose another file",
+    ):
+        OTHERS[name](path)
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_with_another_tempering_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4, kl_weight=gilib.objectives.SteppedTempering(8))
+    with pytest.raises(gilib.persistence.CheckpointError, match=r"kl_weight is 0.1 at step 1 there, and 0.2"):
+        fit(*pair(), path, kl_weight=gilib.objectives.SteppedTempering(4))
+    assert fit(*pair(), path, kl_weight=gilib.objectives.SteppedTempering(8)).resumed_at == 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighted:
+    """A schedule that holds another one."""
+
+    schedule: Callable[[int], float]
+
+    def __call__(self, step):
+        return self.schedule(step)
+
+
+class Slotted:
+    """A schedule whose state is in no dictionary."""
+
+    __slots__ = ("value",)
+
+    def __call__(self, step):
+        return 0.1
+
+
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [
+        (Weighted(gilib.objectives.SteppedTempering(8)), True),
+        (Weighted(lambda step: 0.5), False),
+        (functools.partial(max, 0.5), True),
+        (functools.partial(max, key=lambda step: 0.5), False),
+        ([abs, {"a": (max, 0.5)}], True),
+        ([abs, {"a": (max, lambda step: 0.5)}], False),
+        (Slotted(), False),
+    ],
+)
+def test_what_a_schedule_holds_is_part_of_what_it_is(value, known):
+    assert identified(value) is known
+
+
+def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
+    """A noise that is not learned is a setting: resuming must not bring the old one back without a word."""
+    path, net = tmp_path / "checkpoint.pt", small_net(gilib.GlobalInducing())
+    fit(net, gilib.Gaussian(0.1), path, steps=4)
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+        fit(net, gilib.Gaussian(0.2), path)
+
+
+class Bomb:
+    """Runs code where a pickle is loaded carelessly."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def foreign(path):
+    torch.save({"format": "something else"}, path)
+
+
+def model_file(path):
+    gilib.save(path, *pair())
+
+
+def bare_tensor(path):
+    torch.save(torch.zeros(3), path)
+
+
+def text(path):
+    path.write_text("not a checkpoint")
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def pickled_bomb(path):
+    path.write_bytes(pickle.dumps({"format": Bomb(path.with_suffix(".exploded"))}, protocol=2))
+
+
+def zipped_bomb(path):
+    torch.save({"format": Bomb(path.with_suffix(".exploded"))}, path)
+
+
+def truncated(path):
+    fit(*pair(), path, steps=4)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path):
+    fit(*pair(), path, steps=4)
+    content = bytearray(path.read_bytes())
+    content[200:260] = bytes(60)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 4'"),
+        (model_file, "holds 'gilib model 1', wanted 'gilib checkpoint 4'"),
+        (bare_tensor, "holds None, wanted 'gilib checkpoint 4'"),
+        *(
+            (damage, "damaged or not a file of gilib.*restore or delete it")
+            for damage in (text, empty, truncated)
+        ),
+        *((damage, "damaged or not a file of gilib") for damage in (pickled_bomb, zipped_bomb, flipped)),
+    ],
+)
+def test_other_files_are_refused(damage, message, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    damage(path)
+    net, likelihood = pair()
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(gilib.persistence.CheckpointError, match=message):
+        fit(net, likelihood, path)
+    assert not path.with_suffix(".exploded").exists()
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+
+
+def test_no_flipped_bit_of_a_checkpoint_resumes_another_training(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=4)
+    draws = torch.Generator().manual_seed(0)
+    size = path.stat().st_size
+    bits = [*torch.randint(8 * size, (300,), generator=draws).tolist(), 4 * size]
+    assert loaded_after_flips(path, CHECKPOINT_FORMAT, bits) < 9  # the seal is less than 1 % of the bits
+    with pytest.raises(gilib.persistence.CheckpointError, match="damaged or not a file of gilib"):
+        fit(*pair(), path)
+
+
+@pytest.mark.parametrize("where", ["", "folder", "file/below", "pipe"])
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+    steps = []
+    with pytest.raises(OSError, match="give the path of a file"):
+        gilib.fit(
+            *pair(),
+            X,
+            Y,
+            checkpoint=where,
+            steps=2,
+            callbacks=[lambda *step: steps.append(step)],
+            progress=False,
+        )
+    assert not steps and sorted(os.listdir()) == ["file", "folder", "pipe"]
+
+
+def test_divergence_keeps_the_last_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=D)
+
+    def explode(step, bound, net):
+        if step == 6:
+            next(net.parameters()).data.fill_(torch.nan)
+
+    with pytest.raises(gilib.training.DivergenceError, match="step 6"):
+        fit(net, gilib.Gaussian(0.1), path, callbacks=[explode])
+    assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4
+
+
+def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    fit(*pair(), path, steps=12)
+    net, likelihood = pair()
+    before = [p.clone() for p in net.parameters()]
+    with pytest.raises(gilib.persistence.CheckpointError, match="at step 12, beyond steps=8"):
+        fit(net, likelihood, path, steps=8)
+    assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("changed", ["which", "value"])
+def test_what_is_frozen_belongs_to_the_training(changed, tmp_path):
+    def frozen(name, factor=1.0):
+        net, likelihood = pair(gilib.Factorised())
+        parameter = dict(net.named_parameters())[name].requires_grad_(False)
+        parameter.mul_(factor)
+        return net, likelihood
+
+    first, second, *_ = dict(pair(gilib.Factorised())[0].named_parameters())
+    with pytest.raises(KeyboardInterrupt):
+        fit(*frozen(first), tmp_path / "run", callbacks=stop_at(10))
+    other = frozen(second) if changed == "which" else frozen(first, 2.0)
+    with pytest.raises(gilib.persistence.CheckpointError, match="belongs to another model, data set"):
+        fit(*other, tmp_path / "run")
+    assert fit(*frozen(first), tmp_path / "run").resumed_at == 8

@@ -1,0 +1,228 @@
+"""One training loop: it does what a plain loop does, and it shows, tempers and schedules what it says."""
+
+import pytest
+import torch
+
+import gilib
+from tests.support import PRIORS, D, assert_equal, log_evidence, normals, seeded, small_net, with_ones
+
+X = normals(20, 2, seed=1)
+Y = X.sin() + 0.1 * normals(20, 2, seed=2)
+
+
+def fit(net, likelihood=None, *, steps=12, num_samples=2, **settings):
+    """`gilib.fit` without a bar."""
+    likelihood = gilib.Gaussian(0.1) if likelihood is None else likelihood
+    return gilib.fit(net, likelihood, X, Y, steps=steps, num_samples=num_samples, progress=False, **settings)
+
+
+class Recording(gilib.Gaussian):
+    """A Gaussian likelihood that remembers the targets that it saw."""
+
+    def __init__(self):
+        super().__init__(0.1)
+        self.seen = []
+
+    def log_prob(self, outputs, targets):
+        self.seen.append(targets)
+        return super().log_prob(outputs, targets)
+
+
+def test_the_loop_is_adam_on_the_elbo():
+    """The same numbers as a loop written plainly."""
+    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
+    history = fit(net, likelihood, seed=5, rule=gilib.Adam(0.03))
+    plain, noise = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
+    optimiser = torch.optim.Adam([*plain.parameters(), *noise.parameters()], lr=0.03)
+    generator, trace = seeded(5), []
+    for _ in range(12):
+        loss = -gilib.elbo(plain.draw(2, generator=generator), noise, X, Y, num_data=20) / 20
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        trace.append(-loss.detach())
+    assert_equal(history.elbo, torch.stack(trace), 1e-10)
+    for a, b in zip(
+        [*net.parameters(), *likelihood.parameters()], [*plain.parameters(), *noise.parameters()], strict=True
+    ):
+        assert_equal(a.detach(), b.detach(), 1e-10)
+
+
+@pytest.mark.parametrize(
+    "posterior", [gilib.GlobalInducing(), gilib.LocalInducing(num_inducing=4), gilib.Factorised()]
+)
+def test_the_elbo_rises(posterior):
+    history = fit(small_net(posterior), steps=150, rule=gilib.Adam(0.03))
+    assert history.elbo.shape == (150,) and history.resumed_at == 0
+    assert history.elbo[-20:].mean() > history.elbo[:20].mean() + 1.0
+
+
+def test_training_finds_the_evidence_where_it_can_be_reached():
+    """With fewer inducing points than data the bound comes up to the evidence, and not above."""
+    net = small_net(gilib.GlobalInducing(), hidden=(), points=5, shake=0.0)
+    fit(net, steps=400, rule=gilib.Adam(0.05), num_samples=4)
+    draw = net.draw(200, generator=seeded())
+    bounds = gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=20, reduction="none").detach()
+    truth = log_evidence(with_ones(X), Y, 1 / 3, 0.1)
+    error = float(bounds.std()) / 200**0.5
+    assert truth - 0.5 < bounds.mean() < truth + 6 * error
+
+
+def test_every_epoch_sees_every_point_at_most_once():
+    likelihood = Recording()
+    fit(small_net(gilib.Factorised()), likelihood, steps=10, batch_size=6)
+    epochs = [
+        torch.cat(likelihood.seen[k : k + 3]) for k in range(0, 9, 3)
+    ]  # 20 points: three batches of six
+    for epoch in epochs:
+        assert len(torch.unique(epoch[:, 0])) == 18
+        assert torch.isin(epoch, Y).all()
+    assert not torch.equal(epochs[0], epochs[1])
+
+
+def test_a_batch_as_large_as_the_data_is_the_data():
+    likelihood = Recording()
+    fit(small_net(gilib.Factorised()), likelihood, steps=2, batch_size=100)
+    assert all(torch.equal(seen, Y) for seen in likelihood.seen)
+
+
+def test_inputs_and_targets_of_a_batch_belong_together():
+    seen = []
+
+    class Inputs(torch.nn.Module):
+        def forward(self, x):
+            seen.append(x)
+            return x
+
+    likelihood = Recording()
+    net = gilib.Network(None, [Inputs(), gilib.Linear(2, 2, gilib.Factorised())], input_shape=(2,), dtype=D)
+    seen.clear()
+    fit(net, likelihood, steps=5, batch_size=4)
+    for x, y in zip(seen, likelihood.seen, strict=True):
+        for row, target in zip(x, y, strict=True):
+            assert torch.equal(Y[(X == row).all(-1)][0], target)
+
+
+def test_tempering_gets_the_step_and_weighs_the_ratio():
+    steps, net, twin = [], small_net(gilib.GlobalInducing()), small_net(gilib.GlobalInducing())
+
+    def schedule(step):
+        steps.append(step)
+        return 0.1 * step
+
+    history = fit(net, steps=3, kl_weight=schedule, seed=7)
+    assert steps == [0, 1, 2]
+    draw = twin.draw(2, generator=seeded(7))
+    first = gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=20, per_point=True, kl_weight=0.0)
+    assert_equal(history.elbo[0], first.detach())
+
+
+def test_learning_rates_by_name():
+    """Adam's first step is the learning rate, whatever the gradient."""
+    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
+    names = {name: p for name, p in net.named_parameters()} | {"likelihood": likelihood.scaled_log_variance}
+    before = {name: p.detach().clone() for name, p in names.items()}
+    group = next(name for name in names if name.endswith("pseudo.outputs"))
+    rates = {"inducing_points": 1e-3, group: 2e-4, "likelihood": 5e-5}
+    fit(net, likelihood, steps=1, rule=gilib.Adam(1e-2, groups=rates))
+    for name, parameter in names.items():
+        moved = (parameter.detach() - before[name]).abs()
+        torch.testing.assert_close(moved, torch.full_like(moved, rates.get(name, 1e-2)), rtol=1e-3, atol=0)
+
+
+def test_an_unknown_group():
+    with pytest.raises(ValueError, match="groups: no parameter .* 'likelihood'; parameters are"):
+        fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"likelihood": 1e-3}))
+    with pytest.raises(ValueError, match=r"groups\['inducing'\] must be a positive finite number, got 0"):
+        fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"inducing": 0.0}))
+
+
+@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_training_leaves_the_global_generator_alone(prior, estimator):
+    state = torch.get_rng_state()
+    fit(small_net(gilib.Factorised(), PRIORS[prior]), steps=2, batch_size=6, estimator=estimator, seed=3)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_the_same_seed_gives_the_same_training_and_another_one_another():
+    runs = [fit(small_net(gilib.GlobalInducing()), batch_size=6, seed=seed).elbo for seed in (3, 3, 4)]
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("batch_size", [None, 6])
+def test_pointwise_estimates_train(batch_size):
+    history = fit(
+        small_net(gilib.Factorised()),
+        steps=150,
+        rule=gilib.Adam(0.03),
+        estimator="pointwise",
+        batch_size=batch_size,
+    )
+    assert history.elbo[-20:].mean() > history.elbo[:20].mean() + 1.0
+
+
+@pytest.mark.parametrize("batch_size", [None, 6])
+def test_classes(batch_size):
+    """With the same noise before and after, the bound has risen by more than six standard errors."""
+    net, labels = small_net(gilib.GlobalInducing()), (X[:, 0] > 0).long()
+    noise = net.base_noise(200, seeded(9))
+
+    def bounds():
+        draw = net.draw(noise=noise)
+        return gilib.elbo(draw, gilib.Categorical(), X, labels, num_data=20, reduction="none").detach()
+
+    before = bounds()
+    settings = {"num_samples": 2, "batch_size": batch_size, "progress": False}
+    gilib.fit(net, gilib.Categorical(), X, labels, steps=100, rule=gilib.Adam(0.05), **settings)
+    rise = bounds() - before
+    assert rise.mean() > 6 * rise.std() / 200**0.5
+
+
+@pytest.mark.parametrize("batch_size", [None, 6])
+def test_replicas(batch_size):
+    net = small_net(gilib.GlobalInducing(), replicas=(3,))
+    history = fit(net, gilib.Gaussian(0.1, learn=True, replicas=(3,)), batch_size=batch_size)
+    assert history.elbo.shape == (12, 3)
+
+
+def test_images_are_batched_along_their_points():
+    layers = [torch.nn.Flatten(), gilib.Linear(4, 1, gilib.Factorised())]
+    net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
+    images = normals(7, 1, 2, 2)
+    history = gilib.fit(
+        net, gilib.Gaussian(0.1), images, normals(7, 1), steps=4, batch_size=3, progress=False
+    )
+    assert history.elbo.shape == (4,)
+
+
+def test_the_progress_bar(capsys):
+    fit(small_net(gilib.Factorised()), steps=2)
+    silent = capsys.readouterr()
+    assert silent.out == silent.err == ""
+    gilib.fit(small_net(gilib.Factorised()), gilib.Gaussian(0.1), X, Y, steps=2, num_samples=1)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "2/2" in shown.err and "elbo=" in shown.err
+
+
+def test_divergence_says_when():
+    net = small_net(gilib.Factorised())
+    with pytest.raises(gilib.training.DivergenceError, match=r"its gradient was not finite at step 1"):
+        fit(net, steps=30, rule=gilib.Adam(1e4))
+
+
+def test_divergence_by_replica():
+    net = small_net(gilib.Factorised(), replicas=(2,))
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
+        fit(net, steps=3, rule=gilib.Adam(1e4))
+
+
+def test_a_failed_factorisation_names_the_layer():
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer \d, Linear"):
+        fit(small_net(gilib.GlobalInducing()), steps=30, rule=gilib.Adam(1e4))
+
+
+def test_nothing_to_train():
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.FromPrior(), dtype=D)
+    with pytest.raises(ValueError, match="nothing to train"):
+        fit(net)

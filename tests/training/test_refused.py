@@ -1,0 +1,261 @@
+"""What would train silently as something else is refused before any work."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import gilib
+from gilib.training import Checkpoint, Paused
+from tests.support import normals, small_net
+
+R, N = 3, 12
+X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
+LABELS = torch.arange(N) % 2
+
+
+def fit(net, x=X[0], y=Y[0], likelihood=None, *, steps=2, **settings):
+    likelihood = likelihood or gilib.Gaussian(0.1)
+    settings = {"num_samples": R, "progress": False} | settings
+    return gilib.fit(net, likelihood, x, y, steps=steps, **settings)
+
+
+def model(replicas=(), **settings):
+    return small_net(gilib.GlobalInducing(), replicas=replicas, **settings)
+
+
+@pytest.mark.parametrize("lead", [(R,), (1,), (R, 1), (R, R), (2,)])
+@pytest.mark.parametrize("likelihood", [gilib.Gaussian(0.1), gilib.Categorical()])
+def test_targets_with_axes_in_front(likelihood, lead):
+    """As many as there are samples, they would be taken for the samples' own."""
+    one = LABELS if isinstance(likelihood, gilib.Categorical) else Y[0]
+    y, name = one.expand(*lead, *one.shape), "12" if one is LABELS else "12, 2"
+    found = ", ".join(map(str, lead))
+    with pytest.raises(ValueError, match=rf"y must have shape .*'N'.* got \[{found}, {name}\]"):
+        fit(model(), y=y, likelihood=likelihood)
+    if lead != (R,):
+        with pytest.raises(ValueError, match=rf"y must have shape \[3, 'N'.*replicas\), got \[{found}"):
+            fit(model((R,)), X, y=y, likelihood=likelihood)
+
+
+@pytest.mark.parametrize("y", [Y, Y[0], LABELS, LABELS.expand(R, N)])
+def test_targets_that_are_shared_or_of_every_replica(y):
+    likelihood = gilib.Gaussian(0.1) if y.is_floating_point() else gilib.Categorical()
+    assert fit(model((R,)), X, y, likelihood).elbo.shape == (2, R)
+
+
+@pytest.mark.parametrize(
+    ("network", "noise"), [((), (R,)), ((R,), (R + 1,)), ((R,), (1,)), ((R,), (R, R)), ((), (1,))]
+)
+def test_noise_of_other_replicas(network, noise):
+    likelihood = gilib.Gaussian(0.1, replicas=noise)
+    with pytest.raises(ValueError) as caught:
+        fit(model(network), likelihood=likelihood)
+    assert f"the likelihood has replicas={noise}, the network has replicas={network}" in str(caught.value)
+
+
+@pytest.mark.parametrize("noise", [(), (R,)])
+def test_noise_that_is_shared_or_of_every_replica(noise):
+    assert fit(model((R,)), X, Y, gilib.Gaussian(0.1, learn=True, replicas=noise)).elbo.shape == (2, R)
+
+
+def test_freezing_with_a_shared_parameter():
+    """One bad replica would turn what is shared into NaN, and with it every replica."""
+    net, y = model((R,)), Y.clone()
+    y[1, 3] = 1e200
+    before = [p.detach().clone() for p in net.parameters()]
+    shared = gilib.Gaussian(0.1, learn=True)
+    with pytest.raises(ValueError, match=r"to have the replica axis \[3\], but replicas share"):
+        fit(net, X, y, shared, on_divergence="freeze")
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+    own = gilib.Gaussian(0.1, learn=True, replicas=(R,))
+    assert fit(net, X, y, own, on_divergence="freeze").diverged_at.tolist() == [-1, 0, -1]
+
+
+@pytest.mark.parametrize("kind", ["PerOutputGaussian", "CorrelatedGaussian"])
+def test_noise_of_as_many_outputs_as_replicas_is_shared(kind):
+    """Its axis of outputs is no axis of replicas."""
+    start = [0.1, 0.1] if kind == "PerOutputGaussian" else 2
+    shared = getattr(gilib.likelihoods, kind)(start, learn=True)
+    net, x, y = model((2,)), X[:2], Y[:2]
+    with pytest.raises(ValueError, match=r"replicas share \{'likelihood\."):
+        fit(net, x, y, shared, on_divergence="freeze")
+    with pytest.raises(ValueError, match="not every parameter has replicas"):
+        fit(net, x, y, shared, rule=gilib.Adam([0.1, 0.01]))
+    own = getattr(gilib.likelihoods, kind)(start, learn=True, replicas=(2,))
+    assert fit(net, x, y, own, rule=gilib.Adam([0.1, 0.01])).elbo.shape == (2, 2)
+
+
+def test_groups_are_whole_words():
+    """Layers 1 and 10 to 12: once the rate of the first was also that of the others."""
+    layers = [gilib.Linear(2, 2, gilib.Factorised()) for _ in range(13)]
+    net = gilib.Network(None, layers, input_shape=(2,), dtype=torch.float64)
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    fit(net, steps=1, rule=gilib.Adam(1e-2, groups={"layers.layers.1": 1e-4}))
+    for name, parameter in net.named_parameters():
+        moved = float((parameter.detach() - before[name]).abs().median())
+        assert moved == pytest.approx(1e-4 if name.startswith("layers.layers.1.") else 1e-2, rel=1e-2)
+    with pytest.raises(ValueError, match="no parameter is, or belongs to, 'layers.layers.1.post'"):
+        fit(net, rule=gilib.Adam(groups={"layers.layers.1.post": 1e-4}))
+
+
+def test_a_later_group_counts():
+    net = model()
+    name = next(name for name, _ in net.named_parameters() if name.endswith("pseudo.outputs"))
+    named = dict(net.named_parameters())
+    rates = gilib.Adam(1e-2, groups={"layers": 1e-3, name: 1e-4}).rates(named, None)
+    assert {key: rate for key, (_, rate) in rates.items()} == {
+        key: 1e-4 if key == name else 1e-3 if key.startswith("layers.") else 1e-2 for key in named
+    }
+
+
+def half(step):
+    return 0.5
+
+
+def other_half(step):
+    return 0.5 + 0.1 * step
+
+
+class Weights:
+    """A method of it is a weight that depends on its state."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, step):
+        return self.value
+
+    def weight(self, step):
+        return self.value
+
+
+def redefined(value):
+    """A function of a name that others have, too, as in a notebook whose cell was run anew."""
+
+    def weight(step):
+        return value
+
+    return weight
+
+
+KINDS = {
+    "lambda": lambda value: lambda step: value,
+    "redefined": redefined,
+    "object": Weights,
+    "method": lambda value: Weights(value).weight,
+    "tensor": lambda value: partial(min, torch.tensor(value, dtype=torch.float64)),
+    "array": lambda value: partial(min, np.array(value)),
+    "late": lambda value: lambda step: value if step > 2 else 0.0,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_are_told_apart_by_what_they_give(kind, tmp_path):
+    """At all steps of the training, not only at those that were done."""
+    path, make, adam = tmp_path / "run", KINDS[kind], gilib.Adam()
+    with pytest.raises(Paused):
+        fit(model(), steps=5, rule=adam, kl_weight=make(0.5), checkpoint=Checkpoint(path, deadline=0.0))
+    with pytest.raises(gilib.persistence.CheckpointError, match="another setting: kl_weight is"):
+        fit(model(), steps=5, rule=adam, kl_weight=make(0.75), checkpoint=path)
+    assert fit(model(), steps=7, rule=adam, kl_weight=make(0.5), checkpoint=path).resumed_at == 1
+
+
+def test_a_function_of_another_name_that_gives_the_same_resumes(tmp_path):
+    path = tmp_path / "run"
+    fit(model(), kl_weight=half, checkpoint=path)
+    assert fit(model(), kl_weight=lambda step: 0.5, checkpoint=path).resumed_at == 2
+
+
+def test_a_function_that_counts_its_calls_trains_the_same_with_a_checkpoint(tmp_path):
+    traces = []
+    for settings in ({}, {"checkpoint": Checkpoint(tmp_path / "run", every=1)}):
+        values = iter([0.25, 0.5, 0.75])
+        weight = lambda step, values=values: next(values)  # noqa: E731
+        traces.append(fit(model(), steps=3, kl_weight=weight, **settings).elbo)
+    assert torch.equal(*traces)
+
+
+def test_a_checkpoint_wants_augmentations_that_can_be_told_apart(tmp_path):
+    with pytest.raises(TypeError, match="a checkpoint cannot tell augment="):
+        fit(model(), augment=lambda x, generator: x, checkpoint=tmp_path / "run")
+
+
+def shift(by, x, generator):
+    return x + torch.as_tensor(by)
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_augmentations_by_arrays_are_told_apart(kind, tmp_path):
+    path = tmp_path / "run"
+    fit(model(), augment=partial(shift, kind([0.5, 1.0])), checkpoint=path)
+    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+        fit(model(), augment=partial(shift, kind([0.5, 2.0])), checkpoint=path)
+    assert fit(model(), augment=partial(shift, kind([0.5, 1.0])), checkpoint=path).resumed_at == 2
+
+
+def test_another_tempering_is_refused(tmp_path):
+    path = tmp_path / "run"
+    fit(model(), kl_weight=half, checkpoint=path)
+    for other in (other_half, None, gilib.objectives.SteppedTempering(5)):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another .*setting"):
+            fit(model(), kl_weight=other, checkpoint=path)
+    assert fit(model(), kl_weight=half, checkpoint=path).resumed_at == 2
+
+
+@pytest.mark.parametrize("checkpoint", [3, Checkpoint, b"run"])
+def test_a_checkpoint_that_is_none(checkpoint):
+    with pytest.raises(TypeError, match="checkpoint must be"):
+        fit(model(), checkpoint=checkpoint)
+
+
+def test_a_speed_that_is_none():
+    with pytest.raises(TypeError, match="speed must be a Speed, got str"):
+        fit(model(), speed="tf32")
+
+
+def bad_precision(net):
+    """The second layer's precisions are too far apart to factorise."""
+    name = [name for name, _ in net.named_parameters() if name.endswith("scaled_log_precision")][-1]
+    net.get_parameter(name).data.fill_(300.0)
+    return net
+
+
+@pytest.mark.parametrize("replicas", [(), (R,)])
+def test_where_failures_are_nan_the_layer_is_named_afterwards(replicas, monkeypatch):
+    """As on an accelerator: a factorisation that fails is not raised, and Adam is one kernel."""
+    monkeypatch.setattr("gilib.training.gradients.objective.nullcontext", gilib.linalg.failures_as_nan)
+    fused = {"foreach": False, "fused": True, "capturable": False}
+    monkeypatch.setattr("gilib.training.rules.optimiser.adam_options", lambda *_: fused)
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
+        fit(bad_precision(model(replicas)))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_layer_is_named():
+    net = bad_precision(model()).cuda()
+    with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
+        fit(net, X[0].cuda(), Y[0].cuda(), gilib.Gaussian(0.1).cuda())
+
+
+def test_gradients_are_taken_whatever_the_mode_outside():
+    """Within no_grad a training is the same; tensors of inference mode are refused with advice."""
+    ends = []
+    for mode in (torch.enable_grad, torch.no_grad):
+        net = gilib.models.mlp(
+            1, (3,), 1, posterior=gilib.Factorised(), generator=torch.Generator().manual_seed(0)
+        )
+        x = torch.linspace(-1, 1, 9)[:, None]
+        with mode():
+            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
+        ends.append([p.detach().clone() for p in net.parameters()])
+    assert all(torch.equal(p, q) for p, q in zip(*ends, strict=True))
+    with torch.inference_mode():
+        inside = torch.linspace(-1, 1, 9)[:, None]
+        with pytest.raises(ValueError, match=r"cannot train within torch.inference_mode\(\)"):
+            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
+        built = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())
+    for network, points in ((net, inside), (built, x)):
+        with pytest.raises(ValueError, match=r"nor on tensors that were made there: .*x.clone\(\)"):
+            gilib.fit(network, gilib.Gaussian(0.1), points, points, steps=3, progress=False)

@@ -1,0 +1,329 @@
+"""A step that is recorded and replayed does what the step does: here on the tape of a CPU.
+
+A CUDA graph is as strict: the same operations on the same memory, and nothing of what the host did.
+"""
+
+import gc
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import Bali, LinearDecay, Speed
+from gilib.training.engine.run import Run
+from gilib.training.engine.settings import Settings
+from gilib.training.gradients import graph, replay
+from gilib.training.gradients.parallel import OneProcess
+from gilib.training.gradients.replay import WARM_UP, Replay
+from tests.support import PRIORS, normals, seeded, small_net, zoo
+
+STEPS, R, SEEDS = 8, 3, [7, 1, 4]
+X, Y = normals(20, 2, seed=1), normals(20, 2, seed=2)
+CPU = torch.device("cpu")
+IMAGES, LABELS = normals(9, 1, 8, 8), torch.arange(9) % 3
+
+
+def train(net, likelihood, x, y, recorded, **options):
+    """Eight steps of fit's loop; what they leave. `recorded` None: they are called, with the same kernels."""
+    defaults = {"batch_size": None, "num_samples": 2, "rule": gilib.Adam(0.03), "seed": 3}
+    defaults |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
+    settings = Settings(**(defaults | {"arithmetic": "full"} | options))
+    run = Run(net, likelihood, x, y, STEPS, settings, OneProcess(), recorded is not False)
+    if recorded is None:
+        run.replay.calls = WARM_UP + 1  # the time to record is over
+    for step in range(STEPS):
+        run.step(step)
+    assert (run.replay is not None and run.replay.replay is not None) == bool(recorded)
+    return [run.trace, run.diverged_at, *(value.detach() for value in run.modules.state_dict().values())]
+
+
+def mlp(**options):
+    net, likelihood = small_net(gilib.GlobalInducing(), PRIORS["scale"]), gilib.Gaussian(0.1, learn=True)
+    return lambda recorded: train(net, likelihood, X, Y, recorded, batch_size=6, **options)
+
+
+def lenet():
+    net = gilib.models.lenet((1, 8, 8), 3, channels=2, inducing_points=IMAGES[:4], generator=seeded())
+    options = {"batch_size": 5, "augment": gilib.data.random_flip_and_crop}
+    return lambda recorded: train(net, gilib.Categorical(), IMAGES, LABELS, recorded, **options)
+
+
+def replicas():
+    net = small_net(gilib.Factorised(), replicas=(R,))
+    options = {
+        "seed": SEEDS,
+        "rule": gilib.Adam([0.01, 1e4, 0.03]),
+        "on_divergence": "freeze",
+        "batch_size": 7,
+    }
+    return lambda recorded: train(net, gilib.Gaussian(0.1, True, replicas=(R,)), X, Y, recorded, **options)
+
+
+def pointwise():
+    net, likelihood = (
+        small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.2)), PRIORS["scale"]),
+        gilib.Gaussian(0.1),
+    )
+    return lambda recorded: train(net, likelihood, X, Y, recorded, batch_size=6, estimator="pointwise")
+
+
+def in_tf32():
+    net = small_net(gilib.GlobalInducing()).float()
+    return lambda recorded: train(net, gilib.Gaussian(0.1), X.float(), Y.float(), recorded, arithmetic="tf32")
+
+
+def layerwise(likelihood=None, **options):
+    """BALI's numbers change from step to step: α by a schedule, γ by the bias correction."""
+    shape = (R,) if "seed" in options else ()
+    net = small_net(gilib.posteriors.Conjugate(), PRIORS["neal"], replicas=shape)
+    noise = gilib.Gaussian(1.0, learn=True, replicas=shape) if likelihood is None else likelihood
+    y = Y if likelihood is None else torch.arange(len(X)) % 2
+    options = {"rule": Bali(schedule=LinearDecay(0.2)), "num_samples": 1} | options
+    return lambda recorded: train(net, noise, X, y, recorded, **options)
+
+
+CASES = {
+    "tempered": lambda: mlp(kl_weight=lambda step: 0.1 * step),
+    "scheduled": lambda: mlp(rule=gilib.Adam(0.03, schedule=LinearDecay(0.2))),
+    "lenet": lenet,
+    "replicas": replicas,
+    "pointwise": pointwise,
+    "tf32": in_tf32,
+    "bali": layerwise,
+    "bali, labels": lambda: layerwise(gilib.Categorical()),
+    "bali, two draws": lambda: layerwise(num_samples=2, rule=Bali(prior="relative")),
+    "bali, outputs": lambda: layerwise(estimator="pointwise"),
+    "bali, means": lambda: layerwise(rule=Bali(deterministic=True)),
+    "bali, replicas": lambda: layerwise(seed=SEEDS, on_divergence="freeze"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_replayed_training_is_the_training(name):
+    called, replayed = CASES[name]()(None), CASES[name]()(True)
+    for ours, theirs in zip(replayed, called, strict=True):
+        assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+    if name == "replicas":
+        assert (called[1] >= 0).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"replicas", "tf32"}))
+def test_and_that_of_the_loop_but_for_rounding(name):
+    for ours, theirs in zip(CASES[name]()(True), CASES[name]()(False), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+OWN_ESTIMATES = ["fac, neal", "fac, scale", "dropout", "conjugate", "lenet, factorised", "lenet, conjugate"]
+OWN_ESTIMATES += ["deep GP, local", "deep GP, free", "structured, star", "trained module"]
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [(name, "draw") for name in zoo.NETS if name != "matrix"]
+    + [(name, "pointwise") for name in OWN_ESTIMATES],
+)
+def test_of_every_network(name, estimator):
+    results = []
+    for recorded in (None, True):
+        net, likelihood, x, y = zoo.problem(name, "cpu")
+        settings = {"rule": zoo.rule_of(name), "batch_size": 10, "estimator": estimator}
+        results.append(train(net, likelihood, x, y, recorded, **settings))
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_moments_that_are_kept_are_not_recorded(keep):
+    settings = {"rule": Bali(keep_moments=keep), "num_samples": 1, "batch_size": None, "seed": 3}
+    settings |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
+    net, noise = small_net(gilib.posteriors.Conjugate()), gilib.Gaussian(1.0, learn=True)
+    run = Run(net, noise, X, Y, STEPS, Settings(**settings, arithmetic="full"), OneProcess(), False)
+    assert run.rule.recordable is not keep
+
+
+def test_host_numbers_would_be_frozen():
+    """A number of the host in a recorded function stays what it was."""
+    calls = []
+
+    def count(x):
+        calls.append(1)
+        return x + len(calls)
+
+    repeated = Replay(count, CPU)
+    assert [int(repeated(torch.tensor(10))) for _ in range(WARM_UP + 3)] == [11, 12, 13, 14, 14, 14]
+
+
+def test_arguments_are_copied_before_the_replay():
+    repeated = Replay(lambda x, y: x * y, CPU)
+    given = [(torch.tensor(float(k)), torch.tensor(2.0)) for k in range(WARM_UP + 3)]
+    assert [float(repeated(*pair)) for pair in given] == [2.0 * k for k in range(WARM_UP + 3)]
+    assert [float(x) for x, _ in given] == [float(k) for k in range(WARM_UP + 3)]
+
+
+class Nothing:
+    """Stands for a graph."""
+
+    def replay(self):
+        """Do nothing."""
+
+
+class Cycle:
+    """Garbage that only a collection finds; it says when."""
+
+    def __init__(self, found, when):
+        self.itself, self.found, self.when = self, found, when
+
+    def __del__(self):
+        self.found.append(self.when())
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_collected_while_a_step_is_recorded(enabled, fails, monkeypatch):
+    """A graph of an earlier training that was destroyed then would spoil the recording."""
+    found, recording = [], []
+
+    @contextmanager
+    def recorder(graph):
+        recording.append(True)
+        try:
+            yield
+        finally:
+            recording.clear()
+
+    def run():
+        Cycle(found, lambda: "within" if recording else "after")
+        kept = [[k] for k in range(2000)]  # a collection would begin after some of these
+        if fails:
+            raise RuntimeError(str(len(kept)))
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Nothing)
+    monkeypatch.setattr(torch.cuda, "graph", recorder)
+    before, thresholds = gc.isenabled(), gc.get_threshold()
+    Cycle(found, lambda: "within" if recording else "before")
+    (gc.enable if enabled else gc.disable)()
+    gc.set_threshold(100, 2, 2)
+    try:
+        with pytest.raises(RuntimeError, match="2000") if fails else nullcontext():
+            graph.capture(run)
+        assert gc.isenabled() == enabled
+        gc.collect()
+    finally:
+        gc.set_threshold(*thresholds)
+        (gc.enable if before else gc.disable)()
+    assert found == ["before", "after"]
+
+
+def test_another_device():
+    with pytest.raises(ValueError, match="replay=True needs data and network on a CPU or a CUDA .* on meta"):
+        replay.check_replay(torch.device("meta"), 1, True)
+
+
+@pytest.mark.parametrize(
+    ("processes", "recordable", "message"),
+    [
+        (2, True, "replay=True is for one process: leave out parallel or replay"),
+        (1, False, "needs a rule that can be recorded: see RunningRule.recordable"),
+    ],
+)
+def test_what_cannot_be_recorded(processes, recordable, message):
+    with pytest.raises(ValueError, match=message):
+        replay.check_replay(CPU, processes, recordable)
+
+
+def fitted(**settings):
+    """A training of twenty steps, and what it leaves."""
+    net, likelihood = small_net(gilib.GlobalInducing(), PRIORS["scale"]), gilib.Gaussian(0.1, learn=True)
+    settings = {"steps": 20, "batch_size": 7, "speed": Speed(replay=True), "progress": False} | settings
+    history = gilib.fit(net, likelihood, X, Y, **settings)
+    return [history.elbo, *(value.detach() for value in net.state_dict().values())]
+
+
+def test_a_replayed_training_goes_on_where_it_stopped(tmp_path):
+    path = tmp_path / "training"
+    settings = {"rule": gilib.Adam(0.03)}
+    fitted(checkpoint=path, callbacks=(lambda step, bound, net: step == 11,), **settings)
+    whole = fitted(**settings)
+    content = torch.load(path, weights_only=True)
+    torch.save(content | {"stopped": [False, False, ""]}, path)
+    for ours, theirs in zip(fitted(checkpoint=path, **settings), whole, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_replica_that_breaks_down_later_is_left_out():
+    """From there on its factors fail, which is another decision."""
+
+    def spoil(step, bound, net):
+        if step == 8:
+            with torch.no_grad():
+                next(net.parameters())[1] = torch.nan
+
+    results = []
+    for recorded in (False, True):
+        net = small_net(gilib.GlobalInducing(), replicas=(R,))
+        likelihood, speed = gilib.Gaussian(0.1, learn=True, replicas=(R,)), Speed(replay=recorded)
+        settings = {"seed": SEEDS, "on_divergence": "freeze", "rule": gilib.Adam(0.01), "progress": False}
+        history = gilib.fit(net, likelihood, X, Y, steps=40, callbacks=(spoil,), speed=speed, **settings)
+        assert history.diverged_at.tolist() == [-1, 8, -1]
+        results.append([history.elbo, *(value.detach() for value in net.state_dict().values())])
+    for ours, theirs in zip(*results, strict=True):
+        assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_failures_are_those_of_the_loop(recorded):
+    """A factor that is not found is a decision: the step is called, and says which it was."""
+    with pytest.raises(gilib.linalg.FactorisationError, match="GlobalInducing|Linear|layer"):
+        fitted(rule=gilib.Adam(1e8), speed=Speed(replay=recorded), steps=50)
+
+
+def test_steps_that_decide_otherwise_every_time_are_called(monkeypatch):
+    monkeypatch.setattr(replay, "PATIENCE", 2)
+    monkeypatch.setattr(replay, "RECORDINGS", 3)
+    repeated = Replay(lambda x: x + float(x), CPU)
+    with pytest.warns(UserWarning, match="not replayed any more: it read different numbers in each of 3"):
+        found = [float(repeated(torch.tensor(float(k)))) for k in range(12)]
+    assert found == [2.0 * k for k in range(12)] and repeated.replay is None
+
+
+def test_steps_that_decide_otherwise_from_some_time_on_are_recorded_again():
+    calls = []
+
+    def step(x):
+        calls.append(1)
+        return x + 1 if bool(x > 0) else x - 1
+
+    repeated, given = Replay(step, CPU), [*range(1, 20), *range(-20, 0)]
+    assert [int(repeated(torch.tensor(x))) for x in given] == [x + 1 if x > 0 else x - 1 for x in given]
+    assert repeated.recordings == 2 and len(calls) == WARM_UP + 1 + replay.PATIENCE
+
+
+def test_one_step_that_decides_otherwise_is_called():
+    repeated, given = Replay(lambda x: x + 1 if bool(x > 0) else x - 1, CPU), [1, 2, 3, 4, 5, -6, 7, 8]
+    assert [int(repeated(torch.tensor(x))) for x in given] == [2, 3, 4, 5, 6, -7, 8, 9]
+    assert repeated.recordings == 1 and repeated.missed == 0
+
+
+def test_steps_of_changing_sizes_are_called():
+    repeated = Replay(lambda x: x[x > 2].sum(), CPU)
+    given = [torch.arange(5.0) + k for k in range(WARM_UP + 2)]
+    with pytest.warns(UserWarning, match="this step is not replayed: aten::.* whose size depends on values"):
+        found = [float(repeated(x)) for x in given]
+    assert found == [float(x[x > 2].sum()) for x in given]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(), (R,)])
+def test_on_a_gpu(shape):
+    """The graph against the loop, on the device that they are for."""
+    results = []
+    for recorded in (False, True):
+        net = small_net(gilib.GlobalInducing(precision="per_output"), replicas=shape).to("cuda")
+        likelihood = gilib.Gaussian(0.1, learn=True, replicas=shape).to("cuda")
+        settings = {"batch_size": 6, "num_samples": 2, "progress": False}
+        settings["speed"] = Speed(replay=recorded)
+        history = gilib.fit(net, likelihood, X.cuda(), Y.cuda(), steps=20, **settings)
+        results.append([history.elbo, *(p.detach().cpu() for p in net.parameters())])
+    for plain, replayed in zip(*results, strict=True):
+        torch.testing.assert_close(replayed, plain, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,270 @@
+"""`fit` trains R replicas in one program exactly as it would train R networks one by one."""
+
+import copy
+import pickle
+import time
+
+import pytest
+import torch
+
+import gilib
+from gilib.randomness import ReplicaGenerators
+from gilib.training import Checkpoint, Paused, ReplicaAdam
+from tests.support import PRIORS, assert_equal, normals, small_net
+
+R, N, STEPS = 3, 12, 20
+RATES, SEEDS = [0.003, 0.01, 0.03], [7, 1, 4]
+X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
+CASES = {
+    "gi": (gilib.GlobalInducing(precision="per_output"), "scale", "draw"),
+    "gi-full": (gilib.GlobalInducing(precision="full"), "spatial", "draw"),
+    "li": (gilib.LocalInducing(num_inducing=4, precision="per_output"), "standard", "draw"),
+    "fac→gi": ((gilib.Factorised(), gilib.GlobalInducing()), "neal", "draw"),
+    "fac": (gilib.Factorised(), "scale", "pointwise"),
+}
+
+
+def model(name, replicas=(), noise=0.3):
+    posterior, prior, _ = CASES[name]
+    net = small_net(posterior, PRIORS[prior], points=4, replicas=replicas)
+    return net, gilib.Gaussian(noise, learn=True, scale=10.0, replicas=replicas)
+
+
+def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, **settings):
+    return gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
+
+
+def copy_replica(together, singles):
+    """Start every single network where its replica starts."""
+    for r, (net, likelihood) in enumerate(singles):
+        for single, joint in ((net, together[0]), (likelihood, together[1])):
+            for key, parameter in single.named_parameters():
+                parameter.data.copy_(joint.get_parameter(key).data[r])
+
+
+@pytest.mark.parametrize(("name", "batch_size"), [*((name, 5) for name in CASES), ("fac→gi", None)])
+def test_replicas_train_as_they_would_alone(name, batch_size):
+    together, singles = model(name, (R,)), [model(name) for _ in range(R)]
+    copy_replica(together, singles)
+    settings = {"batch_size": batch_size, "estimator": CASES[name][2]}
+    history = fit(*together, rule=gilib.Adam(RATES), seed=SEEDS, on_divergence="freeze", **settings)
+    assert history.elbo.shape == (STEPS, R) and history.diverged_at.tolist() == [-1] * R
+    for r, single in enumerate(singles):
+        alone = fit(*single, X[r], Y[r], rule=gilib.Adam(RATES[r]), seed=SEEDS[r], **settings)
+        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
+        for ours, theirs in zip(together, single, strict=True):
+            for key, parameter in theirs.named_parameters():
+                assert_equal(ours.get_parameter(key)[r].detach(), parameter.detach(), 1e-10)
+
+
+def test_data_without_replicas_are_shared_but_shuffled_for_each():
+    together, singles = model("gi", (R,)), [model("gi") for _ in range(R)]
+    copy_replica(together, singles)
+    history = fit(*together, X[0], Y[0], seed=SEEDS, batch_size=5)
+    for r, single in enumerate(singles):
+        alone = fit(*single, X[0], Y[0], seed=SEEDS[r], batch_size=5)
+        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
+
+
+@pytest.mark.parametrize("trouble", ["bound", "factorisation"])
+def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
+    healthy, sick = model("gi", (R,)), model("gi", (R,))
+    copy_replica(healthy, [])
+    y = Y.clone()
+    if trouble == "bound":
+        y[1, 3] = 1e200
+    else:
+        next(iter(sick[0].layers)).weights.pseudo.scaled_log_precision.data[1] = 300.0
+    before = {key: p.detach()[1].clone() for key, p in sick[0].named_parameters()}
+    expected = fit(*healthy, seed=SEEDS, rule=gilib.Adam(RATES), on_divergence="freeze")
+    history = fit(*sick, X, y, seed=SEEDS, rule=gilib.Adam(RATES), on_divergence="freeze")
+    assert history.diverged_at.tolist() == [-1, 0, -1]
+    for key, parameter in sick[0].named_parameters():
+        assert torch.equal(parameter.detach()[1], before[key])
+        for r in (0, 2):
+            assert_equal(parameter.detach()[r], healthy[0].get_parameter(key).detach()[r], 1e-10)
+    assert_equal(history.elbo[:, [0, 2]], expected.elbo[:, [0, 2]], 1e-10)
+
+
+def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
+    net, likelihood = model("fac", (R,))
+    history = fit(net, likelihood, rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS, on_divergence="freeze")
+    assert history.diverged_at[1] > 0 and history.diverged_at[[0, 2]].tolist() == [-1, -1]
+    assert all(bool(p.isfinite().all()) for p in net.parameters())
+    assert bool(history.elbo[:, [0, 2]].isfinite().all())
+
+
+def test_without_freezing_divergence_is_an_error():
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
+        fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
+
+
+@pytest.mark.parametrize("name", ["gi", "fac"])
+def test_a_paused_training_ends_where_an_uninterrupted_one_does(name, tmp_path):
+    settings = {"seed": SEEDS, "rule": gilib.Adam(RATES), "batch_size": 5, "on_divergence": "freeze"}
+    settings["estimator"] = CASES[name][2]
+    whole, parts = model(name, (R,)), model(name, (R,))
+    expected = fit(*whole, **settings)
+    path, pauses = tmp_path / "checkpoint", 0
+    while True:
+        try:
+            late = Checkpoint(path, deadline=time.monotonic() - 1.0)
+            history = fit(*parts, checkpoint=late, **settings)
+            break
+        except Paused:
+            pauses += 1
+            parts = model(name, (R,))
+    assert pauses == STEPS - 1
+    assert torch.equal(history.elbo, expected.elbo)
+    for ours, theirs in zip(parts, whole, strict=True):
+        for key, parameter in theirs.named_parameters():
+            assert torch.equal(ours.get_parameter(key), parameter)
+
+
+def test_replica_adam_is_adam():
+    values = [normals(R, 4, 2, seed=3), normals(R, seed=4)]
+    ours = [torch.nn.Parameter(v.clone()) for v in values]
+    rates = {"a": (ours[0], RATES), "b": (ours[1], 0.05)}
+    optimiser = ReplicaAdam(rates, R)
+    theirs = [[torch.nn.Parameter(v[r].clone()) for v in values] for r in range(R)]
+    torches = [
+        torch.optim.Adam([{"params": [a], "lr": RATES[r]}, {"params": [b], "lr": 0.05}])
+        for r, (a, b) in enumerate(theirs)
+    ]
+
+    def loss(a, b, r):
+        return (a.square().sum() - 1).square() + (a.sum() * b).cos() * (r + 1)
+
+    for _ in range(STEPS):
+        total = sum(loss(ours[0][r], ours[1][r], r) for r in range(R))
+        optimiser.advance()
+        optimiser.update(torch.autograd.grad(total, ours), torch.ones(R).bool())
+        for r, (a, b) in enumerate(theirs):
+            torches[r].zero_grad()
+            loss(a, b, r).backward()
+            torches[r].step()
+    for r, pair in enumerate(theirs):
+        for joint, single in zip(ours, pair, strict=True):
+            assert_equal(joint.detach()[r], single.detach(), 1e-12)
+
+
+def test_parameters_have_their_own_memory_after_a_training(tmp_path):
+    """While they are trained they lie side by side.
+
+    A pickle of one of them would hold all of them, and a file their values in other strides: their products
+    would differ in the last bit.
+    """
+    points = normals(6, 3, seed=4)
+    settings = {"width": 2, "replicas": (2,), "num_features": 16, "inducing_points": points}
+    net, noise = gilib.models.deep_gp(3, 3, **settings), gilib.Gaussian(0.1, learn=True, replicas=(2,))
+    before = len(pickle.dumps(net))
+    x, y = normals(20, 3, seed=5), normals(20, 3, seed=6)
+    gilib.fit(net, noise, x, y, steps=4, num_samples=1, seed=[0, 1], progress=False)
+    assert len(pickle.dumps(net)) < 1.1 * before
+    gilib.save(tmp_path / "model.pt", net, noise)
+    told = [
+        gilib.predict(own, noise, x, 5, generator=torch.Generator().manual_seed(1)).mean
+        for own in (net, gilib.load(tmp_path / "model.pt").network, copy.deepcopy(net))
+    ]
+    assert torch.equal(told[0], told[1]) and torch.equal(told[0], told[2])
+
+
+def test_parameters_have_their_own_memory_after_a_training_that_never_began(tmp_path):
+    """A rule lays parameters side by side before a checkpoint of another training is refused."""
+    x, y = normals(20, 2, seed=5), normals(20, 2, seed=6)
+    net, noise = small_net(gilib.GlobalInducing(), replicas=(2,)), gilib.Gaussian(0.1)
+    settings = {"steps": 2, "checkpoint": tmp_path / "run.pt", "progress": False}
+    gilib.fit(net, noise, x, y, **settings)
+    with pytest.raises(gilib.persistence.CheckpointError):
+        gilib.fit(net, noise, y, x, **settings)
+    for parameter in net.parameters():
+        assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
+
+
+def test_predictions_with_a_generator_for_every_replica():
+    net, likelihood = model("gi", (R,))
+    singles = [model("gi") for _ in range(R)]
+    copy_replica((net, likelihood), singles)
+    together = gilib.predict(net, likelihood, X, 5, generator=ReplicaGenerators(SEEDS))
+    for r, single in enumerate(singles):
+        alone = gilib.predict(*single, X[r], 5, generator=torch.Generator().manual_seed(SEEDS[r]))
+        assert_equal(together.means[:, r], alone.means, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": [1, 2]}, r"2 seeds need a network with replicas=\(2,\), this one has \(3,\)"),
+        ({"seed": "0"}, "seed must be an integer, or a list of one integer for each"),
+        ({"rule": gilib.Adam([0.1])}, "lr: wanted one number or 3, got 1 learning rates"),
+        ({"on_divergence": "ignore"}, "on_divergence"),
+    ],
+)
+def test_what_is_refused(settings, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(*model("gi", (R,)), **settings)
+
+
+def test_a_rate_of_one_replica_that_is_not_positive():
+    with pytest.raises(ValueError, match=r"lr\[1\] must be a positive finite number, got -1.0"):
+        gilib.Adam([0.1, -1.0, 0.1])
+
+
+def test_freezing_and_rates_need_replicas():
+    net, likelihood = model("gi")
+    with pytest.raises(ValueError, match="network with one replica axis"):
+        fit(net, likelihood, X[0], Y[0], on_divergence="freeze")
+    with pytest.raises(ValueError, match="not every parameter has replicas"):
+        fit(net, likelihood, X[0], Y[0], rule=gilib.Adam([0.1, 0.1]))
+    shared = gilib.Gaussian(0.3, learn=True)
+    with pytest.raises(ValueError, match="not every parameter has replicas"):
+        fit(model("gi", (R,))[0], shared, rule=gilib.Adam(RATES))
+
+
+def test_generators_refuse_other_shapes():
+    with pytest.raises(ValueError, match="at least one seed"):
+        ReplicaGenerators([])
+    with pytest.raises(ValueError, match=r"2 generators serve a network with replicas=\(2,\)"):
+        ReplicaGenerators([0, 1]).normal((4, 3), torch.float64, None)
+
+
+def resumed(start, path, *data, **settings):
+    """Stopped after every step, and begun anew from the checkpoint."""
+    while True:
+        try:
+            parts, late = start(), Checkpoint(path, deadline=time.monotonic() - 1.0)
+            return parts, fit(*parts, *data, checkpoint=late, **settings)
+        except Paused:
+            pass
+
+
+def test_a_frozen_replica_stays_frozen_after_a_pause(tmp_path):
+    """One minibatch broke it; the next ones would not."""
+    y = Y.clone()
+    y[1, 3] = 1e200
+    settings, whole = {"seed": SEEDS, "batch_size": 5, "on_divergence": "freeze"}, model("gi", (R,))
+    expected = fit(*whole, X, y, **settings)
+    parts, history = resumed(lambda: model("gi", (R,)), tmp_path / "checkpoint", X, y, **settings)
+    assert expected.diverged_at[1] >= 0 and torch.equal(history.diverged_at, expected.diverged_at)
+    assert bool(expected.elbo[-3:, 1].isfinite().any())
+    for ours, theirs in zip(parts, whole, strict=True):
+        for key, parameter in theirs.named_parameters():
+            assert torch.equal(ours.get_parameter(key), parameter), key
+
+
+def test_the_step_of_a_divergence_survives_a_pause(tmp_path):
+    settings = {"rule": gilib.Adam([0.01, 1e4, 0.01]), "seed": SEEDS, "on_divergence": "freeze"}
+    expected = fit(*model("fac", (R,)), **settings)
+    _, history = resumed(lambda: model("fac", (R,)), tmp_path / "checkpoint", **settings)
+    assert expected.diverged_at[1] > 0 and history.diverged_at.tolist() == expected.diverged_at.tolist()
+
+
+def test_a_gradient_that_is_not_finite_freezes_its_replica():
+    parameter = torch.nn.Parameter(torch.ones(R, 2, dtype=torch.float64))
+    optimiser, active = ReplicaAdam({"parameter": (parameter, 0.1)}, R), torch.ones(R).bool()
+    gradient = torch.ones(R, 2, dtype=torch.float64)
+    gradient[1, 0] = torch.nan
+    optimiser.advance()
+    optimiser.update([gradient], active)
+    assert active.tolist() == [True, False, True]
+    assert bool((parameter[1] == 1.0).all()) and bool((parameter[[0, 2]] < 1.0).all())

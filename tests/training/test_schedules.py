@@ -1,0 +1,134 @@
+"""Learning rates that follow a schedule: Adam with the rates of torch's scheduler, alone and for replicas."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import Checkpoint, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
+from tests.support import assert_equal, normals, seeded, small_net
+
+R, N, STEPS = 3, 12, 10
+RATES = [0.003, 0.01, 0.03]
+X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
+SCHEDULES = {
+    "linear": (LinearDecay(0.5), lambda step: 1.0 if step < 5 else (10 - step) / 5),
+    "constant": (
+        PiecewiseConstant((3, 7), (1.0, 0.4, 0.1)),
+        lambda step: 1.0 - 0.6 * (step > 2) - 0.3 * (step > 6),
+    ),
+    "cosine": (
+        CosineDecay(0.5, 0.1),
+        lambda step: 1.0 if step < 5 else 0.55 + 0.45 * math.cos(math.pi * (step - 5) / 5),
+    ),
+    "exponential": (ExponentialDecay(0.5, 4), lambda step: 2.0 ** (-step / 4)),
+}
+
+
+def fit(net, likelihood=None, x=X[0], y=Y[0], *, steps=STEPS, **settings):
+    likelihood = likelihood or gilib.Gaussian(0.1)
+    return gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
+
+
+def model(replicas=()):
+    return small_net(gilib.GlobalInducing(), replicas=replicas)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_loop_is_adam_under_torchs_scheduler(name):
+    schedule, factor = SCHEDULES[name]
+    net, plain = model(), model()
+    fit(net, rule=gilib.Adam(0.03, groups={"inducing_points": 0.01}, schedule=schedule), seed=5)
+    slow = [plain.inducing_points]
+    fast = [p for p in plain.parameters() if p is not plain.inducing_points]
+    adam = torch.optim.Adam([{"params": fast, "lr": 0.03}, {"params": slow, "lr": 0.01}])
+    scheduler, generator = torch.optim.lr_scheduler.LambdaLR(adam, factor), seeded(5)
+    for _ in range(STEPS):
+        loss = (
+            -gilib.elbo(plain.draw(2, generator=generator), gilib.Gaussian(0.1), X[0], Y[0], num_data=N) / N
+        )
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        scheduler.step()
+    for ours, theirs in zip(net.parameters(), plain.parameters(), strict=True):
+        assert_equal(ours.detach(), theirs.detach(), 1e-10)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_replicas_follow_it_as_they_would_alone(name):
+    together, schedule = model((R,)), SCHEDULES[name][0]
+    singles = [model() for _ in range(R)]
+    for r, single in enumerate(singles):
+        for key, parameter in single.named_parameters():
+            parameter.data.copy_(together.get_parameter(key).data[r])
+    fit(together, x=X, y=Y, rule=gilib.Adam(RATES, schedule=schedule), seed=[0, 1, 2])
+    for r, single in enumerate(singles):
+        fit(single, x=X[r], y=Y[r], rule=gilib.Adam(RATES[r], schedule=schedule), seed=r)
+        for key, parameter in single.named_parameters():
+            assert_equal(together.get_parameter(key)[r].detach(), parameter.detach(), 1e-10)
+
+
+@pytest.mark.parametrize("replicas", [(), (R,)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_resuming_changes_nothing(name, replicas, tmp_path):
+    def fail(step, bound, net):
+        if step == 6:
+            raise KeyboardInterrupt
+
+    settings = {"rule": gilib.Adam(0.03, schedule=SCHEDULES[name][0])}
+    straight, resumed, checkpoint = model(replicas), model(replicas), Checkpoint(tmp_path / "run", every=4)
+    whole = fit(straight, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model(replicas), checkpoint=checkpoint, callbacks=[fail], **settings)
+    history = fit(resumed, checkpoint=checkpoint, **settings)
+    assert history.resumed_at == 4 and torch.equal(history.elbo, whole.elbo)
+    assert all(torch.equal(p, q) for p, q in zip(resumed.parameters(), straight.parameters(), strict=True))
+
+
+def test_more_steps_would_be_another_schedule(tmp_path):
+    path, rule = tmp_path / "run", gilib.Adam(schedule=LinearDecay())
+    fit(model(), rule=rule, checkpoint=path, steps=4)
+    with pytest.raises(gilib.persistence.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps"):
+        fit(model(), rule=rule, checkpoint=path, steps=8)
+    assert fit(model(), rule=rule, checkpoint=path, steps=4).resumed_at == 4
+
+
+def test_more_steps_of_a_schedule_that_does_not_ask_how_many(tmp_path):
+    path, rule = tmp_path / "run", gilib.Adam(schedule=SCHEDULES["constant"][0])
+    fit(model(), rule=rule, checkpoint=path, steps=5)
+    straight, longer = model(), model()
+    fit(straight, rule=rule)
+    assert fit(longer, rule=rule, checkpoint=path).resumed_at == 5
+    assert all(torch.equal(p, q) for p, q in zip(longer.parameters(), straight.parameters(), strict=True))
+
+
+def test_another_schedule_is_refused(tmp_path):
+    path = tmp_path / "run"
+    fit(model(), rule=gilib.Adam(schedule=LinearDecay(0.5)), checkpoint=path, steps=4)
+    for other in (None, LinearDecay(0.4), ExponentialDecay(0.5, 4)):
+        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
+            fit(model(), rule=gilib.Adam(schedule=other), checkpoint=path, steps=4)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: LinearDecay(1.0), ValueError, "start must be a number of at least 0 and below 1, got 1.0"),
+        (lambda: LinearDecay(-0.1), ValueError, "start must be a number of at least 0"),
+        (lambda: PiecewiseConstant((5, 5), (1.0, 0.5, 0.1)), ValueError, "boundaries must rise"),
+        (lambda: PiecewiseConstant((5,), (1.0,)), ValueError, "1 boundaries need 2 factors, got 1"),
+        (lambda: PiecewiseConstant((0,), (1.0, 0.5)), ValueError, r"boundaries\[0\] must be an integer"),
+        (lambda: PiecewiseConstant((5,), (1.0, 0.0)), ValueError, r"factors\[1\] must be a positive"),
+        (lambda: ExponentialDecay(0.0, 5), ValueError, "rate must be a positive"),
+        (lambda: ExponentialDecay(0.5, 0), ValueError, "every must be an integer"),
+        (lambda: gilib.Adam(schedule=lambda step, steps: 1.0), TypeError, "schedule must be a Schedule"),
+        (lambda: gilib.Adam(schedule=LinearDecay), TypeError, r"write LinearDecay\(\)"),
+        (lambda: gilib.Adam(betas=(0.9, 1.0)), ValueError, r"betas\[1\] must be a number of at least 0"),
+        (lambda: gilib.Adam(eps=0.0), ValueError, "eps must be a positive finite number"),
+    ],
+)
+def test_what_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

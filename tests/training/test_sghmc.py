@@ -1,0 +1,209 @@
+"""SGHMC: its steps written out, and what a training owes its rule."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import SGHMC, Checkpoint, Paused, StoredStates
+from gilib.training.rules.sghmc import Coordinates, chosen
+from tests.support import D, assert_equal, seeded
+from tests.support.chains import FEATURES, POINT, N, Seen, Y, linear, process, running, state, train
+
+# Steps
+
+
+def test_steps_written_out():
+    """Four of burn-in and two more, window 2: gradients by hand, Adam by torch, the rule's own numbers."""
+    rule = SGHMC(4, lr=0.2, momentum_decay=0.3, window=2, base_optimiser=gilib.Adam(0.05))
+    net, likelihood, seed = linear(), gilib.Gaussian(0.5, learn=True).to(D), 5
+    theta, (log_noise,) = state(net).clone(), [p.detach().clone() for p in likelihood.parameters()]
+    train(net, rule, 6, likelihood=likelihood, seed=seed)
+
+    features, stream = FEATURES["linear"](), seeded(seed + 3)
+    log_noise.requires_grad_()
+    adam, window = torch.optim.Adam([log_noise], lr=0.05), []
+    v, tau, g, square = torch.zeros_like(theta), *(torch.ones_like(theta) for _ in range(3))
+
+    def energy(theta):
+        residual = Y - features @ theta
+        return (
+            0.5 * residual.square().sum() / log_noise.exp() + 0.5 * N * log_noise + 0.5 * theta.square().sum()
+        )
+
+    for step in range(6):
+        slope = theta - features.mT @ (Y - features @ theta) / log_noise.detach().exp()
+        window = [*window, theta][-2:]
+        if step < 4:
+            rate = 1 / (tau + 1)
+            tau, g, square = (
+                1 + tau * (1 - g**2 / square),
+                g + rate * (slope - g),
+                square + rate * (slope**2 - square),
+            )
+        noise = torch.randn(1, 3, 1, generator=stream, dtype=D)[0]
+        v = 0.7 * v - 0.04 * slope / square.sqrt() + (2 * 0.04 * 0.3 / square.sqrt()).sqrt() * noise
+        theta = theta + v
+        if step < 4:
+            uniform = torch.distributions.Normal(0.0, 1.0).cdf(torch.randn(1, generator=stream, dtype=D))
+            ring = window if step % 2 or step == 0 else window[::-1]
+            adam.zero_grad()
+            (energy(ring[int(uniform * len(ring))]) / N).backward()
+            adam.step()
+    assert_equal(state(net), theta, 1e-10)
+    assert_equal(next(likelihood.parameters()).detach(), log_noise.detach(), 1e-10)
+
+
+def test_the_memory_is_short_where_gradients_agree_and_long_where_they_do_not():
+    same, other = (Coordinates.at_rest(torch.zeros(1, dtype=D)) for _ in range(2))
+    for step in range(60):
+        same.adapt(torch.full((1,), 3.0, dtype=D))
+        other.adapt(torch.full((1,), 3.0 * (-1) ** step, dtype=D))
+    assert same.memory < 1.01 and other.memory > 20
+    assert_equal(same.square, torch.tensor([9.0], dtype=D), 1e-6)
+
+
+def test_a_parameter_without_gradient_keeps_finite_scales():
+    own = Coordinates.at_rest(torch.zeros(1, dtype=D))
+    for _ in range(3000):
+        own.adapt(torch.zeros(1, dtype=D))
+    assert own.square > 0 and own.pushed(own.mean, torch.ones(1, dtype=D), 0.01, 0.05).isfinite()
+
+
+def test_every_filled_state_of_the_window_is_as_probable():
+    ring = torch.arange(5.0, dtype=D)[:, None, None, None].expand(5, 1000, 2, 1)
+    levels = (torch.arange(1000, dtype=D) + 0.5) / 1000
+    (state,) = chosen([ring], 4, torch.special.ndtri(levels))
+    assert torch.equal(state[:, 0, 0], torch.arange(4.0, dtype=D).repeat_interleave(250))
+    (ends,) = chosen([ring[:, :2]], 4, torch.tensor([-40.0, 40.0], dtype=D))
+    assert ends[:, 0, 0].tolist() == [0.0, 3.0]
+
+
+def test_scales_and_the_rest_stay_after_burn_in():
+    """And with none of it only the state moves, at V = 1."""
+    net, snapshots = process(depth=2), {}
+
+    def look(step, bound, net):
+        rest = {name: p.detach().clone() for name, p in net.named_parameters() if "scaled" not in name}
+        snapshots[step] = rest | {"V": running[-1].coordinates[0].square.clone()}
+
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    train(net, Seen(3), 6, callbacks=[look])
+    assert all(not torch.equal(snapshots[3][name], before[name]) for name in before if "scaled" not in name)
+    assert not torch.equal(snapshots[2]["V"], snapshots[3]["V"])
+    assert all(torch.equal(snapshots[3][name], snapshots[6][name]) for name in snapshots[3])
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    train(net, Seen(0), 2)
+    assert all(torch.equal(p, before[name]) != ("scaled" in name) for name, p in net.named_parameters())
+    assert bool((running[-1].coordinates[0].square == 1).all())
+
+
+# What a training owes its rule
+
+
+def learner(replicas=()):
+    """A deep Gaussian process with everything learned, and its noise."""
+    return process(replicas, depth=2), gilib.Gaussian(0.3, learn=True, replicas=replicas).to(D)
+
+
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_it_resumes_to_the_last_bit(replicas, tmp_path):
+    """Momenta, scales, window, Adam and kept states, before and after the end of burn-in."""
+    rule = SGHMC(6, window=3)
+    settings = {"batch_size": 7, "seed": [3, 8] if replicas else 3}
+    expected, (whole, noise) = StoredStates(6, every=2), learner(replicas)
+    history = train(whole, rule, 11, likelihood=noise, callbacks=[expected], **settings)
+    pauses, path = 0, tmp_path / "checkpoint"
+    while True:
+        kept, (net, own) = StoredStates(6, every=2), learner(replicas)
+        late = Checkpoint(path, deadline=0.0)
+        try:
+            resumed = train(net, rule, 11, likelihood=own, checkpoint=late, callbacks=[kept], **settings)
+            break
+        except Paused:
+            pauses += 1
+    assert pauses == 10 and torch.equal(history.elbo, resumed.elbo)
+    for one, other in zip(
+        [*whole.parameters(), *noise.parameters()], [*net.parameters(), *own.parameters()], strict=True
+    ):
+        assert torch.equal(one, other)
+    states, again = expected.samples(whole).states, kept.samples(net).states
+    assert len(states) == 2 and all(len(value) == 2 for value in states.values())
+    assert all(torch.equal(states[name], again[name]) for name in states)
+
+
+def test_replicas_are_chains_as_each_would_be_alone():
+    seeds, rule = [3, 8], SGHMC(6, window=3)
+    net, noise = learner((2,))
+    history = train(net, rule, 9, likelihood=noise, seed=seeds, batch_size=7)
+    for r, seed in enumerate(seeds):
+        alone, own = learner()
+        single = train(alone, rule, 9, likelihood=own, seed=seed, batch_size=7)
+        assert_equal(history.elbo[:, r], single.elbo, 1e-9)
+        for name, value in net.named_parameters():
+            assert_equal(value[r].detach(), alone.get_parameter(name).detach(), 1e-9)
+
+
+@pytest.mark.parametrize("learn", [True, False])
+def test_a_chain_that_breaks_down_stays_where_it_was(learn):
+    net, healthy = linear((2,)), linear((2,))
+    y = Y.expand(2, N, 1).clone()
+    y[1, 3] = 1e200
+    likelihoods = [gilib.Gaussian(0.3, learn=learn, replicas=(2,)).to(D) for _ in range(2)]
+    settings = {"on_divergence": "freeze", "seed": [1, 2]}
+    before = state(net)[1].clone()
+    history = train(net, SGHMC(5), 8, y=y, likelihood=likelihoods[0], **settings)
+    train(healthy, SGHMC(5), 8, likelihood=likelihoods[1], **settings)
+    assert history.diverged_at.tolist() == [-1, 0]
+    assert torch.equal(state(net)[1], before) and torch.equal(state(net)[0], state(healthy)[0])
+
+
+def test_chains_that_share_what_adam_trains_cannot_be_frozen():
+    with pytest.raises(ValueError, match="replicas share"):
+        shared = gilib.Gaussian(0.3, learn=True).to(D)
+        train(linear((2,)), SGHMC(5), 8, likelihood=shared, on_divergence="freeze")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"burn_in": -1}, "burn_in must be an integer of at least 0, got -1"),
+        ({"burn_in": 1.5}, "burn_in must be an integer"),
+        ({"lr": 0.0}, "lr must be a positive finite number, got 0.0"),
+        ({"lr": math.nan}, "lr must be a positive finite number, got nan"),
+        ({"momentum_decay": 0.0}, "momentum_decay must be a positive finite number"),
+        ({"momentum_decay": 1.1}, "momentum_decay must be at most 1, .*, got 1.1"),
+        ({"window": 0}, "window must be an integer of at least 1, got 0"),
+        ({"adaptation": -1}, "adaptation must be an integer of at least 0, got -1"),
+        ({"adaptation": 11}, "adaptation is a part of burn-in, so at most 10 steps, got 11"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SGHMC(**{"burn_in": 10} | settings)
+
+
+def test_another_rule_for_the_rest():
+    with pytest.raises(TypeError, match="base_optimiser must be a Adam, got NaturalGradient"):
+        SGHMC(10, base_optimiser=gilib.training.NaturalGradient())
+
+
+@pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])
+def test_networks_without_anything_to_sample(posterior):
+    net = gilib.models.mlp(2, (), 1, posterior=posterior, dtype=D)
+    net.requires_grad_(posterior is not POINT)
+    with pytest.raises(ValueError, match=r"SGHMC is for layers with PointEstimate.*train it by gilib\.Adam"):
+        train(net, SGHMC(10), 1)
+
+
+def test_a_chain_whose_gradient_is_not_finite_stays():
+    net = linear((2,))
+    (sampled,) = [p for name, p in net.named_parameters() if "scaled_weights" in name]
+    sampled.register_hook(lambda slope: slope.index_fill(0, torch.tensor([1]), torch.nan))
+    before, noise = state(net)[1].clone(), gilib.Gaussian(0.3, learn=True, replicas=(2,)).to(D)
+    history = train(net, SGHMC(5), 3, likelihood=noise, on_divergence="freeze", seed=[1, 2])
+    assert history.diverged_at.tolist() == [-1, 0] and torch.equal(state(net)[1], before)

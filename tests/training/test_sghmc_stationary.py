@@ -1,0 +1,114 @@
+"""Chains of SGHMC whose stationary covariance is known, and Monte Carlo EM whose end is."""
+
+import math
+
+import pytest
+import torch
+
+import gilib
+from gilib.training import SGHMC, StoredStates
+from tests.support import D, assert_equal, assert_mean, ridge
+from tests.support.chains import FEATURES, NETWORKS, NOISE, N, Seen, Y, fixed, linear, running, train
+
+
+def stationary(hessian, square, lr, decay):
+    """Covariance of θ under θ' = θ + v', v' = (1 - α) v - ε² D H θ + noise: Σ = A Σ Aᵀ + Q, `[..., I, I]`."""
+    size = hessian.shape[-1]
+    mass = square.rsqrt().diag_embed()
+    pull = lr**2 * mass @ hessian
+    stay = (1.0 - decay) * torch.eye(size, dtype=D).expand_as(pull)
+    one = torch.eye(size, dtype=D)
+    step = torch.cat([torch.cat([one - pull, stay], -1), torch.cat([-pull, stay], -1)], -2)
+    assert torch.linalg.eigvals(step).abs().max() < 0.99  # the start is forgotten before states are kept
+    spread = (2.0 * lr**2 * decay * mass).repeat(*[1] * (mass.dim() - 2), 2, 2)
+    kron = torch.einsum("...ij,...kl->...ikjl", step, step).flatten(-4, -3).flatten(-2, -1)
+    identity = torch.eye(4 * size * size, dtype=D)
+    covariance = torch.linalg.solve(identity - kron, spread.flatten(-2)[..., None])[..., 0]
+    return covariance.unflatten(-1, (2 * size, 2 * size))[..., :size, :size]
+
+
+def test_the_oracle_in_one_dimension():
+    """σ² / (1 - h / 2(2 - α)), h = ε² V^(-1/2) ∂²U: too large by a part of about h / 4."""
+    hessian, square, lr, decay = torch.tensor([[3.0]], dtype=D), torch.tensor([16.0], dtype=D), 0.7, 0.3
+    h = lr**2 * 3.0 / 4.0
+    variance = stationary(hessian, square, lr, decay)
+    assert_equal(variance, torch.tensor([[1 / 3 / (1 - h / (2 * (2 - decay)))]], dtype=D), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chains", "lr", "decay", "burn_in", "biased"),
+    [
+        ("linear", 120, 0.3, 0.2, 200, True),
+        ("linear", 120, 0.1, 0.1, 400, False),
+        ("process", 30, 0.4, 0.4, 150, True),
+    ],
+)
+def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in, biased):
+    """Every chain by its own V, frozen after burn-in; with short steps that is all but the posterior."""
+    net, kept = fixed(NETWORKS[kind]((chains,))), StoredStates(burn_in=2 * burn_in, every=20)
+    train(net, Seen(burn_in, lr, decay), 4 * burn_in, callbacks=[kept])
+    states = torch.stack(*kept.states.values())[..., 0].permute(1, 2, 0)  # [R, I, K]
+    square = running[-1].coordinates[0].square[..., 0]
+    mean, posterior = ridge(FEATURES[kind](), Y, 1.0, NOISE)
+    truth = stationary(torch.linalg.inv(posterior), square, lr, decay)
+
+    def second_moments(covariance):
+        """Of states that are whitened by it, [R, I, I]: the identity on average."""
+        root = torch.linalg.cholesky(covariance)
+        whitened = torch.linalg.solve_triangular(root, states - mean, upper=False)
+        return whitened @ whitened.mT / states.shape[-1]
+
+    identity = torch.eye(len(mean), dtype=D)
+    assert_mean(states.mean(-1), mean[:, 0])
+    assert_mean(second_moments(truth), identity)
+    excess = (truth.diagonal(dim1=-2, dim2=-1).mean(0) / posterior.diagonal()).max() - 1.0
+    if biased:
+        with pytest.raises(AssertionError, match="standard errors"):
+            assert_mean(second_moments(posterior), identity)
+    else:
+        assert 0 < excess < 0.06
+        assert_mean(second_moments(posterior), identity)
+
+
+@pytest.mark.parametrize("adaptation", [None, 200])
+def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
+    """They would be frozen after burn-in only: 2.9 times the variance; or early: the posterior's."""
+    net, kept = fixed(linear((100,))), StoredStates(burn_in=500, every=50)
+    train(net, SGHMC(1000, lr=0.03, adaptation=adaptation), 1000, callbacks=[kept])
+    states = torch.stack(*kept.states.values())[..., 0]  # [K, R, I]
+    mean, posterior = ridge(FEATURES["linear"](), Y, 1.0, NOISE)
+    squares = ((states - mean[:, 0]) ** 2).mean(0) / posterior.diagonal()
+    if adaptation is None:
+        assert bool((squares.mean(0) > 2.0).all())
+    else:
+        assert_mean(squares, torch.ones(3, dtype=D))
+
+
+def test_noise_is_learned_by_the_evidence():
+    """Monte Carlo EM ends where σ² = E|y - Φw|² / N under the posterior, and not where MAP does."""
+    chains, features, start = 100, FEATURES["linear"](), math.log(0.5)
+
+    def ended(update):
+        log_variance = torch.tensor(start, dtype=D)
+        for _ in range(500):
+            mean, covariance = ridge(features, Y, 1.0, log_variance.exp())
+            log_variance = (update(mean, features @ covariance @ features.mT)).log()
+        return log_variance
+
+    evidence = ended(lambda mean, spread: ((Y - features @ mean).square().sum() + spread.trace()) / N)
+    point = ended(lambda mean, spread: (Y - features @ mean).square().sum() / N)
+    likelihood = gilib.Gaussian(0.5, learn=True, replicas=(chains,)).to(D)
+    trace = []
+
+    def look(step, bound, net):
+        if step > 850:
+            trace.append(likelihood.noise_variance.detach().log().flatten())
+
+    decay = gilib.training.LinearDecay(start=0.3)
+    adam = gilib.Adam(0.03, schedule=decay, betas=(0.9, 0.99))  # soon forgets how far from the data it began
+    rule = SGHMC(900, lr=0.06, momentum_decay=0.1, window=50, base_optimiser=adam, adaptation=200)
+    train(linear((chains,)), rule, 900, likelihood=likelihood, callbacks=[look])
+    learned = torch.stack(trace).mean(0)
+    assert_mean(learned, evidence)
+    with pytest.raises(AssertionError, match="standard errors"):
+        assert_mean(learned, point)

@@ -1,0 +1,202 @@
+"""VOGN, Vadam, noisy Adam and IVON: their steps written out, and what a rule owes."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import gilib
+from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
+from gilib.training.rules.sampled_weight_rule import SampledWeights, squared_gradients
+from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
+from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
+
+# Steps
+
+
+def loss_of_example(weights, n):
+    """-log N(y_n; f(x_n), σ²) of the network 2 → 3 → 2."""
+    hidden = torch.tanh(with_ones(X[n : n + 1]) @ weights[0])
+    return 0.5 * (Y[n] - with_ones(hidden) @ weights[1]).square().sum() / NOISE + math.log(
+        2 * math.pi * NOISE
+    )
+
+
+def gradients_of_examples(weights):
+    """Of every layer, `[N, I, O]`."""
+    leaves = [own.clone().requires_grad_() for own in weights]
+    every = [torch.autograd.grad(loss_of_example(leaves, n), leaves) for n in range(len(X))]
+    return [torch.stack(own) for own in zip(*every, strict=True)]
+
+
+def written_out(name, state, draws, moments, step, kappa):
+    """One step of a rule for every layer, in the papers' own letters: s or h, without the prior."""
+    alpha, beta1, beta2, num = 0.1, 0.8, 0.9, len(X) / kappa
+    found = [gradients_of_examples([own[s] for own in draws]) for s in range(2)]
+    after = []
+    for k, (mu, precision) in enumerate(state):
+        prior = float(mu.shape[0]) / num  # δ: the prior's variance is 1 / I
+        single = torch.stack([found[s][k] for s in range(2)])  # [S, N, I, O]
+        g, s = single.mean(1), precision / num - prior
+        m, v = moments[k]
+        pulled = {"noisy adam": prior * draws[k], "ivon": 0.0 * mu}.get(name, prior * mu)
+        m = beta1 * m + (1 - beta1) * (g + pulled).mean(0)
+        m_hat = m / (1 - beta1 ** (step + 1))
+        if name == "ivon":
+            h_hat = (g * (draws[k] - mu) * precision).mean(0)
+            s_new = beta2 * s + (1 - beta2) * h_hat + 0.5 * (1 - beta2) ** 2 * (s - h_hat) ** 2 / (s + prior)
+            mu = mu - alpha * (m_hat + prior * mu) / (s_new + prior)
+        elif name == "vogn":
+            s_new = beta2 * s + (1 - beta2) * single.square().mean((0, 1))
+            mu = mu - alpha * m_hat / (s_new + prior)
+        else:
+            square = g.square().mean(0)
+            s_new = beta2 * s + (1 - beta2) * square
+            v = beta2 * v + (1 - beta2) * square
+            root = (v / (1 - beta2 ** (step + 1))).sqrt()
+            mu = mu - alpha * m_hat / (s_new + prior + 0.02 if name == "noisy adam" else root + prior)
+        moments[k] = m, v
+        after.append((mu, num * (s_new + prior)))
+    return after
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.5])
+@pytest.mark.parametrize("name", RULES)
+def test_three_steps_written_out(name, kappa):
+    """Two layers, the gradient of every example by itself, the draws from the same normals."""
+    net, stream = small_net(gilib.Factorised()), seeded()
+    state = posteriors(net)
+    fit(net, RULES[name], kl_weight=gilib.objectives.SteppedTempering(0, last=kappa))
+    moments = [(torch.zeros_like(mu), torch.zeros_like(mu)) for mu, _ in state]
+    for step in range(3):
+        noise = torch.randn(2, 9 + 8, generator=stream, dtype=D).split([9, 8], -1)
+        draws = [
+            mu + precision.rsqrt() * own.unflatten(-1, mu.shape)
+            for (mu, precision), own in zip(state, noise, strict=True)
+        ]
+        state = written_out(name, state, draws, moments, step, kappa)
+    for (mu, precision), (own_mu, own_precision) in zip(posteriors(net), state, strict=True):
+        assert_equal(mu, own_mu, 1e-10)
+        assert_equal(precision, own_precision, 1e-10)
+
+
+@each_rule
+def test_the_trace_is_the_bound_before_the_step(rule):
+    net, other = small_net(gilib.Factorised()), small_net(gilib.Factorised())
+    history = fit(net, rule, steps=1)
+    assert_equal(history.elbo, fit(other, gilib.Adam(), steps=1).elbo, 1e-12)
+
+
+def test_learning_rates_follow_the_schedule():
+    one, other = small_net(gilib.Factorised()), small_net(gilib.Factorised())
+    start = posteriors(one)[0][0]
+    fit(one, IVON(0.1, schedule=PiecewiseConstant((), (0.5,))), steps=1)
+    fit(other, IVON(0.1), steps=1)
+    assert_equal(posteriors(one)[0][0] - start, 0.5 * (posteriors(other)[0][0] - start), 1e-12)
+
+
+# What a rule owes
+
+
+@each_rule
+def test_it_resumes_to_the_last_bit(rule, tmp_path):
+    """Moments, the rest by Adam, minibatches and noise."""
+
+    def start():
+        return small_net(gilib.Factorised()), gilib.Gaussian(NOISE, learn=True)
+
+    settings = {"steps": 7, "batch_size": 3, "seed": 5}
+    whole, noise = start()
+    history = fit(whole, rule, likelihood=noise, **settings)
+    assert noise.noise_variance != NOISE
+    path, pauses = tmp_path / "checkpoint", 0
+    while True:
+        net, own = start()
+        try:
+            parts = fit(net, rule, likelihood=own, checkpoint=Checkpoint(path, deadline=0.0), **settings)
+            break
+        except Paused:
+            pauses += 1
+    assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
+    for one, other in zip(
+        [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@each_rule
+def test_replicas_train_as_they_would_alone(rule):
+    """Each with its own prior, data, noise and minibatches."""
+    priors, seeds = (gilib.NealPrior(), gilib.StandardPrior()), [4, 9]
+    x, y = normals(2, 7, 2, seed=6), normals(2, 7, 2, seed=7)
+
+    def net(prior, **settings):
+        return gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), prior=prior, dtype=D, **settings)
+
+    both = net(
+        gilib.priors.PerReplica(priors), replicas=(2,), generator=gilib.randomness.ReplicaGenerators([0, 1])
+    )
+    history = fit(both, rule, x, y, steps=5, batch_size=4, seed=seeds)
+    for r in range(2):
+        alone = net(priors[r], generator=seeded(r))
+        expected = fit(alone, rule, x[r], y[r], steps=5, batch_size=4, seed=seeds[r])
+        assert_equal(history.elbo[:, r], expected.elbo, 1e-10)
+        for own, other in zip(posteriors(both), posteriors(alone), strict=True):
+            assert_equal(own[0][r], other[0], 1e-10)
+            assert_equal(own[1][r], other[1], 1e-10)
+
+
+@pytest.mark.parametrize("statistic", [squared_gradients, None])
+def test_shares_of_a_minibatch_add_up(statistic):
+    """What processes sum is of the whole minibatch."""
+    net, noise = (
+        small_net(gilib.Factorised()),
+        gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0)),
+    )
+    drawn = SampledWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
+    whole = drawn(Batch(0, X, Y, noise), [])
+    parts = [drawn(Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7), []) for n in (slice(4), slice(4, 7))]
+    assert_equal(parts[0][0] + parts[1][0], whole[0])
+    for k, own in enumerate(whole[1]):
+        assert_equal(parts[0][1][k].gradient + parts[1][1][k].gradient, own.gradient)
+        assert len(own.statistics) == (statistic is not None)
+        for j, value in enumerate(own.statistics):
+            assert_equal(parts[0][1][k].statistics[j] + parts[1][1][k].statistics[j], value)
+
+
+@each_rule
+def test_the_rest_is_trained_by_adam(rule):
+    """At the draws from before the step, so the first step of the noise is Adam's own."""
+    noise, other = gilib.Gaussian(NOISE, learn=True), gilib.Gaussian(NOISE, learn=True)
+    fit(small_net(gilib.Factorised()), rule, likelihood=noise, steps=1)
+    fit(small_net(gilib.Factorised()), gilib.Adam(), likelihood=other, steps=1)
+    assert_equal(noise.noise_variance.detach(), other.noise_variance.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("rule", [Vadam(), NoisyAdam(), IVON()])
+def test_convolutions_and_residual_blocks(rule):
+    """A layer's gradient is that of its own weights: as Adam's gradient of the mean has it."""
+    layers = [
+        gilib.Conv2d(1, 2, 3, gilib.Factorised()),
+        nn.Flatten(),
+        gilib.Residual([gilib.Linear(32, 32, gilib.Factorised()), nn.Tanh()]),
+        gilib.Linear(32, 2, gilib.Factorised()),
+    ]
+    net = gilib.Network(None, layers, input_shape=(1, 4, 4), dtype=D)
+    before = [mean for mean, _ in posteriors(net)]
+    history = fit(net, rule, normals(7, 1, 4, 4, seed=8), steps=3)
+    assert bool(history.elbo.isfinite().all())
+    assert all(not torch.equal(old, mean) for old, (mean, _) in zip(before, posteriors(net), strict=True))
+
+
+@each_rule
+def test_layers_that_are_not_learned_stay(rule):
+    net = small_net(gilib.Factorised())
+    first, last = (layer for layer in net.modules() if isinstance(layer, gilib.Linear))
+    first.requires_grad_(False)
+    before = [p.detach().clone() for p in first.parameters()]
+    start = last.weights.mean.detach().clone()
+    fit(net, rule)
+    assert all(torch.equal(p, old) for p, old in zip(first.parameters(), before, strict=True))
+    assert not torch.equal(last.weights.mean, start)
