@@ -13,12 +13,6 @@ from torch import nn
 import gilib
 from gilib.likelihoods.student import log_gamma_ratio, student_cdf
 from gilib.prediction import StudentPrediction, predict_student
-<<<<<<< HEAD:tests/test_student.py
-from tests.helpers import assert_mean_within
-from tests.layerwise import X, Y, fit, model, noise, regressions
-=======
-from gilib.prediction.student import log_gamma_ratio, student_cdf
->>>>>>> tst:tests/prediction/test_student.py
 from tests.support import D, assert_equal, normals, seeded
 from tests.support.layerwise import X, Y, fit, model, noise, regressions
 from tests.support.oracles import assert_mean_within
