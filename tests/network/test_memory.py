@@ -44,7 +44,7 @@ def test_pieces_change_neither_bound_nor_gradient(name, replicas, matrices, monk
     points = 2 if name == "gi-few" else 9
     net = small_net(POSTERIORS[name], hidden=(6, 6), points=points, replicas=replicas, activation=nn.ReLU)
     whole = bound_and_gradient(net, replicas)
-    monkeypatch.setattr(factor, "FEWEST", 1)
+    monkeypatch.setattr(factor, "MIN_MATRICES", 1)
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 2 * D.itemsize * matrices * 7**2)
     for part, expected in zip(bound_and_gradient(net, replicas), whole, strict=True):
         assert_equal(part, expected, 1e-10 * max(1.0, float(expected.detach().abs().max())))

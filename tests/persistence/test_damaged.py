@@ -70,7 +70,7 @@ def edited(**changes):
         (lambda path: torch.save({"format": "gilib model 9"}, path), "holds 'gilib model 9', wanted 'gilib"),
         (edited(network={"layers": [{"type": "Conv9"}]}), "does not describe a model"),
         (edited(state={}), "does not describe a model"),
-        (edited(likelihood={"type": "Poisson"}), "unknown likelihood 'Poisson'"),
+        (edited(likelihood={"type": "Cauchy"}), "unknown likelihood 'Cauchy'"),
         (edited(network=None), "does not describe a model"),
         (edited(normalisation=None), "does not describe a model"),
         (edited(normalisation={"x_mean": torch.zeros(1)}), "does not describe a model"),

@@ -28,13 +28,13 @@ def draw():
 RECIPE = dict(steps=2, num_inducing=5)
 # call, the argument that is wrong, values that it may not have
 VALUES = [
-    (gilib.recommended, "steps", (NAN, 0, 2.5, "3", None, True)),
-    (gilib.recommended, "lr", ("0.1", 0.0, -1.0, NAN)),
-    (gilib.recommended, "flat", (NAN, 1.0, "a")),
-    (gilib.recommended, "num_inducing", (-1, 0, 2.5, "3")),
-    (gilib.recommended, "batch_size", (2.5, 0)),
-    (gilib.recommended, "noise_variance", (-1.0, NAN)),
-    (gilib.recommended, "label_scale", (-2, "a")),
+    (recipes.NetworkRecipe, "steps", (NAN, 0, 2.5, "3", None, True)),
+    (recipes.NetworkRecipe, "lr", ("0.1", 0.0, -1.0, NAN)),
+    (recipes.NetworkRecipe, "flat", (NAN, 1.0, "a")),
+    (recipes.NetworkRecipe, "num_inducing", (-1, 0, 2.5, "3")),
+    (recipes.NetworkRecipe, "batch_size", (2.5, 0)),
+    (recipes.NetworkRecipe, "noise_variance", (-1.0, NAN)),
+    (recipes.NetworkRecipe, "label_scale", (-2, "a")),
     (recipes.NetworkRecipe, "trial", (0, NAN)),
     (recipes.ProcessRecipe, "num_exact", (NAN, -1)),
     (recipes.DeepProcessRecipe, "depth", (0, "2")),

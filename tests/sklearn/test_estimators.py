@@ -195,7 +195,7 @@ def test_auto_leaves_out_what_cannot_be_trained(monkeypatch):
     monkeypatch.setattr(gilib.recipes.ProcessRecipe, "_train", refuse)
     with pytest.warns(UserWarning, match="gp cannot be trained and is left out: not today"):
         model = BayesianRegressor("auto", steps=5, num_inducing=5, random_state=0).fit(X, Y)
-    assert set(model.elbos_) == {"network", "deep_gp"} and model.model_ in model.elbos_
+    assert set(model.elbos_) == {"network", "deep_gp", "heteroscedastic_gp"} and model.model_ in model.elbos_
     with pytest.raises(ValueError, match="not today"):
         BayesianRegressor("gp", steps=5).fit(X, Y)
 

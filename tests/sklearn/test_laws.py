@@ -168,7 +168,7 @@ def test_a_recipe_says_it_too():
         (
             {"likelihood": "poisson", "model": "heteroscedastic_gp"},
             Y["poisson"],
-            "a heteroscedastic_gp has Gaussian noise.* take 'network', 'gp', 'deep_gp'",
+            "a heteroscedastic_gp has Gaussian noise.* use 'network', 'gp' or 'deep_gp'",
         ),
     ],
 )

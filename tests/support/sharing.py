@@ -110,17 +110,17 @@ def broken_matrix():
 
 
 def broken_elsewhere(rank):
-    """A network whose third draw fails on process 1 alone."""
+    """A network whose third sample fails on process 1 alone."""
     net = mlp()
-    draw, calls = net.draw, []
+    sample, calls = net.sample, []
 
     def third_fails(*args, **settings):
         calls.append(1)
         if rank == 1 and len(calls) == 3:
             raise gilib.linalg.FactorisationError("the posterior precision", "as planned", ("layer 9",))
-        return draw(*args, **settings)
+        return sample(*args, **settings)
 
-    net.draw = third_fails
+    net.sample = third_fails
     return net
 
 

@@ -234,7 +234,9 @@ def test_a_second_training_goes_on():
 def test_what_it_does_not_serve():
     conjugate = gilib.posteriors.Conjugate()
     first = [nn.Tanh(), gilib.Linear(2, 2, conjugate)]
-    with pytest.raises(ValueError, match=r"nothing before it; here the first is .*Tanh.*, and the first"):
+    with pytest.raises(
+        ValueError, match=r"nothing before it; here the first layer is .*Tanh.*, and the first"
+    ):
         fit(gilib.Network(None, first, input_shape=(2,), dtype=D), noise(), rule=KEPT)
     images = [gilib.Conv2d(1, 2, 1, conjugate), nn.Flatten(), gilib.Linear(8, 2, conjugate)]
     net = gilib.Network(None, images, input_shape=(1, 2, 2), dtype=D)
