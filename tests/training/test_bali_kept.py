@@ -234,13 +234,11 @@ def test_a_second_training_goes_on():
 def test_what_it_does_not_serve():
     conjugate = gilib.posteriors.Conjugate()
     first = [nn.Tanh(), gilib.Linear(2, 2, conjugate)]
-    with pytest.raises(
-        ValueError, match=r"nothing before it; here the first layer is .*Tanh.*, and the first"
-    ):
+    with pytest.raises(ValueError, match="the first layer is .*Tanh"):
         fit(gilib.Network(None, first, input_shape=(2,), dtype=D), noise(), rule=KEPT)
     images = [gilib.Conv2d(1, 2, 1, conjugate), nn.Flatten(), gilib.Linear(8, 2, conjugate)]
     net = gilib.Network(None, images, input_shape=(1, 2, 2), dtype=D)
-    with pytest.raises(ValueError, match=r"here the first is Conv2d.*, and the first with weights Conv2d\(1"):
+    with pytest.raises(ValueError, match="the first layer is Conv2d"):
         fit(net, noise(), torch.zeros(120, 1, 2, 2, dtype=D), rule=KEPT)
     with pytest.raises(ValueError, match="never change, but augment changes them"):
         fit(model(), noise(), rule=KEPT, augment=lambda x, generator: x.clone())
