@@ -69,7 +69,7 @@ BY_NAME = (
     "experiments.sliders",
     "experiments.tables",
 )  # rooms that `import gilib` does not open
-FIELD = type(namedtuple("Point", "x").x)  # what a named tuple has in a field's place
+FIELD = type(vars(namedtuple("Point", "x"))["x"])  # what a named tuple has in a field's place
 
 
 CHECKED = re.compile(r"~?(?:typing\.)?Annotated\[(\w+), [^\]]*\]")
