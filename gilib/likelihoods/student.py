@@ -17,8 +17,8 @@ from gilib.likelihoods.base import Likelihood, as_row
 from gilib.likelihoods.quantiles import SymmetricLaw
 from gilib.validation import as_replicas, check_scale
 
-NODES, FAR = 64, 12.0  # of the integral of the density, and where the rest of a normal one is nothing
-TERMS, MANY = 56, 50.0  # of the series of a tail, and where log Γ has another one
+NODES, FAR = 64, 12.0  # nodes of the quadrature, and its limit: beyond 12 deviations a normal tail vanishes
+TERMS, MANY = 56, 50.0  # terms of a tail's series; arguments of log Γ from which its series is used
 
 
 def _check_df(value: Any, name: str) -> None:
@@ -82,7 +82,7 @@ class _StudentT(distributions.StudentT):
 
 @dataclass(frozen=True)
 class StandardStudent(SymmetricLaw):
-    """Student's t.
+    """Student's t distribution with location 0 and scale 1.
 
     Attributes:
         df: ν, broadcastable to the components of a mixture, float64.
@@ -91,16 +91,16 @@ class StandardStudent(SymmetricLaw):
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
-        """By quadrature and series."""
+        """Return the distribution function at `values`."""
         return student_cdf(values, self.df)
 
     def density(self, values: Tensor) -> Tensor:
-        """C / √ν · (1 + t² / ν)^(-(ν+1)/2)."""
+        """Return the density C / √ν · (1 + t² / ν)^(-(ν+1)/2) at `values`."""
         log_constant = _log_constant(self.df) - 0.5 * self.df.log()
         return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Beyond the quantile of a normal law, by doubling; for probabilities of at most one half."""
+        """Bracket the quantile of a probability ≤ ½, which lies below the normal one, by doubling."""
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
