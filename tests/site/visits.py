@@ -16,10 +16,9 @@ READY = """async () => {
     await document.fonts.ready;
     return document.readyState === "complete";
 }"""
-SETTLED = """async () => {
-    const ends = (one) => one.effect?.getComputedTiming().endTime !== Infinity;
-    await Promise.allSettled(document.getAnimations().filter(ends).map((one) => one.finished));
-}"""
+# By state: `finished` of a transition that another one has replaced is a promise that nobody keeps.
+SETTLED = """() => document.getAnimations().every((one) =>
+    one.playState !== "running" || one.effect?.getComputedTiming().endTime === Infinity)"""
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))"
 
 
@@ -42,7 +41,7 @@ class Visit:
             self._say("dark" if name == "light" else "light", PATIENCE)
             self._say(name, PATIENCE)
         self.page.evaluate(DRAWN)  # transitions have begun
-        self.page.evaluate(SETTLED)
+        self.page.wait_for_function(SETTLED)
 
     def _say(self, name: str, patience: float) -> None:
         self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
