@@ -25,7 +25,7 @@ from gilib.models import inducing_start
 from gilib.posteriors import Posterior
 from gilib.randomness import ReplicaGenerators
 from gilib.recipes.processes import ProcessRecipe
-from gilib.training import LinearDecay
+from gilib.training import LinearDecay, solve_posterior
 
 FEATURES = 1024  # random features of the paths that predict; the last layer is integrated in closed form
 ESTIMATED_AT_ONCE = 2**17  # draws × replicas × points, which limits the memory of the ELBO
@@ -77,17 +77,19 @@ def training(configs: Sequence[DgpConfig], data: Data) -> Training:
 def run_exact(config: ExactConfig, job: Job) -> Record:
     """Maximise the evidence of a Gaussian process with an RBF kernel, and measure it like `run`.
 
-    The search starts from three noise variances, because the evidence has several maxima.
+    The search starts from three noise variances, because the evidence has several maxima. Its own objective
+    counts what rounded targets cost, too (see `gilib.training.Collapsed`); the evidence recorded does not.
     """
     data = load(config.dataset, [config.split], job.device, torch.float64)
     recipe = ProcessRecipe(kernels=(RBF(),), steps=200, num_inducing=data.x.shape[1])
     searches = [replace(recipe, noise_variance=value) for value in (0.05, 0.01, 0.001)]
     ends = [search.train(data.x[0], data.y[0], progress=False) for search in searches]
-    net, likelihood, history = max(ends, key=lambda end: float(end.history.elbo[-1]))
+    net, likelihood, _ = max(ends, key=lambda end: float(end.history.elbo[-1]))
     assert isinstance(likelihood, gilib.Gaussian)
+    evidence = solve_posterior(net, likelihood, data.x[0], data.y[0]) / len(data.x[0])
     found, scale = gilib.predict(net, likelihood, data.test_x[0], 1), data.y_std[0]
     metrics = {
-        "evidence": history.elbo[-1],
+        "evidence": evidence,
         "test_log_likelihood": found.log_prob(data.test_y[0]).mean() - scale.log(),
         "rmse": gilib.metrics.rmse(found.mean, data.test_y[0]) * scale,
         "noise_variance": likelihood.noise_variance.detach(),
