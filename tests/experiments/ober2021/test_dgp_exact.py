@@ -33,7 +33,7 @@ def highest_evidence(x, y):
 
 @pytest.mark.parametrize("digits", [6, 0])
 def test_the_evidence_is_that_of_the_targets_as_they_are(digits, monkeypatch):
-    """Rounding costs the search something, 0.1 nats a point for whole numbers here; the record leaves it out."""
+    """Rounding costs the search something, 0.1 nats a point for whole numbers here; it is not recorded."""
     x, new = normals(80, 2), normals(5, 2, seed=1)
     y = (math.sqrt(2.0) * x[:, :1].sin() + 0.6 * normals(80, 1, seed=2)).round(decimals=digits)
     scaled = (y - y.mean()) / y.std()
