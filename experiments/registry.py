@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.comparisons import against, columns, defaults_run, everyday, posteriors_run
+from experiments.comparisons import against, asking, columns, defaults_run, everyday, posteriors_run
 from experiments.kurle2024 import benchmarks as bali_benchmarks
 from experiments.kurle2024 import search as bali_search
 from experiments.kurle2024 import settings as bali_settings
@@ -47,6 +47,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     **bali_benchmarks.EXPERIMENTS,
     **bali_toys.EXPERIMENTS,
     **against.EXPERIMENTS,
+    **asking.EXPERIMENTS,
     **columns.EXPERIMENTS,
     **everyday.EXPERIMENTS,
     **defaults_run.EXPERIMENTS,

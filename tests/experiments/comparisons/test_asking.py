@@ -1,0 +1,34 @@
+"""Rows that are asked for: the pivots of the draws' covariance, and what a run records."""
+
+import numpy as np
+import pytest
+
+from experiments import load_records
+from experiments.comparisons.asking import disputed
+from experiments.running import run_experiment
+
+pytest.importorskip("sklearn")
+
+
+def test_rows_are_those_with_the_largest_variance_given_the_rows_before():
+    """Against the conditional covariance in closed form, with the draws' own covariance for a prior."""
+    functions = np.random.default_rng(0).normal(size=(12, 3)) @ np.random.default_rng(1).normal(size=(3, 50))
+    covariance, noise, found = np.cov(functions, bias=True), 0.3, []
+    for _ in range(5):
+        prior = covariance[np.ix_(found, found)] + noise**2 * np.eye(len(found))
+        cross = covariance[:, found]
+        left = covariance.diagonal() - np.einsum("ni,ij,nj->n", cross, np.linalg.inv(prior), cross)
+        left[found] = -1.0
+        found.append(int(left.argmax()))
+    assert disputed(functions, noise, 5) == found
+
+
+def test_a_copy_of_a_row_is_asked_for_last():
+    functions = np.random.default_rng(0).normal(size=(4, 200)) * np.array([[4.0], [3.0], [2.0], [1.0]])
+    assert disputed(np.vstack([functions, functions[:1]]), 0.1, 5) == [0, 1, 2, 3, 4]
+
+
+def test_both_choices_begin_with_the_same_model():
+    assert run_experiment("asking", "smoke").added == 2
+    one, other = (record["curve"] for record in load_records("asking"))
+    assert len(one) == len(other) == 2 and one[0] == other[0] and one[1] != other[1]
