@@ -103,6 +103,6 @@ class WeightLayer(Layer):
                 features, precision, Noise(rest, noise.points), self.function
             )
         else:
-            weights, log_pq = posterior.draw(features, precision, rest)
+            weights, log_pq = posterior.checked_draw(features, precision, rest)
             function = self.function(weights)
         return mode(function, None if log_pq is None else log_pq + log_pq_prior)

@@ -51,9 +51,46 @@ class BuildContext:
         """A constant `[R, *shape]`."""
         return torch.full((*self.replicas, *shape), value, dtype=self.dtype, device=self.device)
 
+    def weights(self, site: Site, *more: int) -> WeightParameter:
+        """Weights `[R, I, O, *more]` to be learned; they start as a draw from NealPrior.
+
+        What a posterior learns in units of weights it makes here; Adam's steps then suit layers of any width.
+        """
+        return WeightParameter(self.normal(site.fan_in, site.outputs, *more), site.scale)
+
     def as_last(self, last: bool) -> BuildContext:
         """The same context for the last layer, or for another one."""
         return replace(self, last=last, pseudo_outputs=self.pseudo_outputs if last else None)
+
+
+class WeightParameter(nn.Module):
+    """A parameter in units of weights: call it for its value.
+
+    Adam moves every parameter by about its learning rate, whatever its size, and the weights of wide layers
+    are small. So the parameter is stored √I times as large (Ober & Aitchison, 2021, App. H, Eq. 83).
+
+    Attributes:
+        scaled: the stored parameter, of scale one.
+
+    >>> from gilib.sites import DenseWeights
+    >>> mean = BuildContext(replicas=(2,)).weights(DenseWeights(channels=4, outputs=3))
+    >>> mean().shape, bool((mean() == mean.scaled / 2).all())
+    (torch.Size([2, 4, 3]), True)
+    """
+
+    def __init__(self, scaled: Tensor, scale: float):
+        """Store the initial value times `scale`."""
+        super().__init__()
+        self.scaled, self.scale = nn.Parameter(scaled), scale
+
+    def forward(self) -> Tensor:
+        """Return the value in units of weights."""
+        return self.scaled / self.scale
+
+    @torch.no_grad()
+    def assign(self, value: Tensor) -> None:
+        """Set the value, given in units of weights."""
+        self.scaled.copy_(value * self.scale)
 
 
 class Law(NamedTuple):
@@ -101,6 +138,34 @@ class PosteriorModule(nn.Module, ABC):
             weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed), None if Q has no density.
         """
 
+    def checked_draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return what `draw` returns, after a look at its shapes.
+
+        Raises:
+            TypeError: unless `draw` returns a pair.
+            ValueError: if the weights are not `[S, R, I, O]`, or log_pq is not `[S, R]`.
+        """
+        drawn, who = self.draw(features, prior_precision, noise), f"{type(self).__name__}.draw"
+        if not isinstance(drawn, tuple) or len(drawn) != 2:
+            raise TypeError(
+                f"{who} must return a pair, weights and log P - log Q, got {type(drawn).__name__}"
+            )
+        weights, log_pq = drawn
+        lead = noise.shape[:-1]
+        if weights.dim() != len(lead) + 2 or weights.shape[:-1] != (*lead, prior_precision.size):
+            raise ValueError(
+                f"{who} must return weights [S, R, I, O], here {[*lead, prior_precision.size, 'O']}, got "
+                f"{list(weights.shape)}"
+            )
+        if log_pq is not None and log_pq.shape != lead:
+            raise ValueError(
+                f"{who} must return log P - log Q [S, R], one number for each draw, here {list(lead)}, got "
+                f"{list(log_pq.shape)}: sum over the weights"
+            )
+        return weights, log_pq
+
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
         """Let draws begin around given weights, in place of random ones.
 
@@ -126,7 +191,7 @@ class PosteriorModule(nn.Module, ABC):
             prior_precision: as for `draw`.
             noise: standard normals, `[S, R, law_size]`.
         """
-        weights, log_pq = self.draw(features, prior_precision, noise)
+        weights, log_pq = self.checked_draw(features, prior_precision, noise)
         return Law(weights, None, log_pq)
 
     @property
@@ -152,7 +217,7 @@ class PosteriorModule(nn.Module, ABC):
         Returns:
             The function, and log P - log Q of what was drawn less the divergence of what was integrated out.
         """
-        weights, log_pq = self.draw(features, prior_precision, noise.draw)
+        weights, log_pq = self.checked_draw(features, prior_precision, noise.draw)
         return function(weights), log_pq
 
 
