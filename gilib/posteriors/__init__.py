@@ -1,4 +1,4 @@
-"""Approximate posteriors: how the unknowns of a site are drawn."""
+"""Approximate posteriors over weights, and over the inducing outputs of Gaussian processes."""
 
 from gilib.posteriors.base import (
     BuildContext,
