@@ -93,7 +93,7 @@ class Site(ABC):
 
     @property
     def scale(self) -> float:
-        """√I, which makes numbers of scale one of weights; 1 for unknowns that have this scale already."""
+        """√I, the factor that brings weights to scale one; 1 for unknowns that have it already."""
         return math.sqrt(self.fan_in)
 
     @property

@@ -19,7 +19,7 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a network tells its layers when they create their parameters, and the methods that make these.
+    """The properties of a network that layers need to create their parameters, and methods that create them.
 
     Attributes:
         num_inducing: M, the number of the network's inducing points; None if it has none.

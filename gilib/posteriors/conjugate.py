@@ -111,7 +111,7 @@ class ConjugateWeights(PosteriorModule):
         start = {
             "centre": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
+            "precision_tril": torch.diag_embed(ones).mT,  # column-major, like the factors that LAPACK returns
             "scale_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd * root)),
             "noise_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd)),
             "white": context.full((inputs, outputs), 0.0),
@@ -166,9 +166,9 @@ class ConjugateWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw W, and compute log P(W) - log Q(W) from the standard normals E:
+        """Draw W, and compute log P(W) - log Q(W) from the standard normals E.
 
-        ½ [ΣE² - Σ_o w_oᵀP w_o + O log det(P V/I) + I log det Σ], where V/I is the row covariance of W.
+        log_pq = ½ [ΣE² - Σ_o w_oᵀP w_o + O log det(P V/I) + I log det Σ]; V/I is the row covariance of W.
         """
         weights = self.weights(noise)
         squares = noise.reshape(weights.shape).square().sum((-2, -1)) - prior_precision.quadratic(weights)

@@ -57,6 +57,7 @@ class DroppedWeights(PosteriorModule):
         super().__init__()
         self.site, self.keep = site, 1.0 - spec.rate
         self.noise_size = site.channels - site.bias
+        # standard normals exceed the threshold with probability `keep`
         self.threshold = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(2.0 * spec.rate - 1.0).double()))
         self.root_fan_in = math.sqrt(site.fan_in)
         self.scaled_weights = nn.Parameter(context.normal(site.fan_in, site.outputs))
@@ -96,11 +97,11 @@ class DroppedWeights(PosteriorModule):
         return masked, self._expected_log_prior(prior_precision).expand(noise.draw.shape[:-1])
 
     def _coins(self, noise: Tensor) -> Tensor:
-        """Return z, `[..., channels]`: 1 where a standard normal exceeds its quantile of `rate`, else 0."""
+        """Return z `[..., channels]` from standard normals: 0 with probability `rate`, else 1."""
         return (noise > self.threshold).to(noise.dtype)
 
     def _rows(self, coins: Tensor) -> Tensor:
-        """Repeat one factor per channel for all rows of W, `[..., I, 1]`; the bias has the factor 1."""
+        """Return one factor for each row of W, `[..., I, 1]`: that of its channel, and 1 for the bias."""
         rows = coins.repeat_interleave(self.site.kernel_pixels, -1)
         if self.site.bias:
             rows = torch.cat([rows, torch.ones_like(rows[..., :1])], -1)

@@ -167,6 +167,7 @@ class FactorisedKernels(FactorisedWeights):
     ) -> tuple[Function, Tensor]:
         """Sample a kernel for each image by flipout; log_pq is minus KL(Q‖P) in closed form."""
         white = noise.draw.unflatten(-1, self.scaled_mean.shape[-2:])
+        # z is shared by all images; each has its own signs, which are those of standard normals
         signs = torch.ones_like(noise.points).copysign(noise.points).split([self.channels, self.outputs], -1)
         flipped = FlippedKernels(function(self.mean), function(self.deviation * white), *signs)
         return flipped, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
@@ -212,5 +213,5 @@ class GaussianOutputs:
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
         centre = self.mean(x)  # [R, N, O], or with S
-        spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()  # √ has no slope at 0
+        spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
         return centre + spread * noise_at(self.noise, centre, -2).to(centre.dtype)

@@ -66,7 +66,7 @@ class GlobalInducing(InducingPosterior):
     factor_dtype: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         _check_log_precision(self.log_precision, self.log_precision_scale)
@@ -108,7 +108,7 @@ class LocalInducing(InducingPosterior):
     marginalise: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         _check_log_precision(self.log_precision, self.log_precision_scale)

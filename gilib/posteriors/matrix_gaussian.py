@@ -63,7 +63,7 @@ class MatrixGaussianWeights(PosteriorModule):
 
     @property
     def mean(self) -> Tensor:
-        """M, `[R, I, O]`."""
+        """M, the mean of W, `[R, I, O]`."""
         return self.scaled_mean / self.root_fan_in
 
     @torch.no_grad()
