@@ -213,5 +213,6 @@ class GaussianOutputs:
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
         centre = self.mean(x)  # [R, N, O], or with S
+        # clamped, because the square root has an infinite slope at zero
         spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
         return centre + spread * noise_at(self.noise, centre, -2).to(centre.dtype)
