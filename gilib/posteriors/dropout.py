@@ -69,7 +69,7 @@ class DroppedWeights(PosteriorModule):
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """Set the mean of W to `weights`, by dividing the rows of M by the probability that they are kept."""
+        """Set M to `weights`, divided by the probability that a row is kept, so that W has this mean."""
         kept = self._rows(weights.new_full((self.noise_size,), self.keep))
         self.scaled_weights.copy_(weights / kept * self.root_fan_in)
 
