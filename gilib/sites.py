@@ -92,6 +92,11 @@ class Site(ABC):
         return self.channels * self.kernel_pixels
 
     @property
+    def scale(self) -> float:
+        """√I, the factor that brings weights to scale one; 1 for unknowns that have it already."""
+        return math.sqrt(self.fan_in)
+
+    @property
     @abstractmethod
     def input_axes(self) -> int:
         """Axes of a point that enters the layer, the channels first."""
@@ -185,6 +190,11 @@ class InducingOutputs(DenseWeights):
     """
 
     supplies_features: ClassVar[bool] = True
+
+    @property
+    def scale(self) -> float:
+        """1."""
+        return 1.0
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,8 @@ class _Given(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return self.weights, noise.new_zeros(())
+        lead = noise.shape[:-1]
+        return self.weights.expand(*lead, *self.weights.shape[-2:]), noise.new_zeros(lead)
 
 
 def _plain(values: Tensor) -> list[float]:

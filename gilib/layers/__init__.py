@@ -1,4 +1,4 @@
-"""Layers: what draws functions."""
+"""Layers: distributions over functions, from which a network draws."""
 
 from gilib.layers.base import Layer
 from gilib.layers.batchnorm import InducingBatchNorm

@@ -1,4 +1,4 @@
-"""The one idea: a layer draws a function."""
+"""The base class of layers: a layer is a distribution over functions."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from gilib.validation import check_count, check_precision, check_same_kind, chec
 
 
 class Layer(nn.Module, Part, ABC):
-    """A distribution over functions of one layer.
+    """A layer: a distribution over functions of its input.
 
-    A layer is described when it is constructed and gets its parameters when it is built, once, by the network
-    that it belongs to: only the network knows the number of inducing points, which layer is the last, and the
-    shapes.
+    The constructor stores settings only. The network builds the layer once, which creates the parameters,
+    because only the network knows the shapes, the number of inducing points, and which layer is the last.
 
-    To write one, define `build`, `sample` and `config`, and keep `noise_size` and `needs_inducing` true. What
-    it samples is a value: a function that holds a parameter holds its `clone()`. A layer that can integrate
-    something out does so where `mode` is `Estimate`, and says in `noise_sizes` what that takes.
+    A subclass defines `build`, `sample` and `config`, and sets `noise_size` and `needs_inducing`. A sampled
+    function must not change when training changes the parameters, so it holds a parameter's `clone()`. If a
+    layer can integrate over something, it does so when `mode` is `Estimate`, and overrides `noise_sizes`.
 
     Attributes:
-        noise_size: how many standard normals one draw takes, known once the layer is built.
-        needs_inducing: whether this layer's draw depends on the inducing points that enter it.
-        has_weights: whether it draws weights; the last such layer gets the targets as pseudo-outputs.
-        carries: whether its estimate, like its draw, is one function for the inducing points. Below a layer
-            that needs inducing points a layer whose estimate does not carry them draws instead.
-        starts_at_targets: whether its pseudo-outputs start at those that the network was given.
-        prefers_estimate: whether training uses its estimate unless told otherwise.
-        is_built: whether it belongs to a network.
+        noise_size: number of standard normals that one draw needs; set by `build`.
+        needs_inducing: whether draws depend on the inducing points that enter the layer.
+        has_weights: whether the layer draws weights; the last such layer gets targets as pseudo-outputs.
+        carries: whether an estimate is one function at all points, so that inducing points can pass through
+            it. If not, the layer draws even in an estimate wherever a layer above needs inducing points.
+        starts_at_targets: whether the pseudo-outputs start at values that the network was given.
+        prefers_estimate: whether training uses estimates by default.
+        is_built: whether the layer is part of a network.
         replicas: shape of the replica axes R.
     """
 
@@ -50,48 +49,47 @@ class Layer(nn.Module, Part, ABC):
     prefers_estimate: bool = False
     is_built: bool = False
     replicas: Shape = ()
-    _reference: tuple[nn.Module, str] | None = None  # where its first number is, once it is built
+    _reference: tuple[nn.Module, str] | None = None  # owner and name of a parameter or buffer, once built
 
     @abstractmethod
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create the parameters; given the shape of one input point, return that of one output point.
+        """Create the parameters; given the shape of one input point, return the shape of one output point.
 
-        In a network with replicas, `context.replicas`, every parameter has their axes in front, as
-        `context.full` and `context.normal` make them: one whose first axes are R is taken for R parameters.
+        Every parameter must have the axes `context.replicas` in front; `context.full` and `context.normal`
+        create such tensors. A parameter whose first axes equal R is taken for R separate ones.
 
         Raises:
-            ValueError: if a point of this shape cannot enter the layer.
+            ValueError: if the layer cannot take points of this shape.
         """
 
     @abstractmethod
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample functions as a deterministic map of standard normals.
+        """Sample functions, as a deterministic function of the noise, and return `mode(function, log_pq)`.
 
-        The modes are the classes of what is returned: `mode(function, log_pq)`. `Draw`: functions, at any
-        points. `Estimate`: what can be integrated out is, what must be drawn is drawn, and the rest is
-        sampled at every point. `JointDraw`: functions exactly, but at N points only. A layer that knows no
-        better than its draw does not look at the mode.
+        A `Draw` can be evaluated at any points. An `Estimate` integrates over whatever it can, and samples
+        the rest at each point independently, except for what must be drawn. A `JointDraw` is exact, but only
+        at N given points. A layer that always draws may ignore the mode.
 
         Args:
-            inducing: inducing points that enter the layer, `[S, R, M, ...]` (`[R, M, ...]` at the first
-                layer), or None.
-            noise: of the sizes that `noise_sizes` tells.
-            mode: `Draw`, `Estimate` or `JointDraw`.
+            inducing: inducing points that enter the layer, `[S, R, M, ...]`, without S at the first layer; or
+                None.
+            noise: standard normals, in the numbers that `noise_sizes` gives.
+            mode: `Draw`, `Estimate` or `JointDraw`; also the class of the result.
         """
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """How many standard normals a sample takes, once and at every point: those of a draw."""
+        """Return how many standard normals `sample` needs, in total and for each point."""
         return NoiseSize(self.noise_size)
 
     @abstractmethod
     def config(self) -> ConfigDict:
-        """The arguments with which the constructor makes this layer again, parts of it included."""
+        """Return the arguments with which the constructor creates this layer again."""
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the layer as part of a network, in one place, once.
+        """Build the layer as part of a network.
 
         Raises:
-            ValueError: if it has its place already.
+            ValueError: if it is part of a network already.
         """
         check_unused(self.is_built, self.describe())
         shape = self.build(shape, context)
@@ -99,17 +97,17 @@ class Layer(nn.Module, Part, ABC):
         return shape
 
     def not_built(self) -> RuntimeError:
-        """What to raise where a layer is drawn that no network has built."""
+        """Return the error to raise if a layer is used before it is built."""
         return RuntimeError(
             f"{self.describe()} is not built: put it into a gilib.Network, or call build(shape, context)"
         )
 
     def input_shape(self) -> Shape | None:
-        """The shape of one input point if the layer knows it, else None."""
+        """Return the shape of one input point if the layer knows it, else None."""
         return None
 
     def input_axes(self) -> int | None:
-        """How many axes an input point has if the layer knows it, else None."""
+        """Return the number of axes of an input point if the layer knows it, else None."""
         shape = self.input_shape()
         return None if shape is None else len(shape)
 
@@ -124,11 +122,11 @@ class Layer(nn.Module, Part, ABC):
         """Draw `num_samples` functions.
 
         Args:
-            inducing: inducing points that enter the layer, `[S, R, M, ...]` or `[R, M, ...]`; None if none
-                are needed.
+            inducing: inducing points that enter the layer, `[S, R, M, ...]` or `[R, M, ...]`; None if the
+                layer needs none.
             num_samples: S.
-            generator: source of the noise; None: torch's default one.
-            noise: standard normals `[S, R, noise_size]` in place of a generator; then S is taken from it.
+            generator: source of the noise; None: torch's default generator.
+            noise: standard normals `[S, R, noise_size]`, which replace `generator` and `num_samples`.
 
         Returns:
             A `Draw`, which unpacks into the function and its log_pq `[S, R]`.
@@ -145,14 +143,14 @@ class Layer(nn.Module, Part, ABC):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> Estimate:
-        """For training: a function that samples `num_points` points independently.
+        """Sample functions for training, which may sample `num_points` points independently.
 
         Args:
-            inducing: as for `draw`.
+            inducing: see `draw`.
             num_samples: S.
-            num_points: N, of the points at which it will be evaluated.
-            generator: as for `draw`.
-            noise: in place of a generator, as from `estimate_noise`.
+            num_points: N, the number of points at which the functions will be evaluated.
+            generator: see `draw`.
+            noise: noise from `estimate_noise`, which replaces the other arguments but `inducing`.
 
         Returns:
             An `Estimate`, which unpacks into the function and its log_pq `[S, R]`.
@@ -168,14 +166,14 @@ class Layer(nn.Module, Part, ABC):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> JointDraw:
-        """Functions that are known at `num_points` points only, and exact there: what `iwbo` takes.
+        """Draw functions that are exact, but can be evaluated at `num_points` points only, as `iwbo` needs.
 
         Args:
-            inducing: as for `draw`.
+            inducing: see `draw`.
             num_samples: S.
-            num_points: N, of the points at which it will be evaluated.
-            generator: as for `draw`.
-            noise: in place of a generator, as from `noise_for(JointDraw, S, N)`.
+            num_points: N, the number of points at which the functions will be evaluated.
+            generator: see `draw`.
+            noise: noise from `noise_for(JointDraw, S, N)`, which replaces the other arguments but `inducing`.
         """
         return self._sampled(JointDraw, inducing, num_samples, num_points, generator, noise)
 
@@ -193,7 +191,7 @@ class Layer(nn.Module, Part, ABC):
                 f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
             )
         if inducing is not None:
-            inducing = inducing.clone()  # training moves them in place, and what is drawn is a value
+            inducing = inducing.clone()  # a drawn function must not change when training moves the points
         if noise is None:
             noise = self.noise_for(mode, num_samples, num_points, generator)
         else:
@@ -202,26 +200,26 @@ class Layer(nn.Module, Part, ABC):
             return self.located("", self.sample, inducing, noise, mode)
 
     def located(self, place: str, draw: Callable[..., Any], *arguments: Any) -> Any:
-        """What a draw gives; if a matrix is to blame, the error says of which layer."""
+        """Call `draw(*arguments)`; if a factorisation fails, add `place` and this layer to the error."""
         try:
             return draw(*arguments)
         except FactorisationError as error:
             raise error.within(f"{place}{self.describe()}") from None
 
     def base_noise(self, num_samples: int, generator: GeneratorLike | None = None) -> Tensor:
-        """Standard normals `[S, R, noise_size]` for `num_samples` draws."""
+        """Return standard normals `[S, R, noise_size]` for `num_samples` draws."""
         return self.noise_for(Draw, num_samples, 1, generator).draw
 
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
-        """Standard normals for an estimate of S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
+        """Return standard normals for an estimate: S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
         return self.noise_for(Estimate, num_samples, num_points, generator)
 
     def noise_for(
         self, mode: type[Drawn], num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
-        """Standard normals for S samples in any mode, at N points: `[S, R, P]` and `[S, R, N, Q]`."""
+        """Return standard normals for any mode: S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
         check_count(num_samples, "num_samples")
         check_count(num_points, "num_points")
         like, size = self.reference_tensor(), self.noise_sizes(mode)
@@ -234,12 +232,12 @@ class Layer(nn.Module, Part, ABC):
         )
 
     def reference_tensor(self) -> Tensor | None:
-        """A tensor that tells the layer's dtype and device, if it has any."""
+        """Return a parameter or buffer with the layer's dtype and device; None if it has none."""
         found = self._reference or _first_number(self)
         return None if found is None else getattr(*found)
 
     def describe(self) -> str:
-        """The layer in a word or two, for error messages."""
+        """Return a short description for error messages."""
         return type(self).__name__
 
     def _check_noise(self, noise: Noise, mode: type[Drawn]) -> None:
@@ -258,7 +256,7 @@ class Layer(nn.Module, Part, ABC):
 
 
 def _first_number(module: nn.Module) -> tuple[nn.Module, str] | None:
-    """Owner and name of the first floating-point parameter or buffer of a module, or of those inside it."""
+    """Return owner and name of a module's first floating-point parameter or buffer; None if it has none."""
     for owner in module.modules():
         for name, value in (*owner._parameters.items(), *owner._buffers.items()):
             if value is not None and value.is_floating_point():

@@ -1,4 +1,4 @@
-"""Batch normalisation whose statistics come from the inducing points, so that what is drawn is a function."""
+"""Batch normalisation by statistics of the inducing points, so that a draw is a function."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gilib.sites import Shape
 
 
 class InducingBatchNorm(Layer):
-    """(x - mean) / √(variance + eps), mean and variance those of the inducing points, per channel.
+    """(x - mean) / √(variance + eps) for each channel, with mean and variance of the inducing points.
 
-    Statistics of the data would couple the points of a batch, and differ between training and test; those of
-    the inducing points are part of the draw (Ober & Aitchison, 2021, App. O). There is no learned scale or
-    shift: they would be parameters without a prior.
+    Statistics of a batch would couple its points and differ between training and test. Statistics of the
+    inducing points belong to the draw (Ober & Aitchison, 2021, App. O). There is no learned scale or shift,
+    which would be parameters without a prior.
 
     Args:
-        eps: added to the variance.
+        eps: constant that is added to the variance.
 
     >>> layer = InducingBatchNorm()
     >>> layer.build((2, 4, 4), BuildContext(num_inducing=10))
@@ -35,13 +35,17 @@ class InducingBatchNorm(Layer):
     needs_inducing = True
 
     def __init__(self, eps: Positive = 1e-5):
-        """Describe the layer."""
+        """Store the constant."""
         super().__init__()
         self.eps = eps
         self._point_dim = 0
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Remember how many axes a point has: (C,) or (C, H, W)."""
+        """Remember the number of axes of a point, which has shape (C,) or (C, H, W).
+
+        Raises:
+            ValueError: if a point has another shape, or the network has too few inducing points.
+        """
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"
@@ -55,7 +59,7 @@ class InducingBatchNorm(Layer):
         return shape
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Fix the statistics; log_pq = 0."""
+        """Compute the statistics of the inducing points; log_pq = 0."""
         assert inducing is not None
         return mode(self._normalisation(inducing), noise.zeros)
 
@@ -66,21 +70,21 @@ class InducingBatchNorm(Layer):
         return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
 
     def config(self) -> ConfigDict:
-        """The constant."""
+        """Return the argument of the constructor."""
         return {"eps": self.eps}
 
 
 class Normalise(FixedFunction):
-    """x ↦ (x - mean) · scale.
+    """The function x ↦ (x - mean) · scale.
 
     Attributes:
-        mean: `[S, R, 1, C, ...]`, ones in place of points and pixels.
-        scale: likewise.
-        axes: of a point, the channels first.
+        mean: one number per channel, `[S, R, 1, C, 1, 1]` for images and `[S, R, 1, C]` for vectors.
+        scale: 1 / √(variance + eps), of the same shape.
+        axes: number of axes of a point, of which the first are the channels.
     """
 
     def __init__(self, mean: Tensor, scale: Tensor, axes: int):
-        """Hold the statistics."""
+        """Store the statistics."""
         self.mean, self.scale, self.axes = mean, scale, axes
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers side by side, of which each sees the same input: their outputs are added, or joined."""
+"""Layers side by side with the same input, whose outputs are added or concatenated."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gilib.sites import Shape
 
 
 class Branches(Layer):
-    """Layers with the same input; what becomes of their outputs is `function_type`.
+    """Base class of layers side by side; `function_type` determines how their outputs are combined.
 
     Args:
-        branches: gilib layers and plain modules.
+        branches: gilib layers, or torch modules without parameters.
     """
 
     function_type: type[BranchesFunction]
 
     def __init__(self, branches: Sequence[Layer | nn.Module]):
-        """Collect the branches."""
+        """Store the branches, and wrap plain modules."""
         super().__init__()
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least one branch")
@@ -37,21 +37,25 @@ class Branches(Layer):
         self.has_weights = any(branch.has_weights for branch in self)
 
     def __iter__(self) -> Iterator[Layer]:
-        """The branches in order."""
+        """Yield the branches in order."""
         for branch in self.branches:
             assert isinstance(branch, Layer)
             yield branch
 
     @abstractmethod
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """The shape of what is made of outputs of these shapes.
+        """Return the shape of an output point, given those of the branches.
 
         Raises:
-            ValueError: if they do not fit together.
+            ValueError: if the shapes do not fit together.
         """
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build every branch and compare shapes; none is the last layer, whose pseudo-outputs are targets."""
+        """Build the branches. None counts as the last layer, so targets do not become pseudo-outputs.
+
+        Raises:
+            ValueError: if the outputs of the branches do not fit together.
+        """
         output = self.output_shape_of([branch.join(shape, context.as_last(False)) for branch in self])
         self.replicas = context.replicas
         self.noise_size = sum(branch.noise_size for branch in self)
@@ -62,7 +66,7 @@ class Branches(Layer):
         return output
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """That of the branches together."""
+        """Return the sum of the branches' noise sizes."""
         return total_size(branch.noise_sizes(mode) for branch in self)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -79,23 +83,23 @@ class Branches(Layer):
         return mode(function, total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """That of the first branch that knows it."""
+        """Return the input shape of the first branch that knows it."""
         return next((shape for branch in self if (shape := branch.input_shape()) is not None), None)
 
     def input_axes(self) -> int | None:
-        """That of the first branch that knows it."""
+        """Return the number of input axes of the first branch that knows it."""
         return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
 
     def config(self) -> ConfigDict:
-        """The branches."""
+        """Return the arguments of the constructor."""
         return {"branches": list(self)}
 
 
 class Sum(Branches):
-    """f_1(x) + f_2(x) + ..., every branch a layer; for example a residual branch and a strided shortcut.
+    """f_1(x) + f_2(x) + ..., where each f_k is a layer; for example a residual branch and a strided shortcut.
 
     Args:
-        branches: gilib layers and plain modules, all of which give the same shape.
+        branches: gilib layers, or torch modules without parameters; their outputs must have the same shape.
 
     >>> from gilib.layers.linear import Linear
     >>> block = Sum([Linear(5, 3), Linear(5, 3)])
@@ -106,7 +110,7 @@ class Sum(Branches):
     function_type = SumFunction
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """That of every branch."""
+        """Return the shape that all branches share."""
         if any(shape != shapes[0] for shape in shapes):
             given = [list(shape) for shape in shapes]
             raise ValueError(f"the branches of a sum must give one shape, got {given}")
@@ -114,13 +118,13 @@ class Sum(Branches):
 
 
 class Concat(Branches):
-    """(f_1(x), f_2(x), ...): outputs of independent layers next to each other, as many as all have together.
+    """(f_1(x), f_2(x), ...), the concatenated outputs of independent layers.
 
-    So processes with kernels of their own make one layer: the mean of targets, say, and the size of their
-    noise (`gilib.likelihoods.HeteroscedasticGaussian`).
+    So one layer can contain processes with different kernels, for example one for the mean of the targets and
+    one for the scale of their noise (`gilib.likelihoods.HeteroscedasticGaussian`).
 
     Args:
-        branches: gilib layers and plain modules, all of which give vectors.
+        branches: gilib layers, or torch modules without parameters; their outputs must be vectors.
 
     >>> from gilib.layers.linear import Linear
     >>> Concat([Linear(5, 3), Linear(5, 1)]).build((5,), BuildContext(num_inducing=4))
@@ -130,7 +134,7 @@ class Concat(Branches):
     function_type = ConcatFunction
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """As long as all together."""
+        """Return the shape of the concatenated vectors."""
         if any(len(shape) != 1 for shape in shapes):
             given = [list(shape) for shape in shapes]
             raise ValueError(f"branches whose outputs are joined must give vectors, got shapes {given}")
@@ -138,5 +142,5 @@ class Concat(Branches):
 
 
 def _joined(kind: type[BranchesFunction], parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
-    """Inducing points after all branches."""
+    """Pass inducing points through all branches, and combine the results."""
     return kind.joined([part.carry(inducing) for part in parts])

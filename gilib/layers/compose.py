@@ -1,4 +1,4 @@
-"""Sequences and residual blocks: composed draws."""
+"""Sequences of layers, and residual blocks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gilib.sites import Shape
 
 
 def as_layer(module: Layer | nn.Module) -> Layer:
-    """A gilib layer as it is; a plain module wrapped as `Pointwise`."""
+    """Return a layer as it is, and a plain torch module wrapped in `Pointwise`."""
     return module if isinstance(module, Layer) else Pointwise(module)
 
 
 class Sequential(Layer):
-    """Layers one after the other; inducing points travel through what each layer drew.
+    """Layers one after the other; the inducing points pass through the functions that are drawn.
 
-    In an estimate, a layer below one that needs inducing points must tell what became of them. Layers that
-    draw a function there, or inducing outputs, do: they estimate (see `Layer.carries`). Those that integrate
-    the function out, such as factorised weights, do not: there they draw, and estimate everywhere else.
+    If a layer needs inducing points, they must pass through all layers below it, in an estimate, too. Some
+    estimates allow this (see `Layer.carries`). Others integrate over the function, such as those of
+    factorised weights; below a layer that needs inducing points, such layers draw instead.
 
     Args:
-        layers: gilib layers and plain modules.
+        layers: gilib layers, or torch modules without parameters.
 
     >>> import torch
     >>> from gilib.layers.linear import Linear
@@ -45,34 +45,38 @@ class Sequential(Layer):
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):
-        """Collect the layers."""
+        """Store the layers, and wrap plain modules."""
         super().__init__()
         if not layers:
             raise ValueError("a network needs at least one layer")
         self.layers = nn.ModuleList(as_layer(layer) for layer in layers)
         self.has_weights = any(layer.has_weights for layer in self)
-        self._last_inducing = 0  # the place of the last layer that needs inducing points; 0 if none does
+        self._last_inducing = 0  # index of the last layer that needs inducing points; 0 if none does
         self._parts: list[Layer | _Below] = []
         self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
-        """The layers in order."""
+        """Yield the layers in order."""
         for layer in self.layers:
             assert isinstance(layer, Layer)
             yield layer
 
     def __getitem__(self, place: int) -> Layer:
-        """The layer at this place, from 0; -1 is the last."""
+        """Return the layer at this index."""
         layer = self.layers[place]
         assert isinstance(layer, Layer)
         return layer
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of layers."""
         return len(self.layers)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build every layer for the shape that the one before it gives."""
+        """Build the layers in order, each for the output shape of the one before it.
+
+        Raises:
+            ValueError: if a layer cannot take points of this shape; the message contains its index.
+        """
         last = max((k for k, layer in enumerate(self) if layer.has_weights), default=-1)
         for k, layer in enumerate(self):
             try:
@@ -96,18 +100,19 @@ class Sequential(Layer):
         return shape
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """That of all layers together."""
+        """Return the sum of the layers' noise sizes."""
         if not self._sizes:
             raise self.not_built()
         return total_size(self._sizes[mode])
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Layer by layer, each at the inducing points as those below it passed them on."""
+        """Sample the layers in order, and pass the inducing points through each to the next."""
         drawn: list[Drawn] = []
         layers = zip(self, self._parts, noise.split(self._sizes[mode]), strict=True)
         for k, (layer, part, piece) in enumerate(layers):
             if inducing is not None and 0 < k <= self._last_inducing:
                 inducing = drawn[-1].carry(inducing)
+            # above the last layer that needs inducing points, they are carried on only if someone asks
             needed = inducing if k <= self._last_inducing else None
             drawn.append(layer.located(f"layer {k}, ", part.sample, needed, piece, mode))
         function = Composition(tuple(part.function for part in drawn))
@@ -117,23 +122,23 @@ class Sequential(Layer):
         return mode(function, total_log_pq(drawn, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """That of the first layer."""
+        """Return the input shape of the first layer, if it knows it."""
         return next(iter(self)).input_shape()
 
     def input_axes(self) -> int | None:
-        """That of the first layer."""
+        """Return the number of input axes of the first layer, if it knows it."""
         return next(iter(self)).input_axes()
 
     def config(self) -> ConfigDict:
-        """The layers."""
+        """Return the arguments of the constructor."""
         return {"layers": list(self)}
 
 
 class Residual(Layer):
-    """x + f(x), f a sequence of layers whose output has the shape of its input.
+    """x + f(x), where f is a sequence of layers whose output has the shape of its input.
 
     Args:
-        layers: gilib layers and plain modules.
+        layers: gilib layers, or torch modules without parameters.
 
     >>> from gilib.layers.linear import Linear
     >>> block = Residual([Linear(5, 5), nn.ReLU()])
@@ -142,17 +147,21 @@ class Residual(Layer):
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):
-        """Collect the branch."""
+        """Store the layers of f."""
         super().__init__()
         self.branch = Sequential(layers)
         self.has_weights = self.branch.has_weights
 
     def __iter__(self) -> Iterator[Layer]:
-        """The layers of the branch in order."""
+        """Yield the layers of f in order."""
         return iter(self.branch)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the branch and compare shapes; targets are no pseudo-outputs for it, as x is added to it."""
+        """Build f; the targets do not become its pseudo-outputs, because x is added to its output.
+
+        Raises:
+            ValueError: if f changes the shape of a point.
+        """
         branch = self.branch
         output = branch.join(shape, replace(context, pseudo_outputs=None))
         if output != shape:
@@ -165,11 +174,11 @@ class Residual(Layer):
         return output
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """That of the branch."""
+        """Return the noise sizes of f."""
         return self.branch.noise_sizes(mode)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample the branch and add the identity."""
+        """Sample f, and add the identity."""
         branch = self.branch.sample(inducing, noise, mode)
         outputs = None
         if inducing is not None and branch.carried is not None:
@@ -177,23 +186,24 @@ class Residual(Layer):
         return replace(branch, function=ResidualFunction(branch.function), carried=outputs)
 
     def input_shape(self) -> Shape | None:
-        """That of the branch."""
+        """Return the input shape of f, if it is known."""
         return self.branch.input_shape()
 
     def input_axes(self) -> int | None:
-        """That of the branch."""
+        """Return the number of input axes of f, if it is known."""
         return self.branch.input_axes()
 
     def config(self) -> ConfigDict:
-        """The layers of the branch."""
+        """Return the arguments of the constructor."""
         return {"layers": list(self)}
 
 
 @dataclass(frozen=True, eq=False)
 class _Below:
-    """A layer whose estimate could not carry inducing points on, below one that needs them: it draws.
+    """Wraps a layer whose estimate does not carry inducing points, below a layer that needs them.
 
-    In a joint draw a process is known at the inducing points, too: they are the first of its points.
+    In an estimate, the layer draws instead. In a joint draw, a process is sampled at the inducing points
+    together with the other points, of which they are the first.
     """
 
     layer: Layer
@@ -211,6 +221,7 @@ class _Below:
         size = self.layer.noise_sizes(mode)
         draw, first = noise.draw.tensor_split([size.draw], -1)
         first = first.unflatten(-1, (self.num_inducing, size.points))
+        # both calls use the same normals, so the joint draw has these outputs at its first points
         outputs = self.layer.sample(inducing, Noise(draw, first), mode).function(inducing)
         together = self.layer.sample(inducing, Noise(draw, torch.cat([first, noise.points], -2)), mode)
         return replace(together, function=AfterInducing(together.function, inducing), carried=outputs)
@@ -220,13 +231,13 @@ class _Below:
 
 
 def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
-    """Inducing points after these parts."""
+    """Return the inducing points after they have passed through these parts."""
     for part in parts:
         inducing = part.carry(inducing)
     return inducing
 
 
 def _plus(inducing: Tensor, branch: Drawn) -> Tensor | None:
-    """Inducing points after a branch and the identity; None where the branch does not know."""
+    """Return inducing points plus their image under the branch; None if the branch does not know it."""
     outputs = branch.inducing_outputs
     return None if outputs is None else inducing + outputs

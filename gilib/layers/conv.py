@@ -1,4 +1,4 @@
-"""The convolutional layer, with one of several posteriors over its kernel."""
+"""The convolutional layer, with a prior and a posterior over its kernel."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ BOUNDARIES = {"circular": "circular", "exact": "zero"}
 
 
 class Conv2d(WeightLayer):
-    """A convolution F = X * W with zero padding and without bias, W `[I, O]`, I = C K.
+    """A convolution F = X * W with zero padding and without bias; W is `[I, O]` with I = C K.
 
-    Its rows are ordered as the prior orders them: channels slowest, the K pixels of the kernel fastest.
+    The K pixels of a channel are adjacent rows of W.
 
     Args:
-        in_channels: C.
-        out_channels: O.
+        in_channels: C, the number of input channels.
+        out_channels: O, the number of output channels.
         kernel_size: k, an integer or (height, width).
-        posterior: `Factorised`, `LocalInducing`, `GlobalInducing` or `FromPrior`.
-        prior: `NealPrior`, `StandardPrior`, `ScalePrior` or `SpatialIWPrior`.
+        posterior: posterior over W, such as `Factorised()`; None: `GlobalInducing()`.
+        prior: prior over W, such as `SpatialIWPrior()`; None: `NealPrior()`.
         stride: s.
-        padding: p; None: (k - 1) / 2, which keeps the size of an image at stride 1.
-        boundary: of the images from which `GlobalInducing` computes its posterior: "circular" (Ober &
-            Aitchison, 2021, App. C), or "exact", zeros as the layer itself pads. Both are valid posteriors.
+        padding: p; None: (k - 1) / 2, which keeps the size of an image if the stride is 1.
+        boundary: how `GlobalInducing` continues the inducing images beyond their borders: "circular" (Ober &
+            Aitchison, 2021, App. C), or "exact", by zeros like the layer itself. Both give valid posteriors.
 
     Attributes:
-        posterior: as it was specified; `prior` likewise.
+        posterior: specification of the posterior.
+        prior: specification of the prior.
 
     >>> from gilib.posteriors import GlobalInducing
     >>> layer = Conv2d(3, 8, 3, GlobalInducing())
@@ -61,7 +62,7 @@ class Conv2d(WeightLayer):
         padding: int | Pair | None = None,
         boundary: str = "circular",
     ):
-        """Describe the layer; its parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         check_choice(boundary, BOUNDARIES, "boundary")
         windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary="zero")
         super().__init__(in_channels * windows.pixels, out_channels, posterior, prior)
@@ -88,24 +89,24 @@ class Conv2d(WeightLayer):
         return (self.outputs, *size)
 
     def function(self, weights: Tensor) -> Conv2dFunction:
-        """x ↦ x * W for `weights` `[S, R, I, O]`."""
+        """Return the function x ↦ x * W for `weights` `[S, R, I, O]`."""
         return Conv2dFunction(weights, self.windows, self._image_shape)
 
     def input_shape(self) -> Shape | None:
-        """Of one image, once the layer is built."""
+        """Return the shape of one image; None until the layer is built."""
         return self._image_shape or None
 
     def input_axes(self) -> int:
-        """3."""
+        """Return 3: channels, height and width."""
         return 3
 
     def describe(self) -> str:
-        """Conv2d(in → out, height × width)."""
+        """Return "Conv2d(in → out, height × width)"."""
         height, width = self.windows.kernel
         return f"Conv2d({self.in_channels} → {self.outputs}, {height} × {width})"
 
     def config(self) -> ConfigDict:
-        """Channels, kernel and specifications."""
+        """Return the arguments of the constructor."""
         return {
             "in_channels": self.in_channels,
             "out_channels": self.outputs,
@@ -119,19 +120,19 @@ class Conv2d(WeightLayer):
 
 
 class Conv2dFunction:
-    """x ↦ x * W, padded with zeros.
+    """The function x ↦ x * W, with zero padding.
 
-    Images that all samples share pass through one convolution with S R O outputs; others through one
-    convolution per sample. (`benchmarks/weight_samples.py`, on a CPU at 2 to 10 samples: grouped convolutions
-    and `torch.vmap` took 0.8 to 1.3 times as long at 32 x 32 pixels, 0.5 to 0.9 times at 8 x 8; patches and
-    batched products 2 to 5 times.)
+    If all samples share the images, one convolution with S R O output channels computes them. Otherwise each
+    sample has a convolution of its own. According to `benchmarks/weight_samples.py`, on a CPU at 2 to 10
+    samples, grouped convolutions and `torch.vmap` take 0.8 to 1.3 times as long at 32 x 32 pixels and 0.5 to
+    0.9 times as long at 8 x 8; patches with batched products take 2 to 5 times as long.
 
     Attributes:
-        weights: `[S, R, I, O]`.
+        weights: W, `[S, R, I, O]`.
     """
 
     def __init__(self, weights: Tensor, windows: Windows, image_shape: Shape):
-        """Hold the weights."""
+        """Store the weights and the geometry."""
         self.weights, self.windows, self.image_shape = weights, windows, image_shape
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A fixed linear map: the mean function of a Gaussian process that changes the width."""
+"""A fixed linear map, which serves as the mean function of a Gaussian process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from gilib.validation import check_points_kind, check_tensor
 
 
 class FixedLinear(Layer):
-    """x ↦ x P, the same in every draw, and not trained.
+    """The function x ↦ x P, which is the same in every draw and is not trained.
 
-    In a sum with a Gaussian process it is its mean function: `Sum([GP(D, O), FixedLinear(D, O, P)])`.
-    Inducing points and data pass through it alike.
+    Added to a Gaussian process, it is the mean function: `Sum([GP(D, O), FixedLinear(D, O, P)])`.
 
     Args:
-        in_features: D.
-        out_features: O.
+        in_features: D, the number of inputs.
+        out_features: O, the number of outputs.
         matrix: P, `[D, O]`; None: the first O columns of the identity.
 
     Attributes:
@@ -40,7 +39,7 @@ class FixedLinear(Layer):
     matrix: Tensor
 
     def __init__(self, in_features: Count, out_features: Count, matrix: Tensor | None = None):
-        """Hold the map."""
+        """Store the matrix."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         if matrix is None:
@@ -53,7 +52,7 @@ class FixedLinear(Layer):
         self.register_buffer("matrix", matrix.detach().clone())
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Take the dtype and device of the network."""
+        """Convert P to the dtype and device of the network."""
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
@@ -63,31 +62,31 @@ class FixedLinear(Layer):
         return (self.out_features,)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """The map, with log_pq zero."""
+        """Return the map, with log_pq = 0."""
         return mode(LinearMap(self.matrix.clone()), noise.zeros)
 
     def input_shape(self) -> Shape:
-        """(in_features,)."""
+        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """FixedLinear(in → out)."""
+        """Return "FixedLinear(in → out)"."""
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
-        """Widths; the matrix belongs to the state."""
+        """Return the widths; the matrix is saved with the state."""
         return {"in_features": self.in_features, "out_features": self.out_features}
 
 
 class LinearMap(FixedFunction):
-    """x ↦ x P.
+    """The function x ↦ x P.
 
     Attributes:
         matrix: P, `[D, O]`.
     """
 
     def __init__(self, matrix: Tensor):
-        """Hold the matrix."""
+        """Store the matrix."""
         self.matrix = matrix
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A Gaussian process as a layer: O independent functions with one kernel and one set of inducing inputs."""
+"""A layer of Gaussian processes: O independent functions with one kernel and one set of inducing inputs."""
 
 from __future__ import annotations
 
@@ -23,39 +23,41 @@ from gilib.validation import check_instance, check_tensor, from_numpy
 
 
 class GP(Layer):
-    """Gaussian processes f_o ~ GP(0, k), o = 1 ... O, known by their values u at M inducing inputs.
+    """Gaussian processes f_o ~ GP(0, k), o = 1 ... O, with a posterior over their values u at M inputs.
 
-    The inducing outputs are u = R w with K = R Rᵀ, so that they are weights with features R and the prior
-    N(0, Id): posteriors are those of any layer (Ober & Aitchison, 2021, Sec. 2.4, App. F). Given u, an
-    estimate samples points independently; `fit` trains on it.
+    These inducing outputs are u = R w, where K = R Rᵀ is their kernel matrix. So w are weights with features
+    R and the prior N(0, Id), and the posteriors of other layers apply (Ober & Aitchison, 2021, Sec. 2.4,
+    App. F). Given u, an estimate samples each point independently; `fit` trains on estimates.
 
-    A draw is one function, along a path. Of the variance that u leaves open it takes a share from random
-    features of the kernel: its covariance is right on average over them and off by about σ²/√F given them.
-    `joint_draw` is exact, at points that are known beforehand.
+    A draw is one function that can be evaluated at any points. It samples the variance that remains given u
+    from random features of the kernel. Its covariance is right on average over these features, and has an
+    error of about σ²/√F given them. `joint_draw` is exact, at points that must be known beforehand.
 
-    In a float32 network kernel matrices and their factors are in float64 all the same. Where the inducing
-    outputs are pinned down to functions much rougher than the kernel's, that is not enough: on a CPU means
-    are then computed in float64, too. On an accelerator take a network in float64 for it.
+    Kernel matrices and their factors are in float64, even in a float32 network. Float32 means are too
+    inaccurate if u describes functions much rougher than the kernel's. On a CPU they are then computed in
+    float64, too; on an accelerator use a float64 network.
 
     Args:
-        in_features: D.
-        out_features: O.
-        kernel: default `RBF()`, with one lengthscale for each input.
-        posterior: over the inducing outputs: `GlobalInducing` (the inducing inputs are what the layers below
-            pass on, as with `PropagatedGaussian`), `LocalInducing`, `FreeGaussian` or `PointEstimate` (they
-            are the layer's own).
-        inducing_inputs: where the layer's own start, `[M, D]` or `[R, M, D]`, numpy or torch; M is then
-            theirs, unless the posterior says it. None: standard normals.
-        jitter: added to the diagonal of K, times its mean variance σ_f². It belongs to the model: with one
-            layer and targets with noise σ² it costs the bound up to N O · jitter · σ_f² / (2σ²) nats. Where
-            that shows, take 1e-8 in a float64 network: trainings with inducing inputs close together are
-            slower then, and `PropagatedGaussian`, which K⁻¹ weighs, is not trained well.
-        num_features: F, of a draw.
+        in_features: D, the number of inputs.
+        out_features: O, the number of outputs.
+        kernel: k; None: `RBF()`, with one lengthscale for each input.
+        posterior: posterior over the inducing outputs. With `GlobalInducing` (None means this) and
+            `PropagatedGaussian`, the inducing inputs come from the layers below; with `LocalInducing`,
+            `FreeGaussian` and `PointEstimate`, they are parameters of this layer.
+        inducing_inputs: initial values of the layer's own inducing inputs, `[M, D]` or `[R, M, D]`, numpy or
+            torch; they determine M, unless the posterior specifies it. None: standard normals.
+        jitter: this number times the mean variance σ_f² is added to the diagonal of K. It is part of the
+            model. In a single layer with noise variance σ², it lowers the bound by up to
+            N O · jitter · σ_f² / (2σ²) nats. If that matters, use 1e-8 in a float64 network; trainings with
+            inducing inputs close together then take longer, and `PropagatedGaussian`, whose divergence
+            contains K⁻¹, is not trained well.
+        num_features: F, the number of random features of a draw.
 
     Attributes:
-        num_inducing: M, once the layer is built.
-        inducing_inputs: Z, `[R, M, D]`, or None.
-        weights: the posterior's module, once the layer is built; `hyperparameters` the kernel's.
+        num_inducing: M; set by `build`.
+        inducing_inputs: Z, `[R, M, D]`; None if the layers below supply them.
+        weights: module of the posterior; None until the layer is built.
+        hyperparameters: module of the kernel; None until the layer is built.
 
     >>> from gilib.posteriors import FreeGaussian
     >>> layer = GP(2, 3, RBF(lengthscale=0.5), FreeGaussian(num_inducing=20))
@@ -82,7 +84,7 @@ class GP(Layer):
         jitter: Fraction = 1e-5,
         num_features: Count = 1024,
     ):
-        """Describe the layer; its parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.jitter, self.num_features = float(jitter), num_features
@@ -122,7 +124,7 @@ class GP(Layer):
         return self.hyperparameters, self.weights
 
     def _draw_sizes(self) -> tuple[int, ...]:
-        """Normals for w, for random features, for their weights, for the jitter."""
+        """Return how many normals a draw needs: for w, random features, their weights, and the jitter."""
         kernel, posterior = self._built()
         path = Path.sizes(kernel(), self.num_features, self.num_inducing, self.out_features)
         return posterior.noise_size, *path
@@ -138,7 +140,7 @@ class GP(Layer):
         return Inducing.of(self._built()[0](), inputs, self.jitter)
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """For w as far as it is drawn, and for the outputs of a point."""
+        """Return `noise_size` for a draw; else the numbers for w, if it is drawn, and for each point."""
         if mode is Draw:
             return NoiseSize(self.noise_size)
         _, posterior = self._built()
@@ -146,14 +148,18 @@ class GP(Layer):
         return NoiseSize(own, self.out_features)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """A path through u = R w; or points by themselves, given u or with u integrated out; or together."""
+        """Sample the processes according to the mode.
+
+        A `Draw` is a path through u = R w. An `Estimate` samples each point by itself, and integrates over u
+        if the posterior gives its law. A `JointDraw` samples all points jointly.
+        """
         _, posterior = self._built()
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
         law = posterior.law(root, self._prior, own[..., : posterior.law_size])
         drawn, log_pq = law.mean, law.log_pq
-        if mode is not Estimate and law.covariance is not None:
+        if mode is not Estimate and law.covariance is not None:  # functions need a value of w
             drawn, log_pq = posterior.draw(root, self._prior, own)
         function: Function
         if mode is Estimate:
@@ -171,15 +177,15 @@ class GP(Layer):
         return ScaledIdentity(one, self.num_inducing)
 
     def input_shape(self) -> Shape:
-        """(in_features,)."""
+        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """GP(in → out)."""
+        """Return "GP(in → out)"."""
         return f"GP({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
-        """Widths, specifications and numbers; inducing inputs belong to the state."""
+        """Return the arguments of the constructor; inducing inputs are saved with the state instead."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,
@@ -191,10 +197,10 @@ class GP(Layer):
 
 
 def check_inducing_posterior(posterior: object) -> InducingPosterior:
-    """The posterior, if it is one of a process.
+    """Return the posterior, after checking that a Gaussian process can use it.
 
     Raises:
-        TypeError: if it is over weights.
+        TypeError: if it is not an `InducingPosterior`.
     """
     if not isinstance(posterior, InducingPosterior | type):
         raise TypeError(
@@ -206,10 +212,10 @@ def check_inducing_posterior(posterior: object) -> InducingPosterior:
 
 
 def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -> Tensor:
-    """Where a layer's own inducing inputs start, `[R, M, D]`; standard normals without a `start`.
+    """Return initial inducing inputs `[R, M, D]`: a copy of `start`, or standard normals if it is None.
 
     Raises:
-        ValueError: if `start` has not the `shape` (M, D), with or without the replicas before it.
+        ValueError: if `start` does not have the `shape` (M, D), with or without replica axes in front.
     """
     if start is None:
         return context.normal(*shape)

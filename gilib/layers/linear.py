@@ -1,4 +1,4 @@
-"""The dense layer: F = X W, with one of several posteriors over W."""
+"""The dense layer F = X W, with a prior and a posterior over W."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from gilib.validation import check_points_kind
 
 
 class Linear(WeightLayer):
-    """A dense layer F = X W, W `[I, O]`; a bias is one more input that is always 1.
+    """A dense layer F = X W with weights W `[I, O]`; a bias is one more input, which is always 1.
 
     Args:
-        in_features: inputs, without the bias.
-        out_features: O.
-        posterior: `Factorised`, `LocalInducing`, `GlobalInducing` or `FromPrior`.
-        prior: `NealPrior`, `StandardPrior`, `ScalePrior` or `SpatialIWPrior`.
-        bias: whether a column of ones is appended to the inputs (I = in_features + 1).
+        in_features: number of inputs, without the bias.
+        out_features: O, the number of outputs.
+        posterior: posterior over W, such as `Factorised()`; None: `GlobalInducing()`.
+        prior: prior over W, such as `ScalePrior()`; None: `NealPrior()`.
+        bias: whether a column of ones is appended to the inputs, so that I = in_features + 1.
 
     Attributes:
-        posterior: as it was specified; `prior` likewise.
+        posterior: specification of the posterior.
+        prior: specification of the prior.
 
     >>> from gilib.posteriors import GlobalInducing
     >>> layer = Linear(2, 3, GlobalInducing())
@@ -47,12 +48,12 @@ class Linear(WeightLayer):
         prior: Prior | None = None,
         bias: bool = True,
     ):
-        """Describe the layer; its parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         super().__init__(in_features + bias, out_features, posterior, prior)
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create prior and posterior for inputs of shape (in_features,)."""
+        """Create prior and posterior for points of shape (in_features,)."""
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
@@ -62,26 +63,26 @@ class Linear(WeightLayer):
         return (self.out_features,)
 
     def function(self, weights: Tensor) -> LinearFunction:
-        """x ↦ x W for `weights` `[S, R, I, O]`."""
+        """Return the function x ↦ x W for `weights` `[S, R, I, O]`."""
         return LinearFunction(weights, self.bias)
 
     def features(self, inducing: Tensor) -> Tensor:
-        """Inducing points with the bias column, `[..., M, I]`."""
+        """Append the bias column to inducing points; the result is `[..., M, I]`."""
         if not self.bias:
             return inducing
         ones = inducing.new_ones(()).expand(*inducing.shape[:-1], 1)
         return torch.cat([inducing, ones], -1)
 
     def input_shape(self) -> Shape:
-        """(in_features,)."""
+        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Linear(in → out)."""
+        """Return "Linear(in → out)"."""
         return f"Linear({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
-        """Widths and specifications."""
+        """Return the arguments of the constructor."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,
@@ -92,17 +93,17 @@ class Linear(WeightLayer):
 
 
 class LinearFunction:
-    """x ↦ x W, the bias in the last row of W if there is one.
+    """The function x ↦ x W; if there is a bias, it is the last row of W.
 
     Attributes:
-        weights: `[S, R, I, O]`.
+        weights: W, `[S, R, I, O]`.
     """
 
     def __init__(self, weights: Tensor, bias: bool):
-        """Hold the weights."""
+        """Store the weights, and split the bias from them."""
         self.weights, self.bias = weights, bias
         self.width = weights.shape[-2] - bias
-        # once for all inputs, and both parts at once: the gradient of a slice is a matrix of zeros around it
+        # one split for all calls: each slice would fill a gradient of the whole matrix with zeros
         self._parts: Sequence[Tensor] = weights.split_with_sizes([self.width, 1], -2) if bias else (weights,)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Plain modules as layers: a function that needs no drawing."""
+"""Wraps torch modules without parameters, such as activations and pooling, as layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gilib.randomness import Noise
 from gilib.sites import Shape
 
 COUPLES_POINTS = (nn.modules.batchnorm._BatchNorm,)
-ELEMENTWISE = (  # of torch's own, which take axes as they are
+ELEMENTWISE = (  # modules of torch that accept any number of axes
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus),
     *(nn.Tanh, nn.Sigmoid, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Softsign, nn.Tanhshrink),
     *(nn.LogSigmoid, nn.Hardshrink, nn.Softshrink, nn.Threshold, nn.Identity),
@@ -27,11 +27,11 @@ OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn
 
 @dataclass(frozen=True)
 class PointwiseFunction(FixedFunction):
-    """A module, applied with the leading axes `[S, R, ..., N]` merged.
+    """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged.
 
     Attributes:
-        module: takes `[B, *point]`.
-        point_axes: axes of a point.
+        module: a module that takes `[B, *point]`.
+        point_axes: number of axes of a point.
     """
 
     module: nn.Module
@@ -52,13 +52,17 @@ class PointwiseFunction(FixedFunction):
 
 
 class Pointwise(Layer):
-    """A `torch.nn` module without parameters (ReLU, pooling, flatten) as a layer whose draw is itself.
+    """A layer that applies a `torch.nn` module without parameters, such as ReLU, pooling or flatten.
 
-    Leading axes `[S, R, ..., N]` are merged before the module sees them and restored after: a bare
-    `nn.Flatten` or pooling would take the sample axis for the batch.
+    The leading axes `[S, R, ..., N]` are merged for the module and restored afterwards. Otherwise
+    `nn.Flatten` or pooling would take the axis of samples for the batch.
 
     Args:
-        module: treats every point by itself and draws no noise.
+        module: a module that treats each point by itself and uses no noise.
+
+    Raises:
+        ValueError: if the module has parameters, couples the points of a batch, draws noise, or changes its
+            inputs in place.
 
     >>> layer = Pointwise(nn.Flatten())
     >>> layer.build((2, 4, 4), BuildContext())
@@ -68,14 +72,18 @@ class Pointwise(Layer):
     """
 
     def __init__(self, module: nn.Module):
-        """Wrap a module, or refuse it by name."""
+        """Check the module, and store it."""
         super().__init__()
         _refuse_unsuitable(module)
         self.module = module
         self._point_dim: int | None = None
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Find the output shape by trying one point."""
+        """Find the output shape by applying the module to two points.
+
+        Raises:
+            ValueError: if the module cannot take points of this shape, or couples the points of a batch.
+        """
         self._point_dim = len(shape)
         self.replicas = context.replicas
         try:
@@ -93,21 +101,21 @@ class Pointwise(Layer):
         return tuple(output.shape[1:])
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Itself, with log_pq = 0."""
+        """Return the module as a function, with log_pq = 0."""
         assert self._point_dim is not None
         return mode(PointwiseFunction(self.module, self._point_dim), noise.zeros)
 
     def describe(self) -> str:
-        """The module's name."""
+        """Return the name of the module's class."""
         return type(self.module).__name__
 
     def config(self) -> ConfigDict:
-        """Name and arguments of the module."""
+        """Return class and arguments of the module."""
         return {"module": module_config(self.module)}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pointwise:
-        """Build the module, then the layer."""
+        """Create the module, then the layer."""
         return cls(module_from_config(config["module"]))
 
 

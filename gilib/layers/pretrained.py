@@ -1,4 +1,4 @@
-"""A trained module of torch as a layer: as it is, or with some of the modules inside it drawn."""
+"""A trained torch module as a layer, in which other layers may replace some of the modules inside."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
 from gilib.validation import check_instance
 
-AXES = {nn.Linear: 1, nn.Conv2d: 3}  # what a layer may take the place of, and how many axes its points have
+AXES = {nn.Linear: 1, nn.Conv2d: 3}  # modules that a layer may replace, and the axes of their points
 
 
 class Pretrained(Layer):
-    """A `torch.nn.Module` as it was trained: its parameters stay, and its draw is itself.
+    """A trained `torch.nn.Module` as a layer; its parameters stay as they are, and each draw is the module.
 
-    The module is copied and left as it was. The copy is in eval mode, so that batch normalisation takes the
-    statistics of the training and dropout is off, and activations work on no tensor in place.
+    The layer works on a copy of the module in eval mode. So batch normalisation uses the statistics of the
+    training, and dropout is off. In-place activations are switched to ordinary ones.
 
     Args:
-        module: maps points `[B, ...]` to one tensor `[B, ...]`, each point by itself.
-        layers: layers that take the place of `nn.Linear` and `nn.Conv2d` modules inside, by their names as
-            `module.named_modules()` tells them; of a convolution the bias stays. `gilib.bayesian` makes them.
-        trainable: whether the parameters that stay are trained, as point estimates. They have no prior, and
-            the bound does not count them: it is one on the evidence given their values, and may rise because
-            they fit noise.
+        module: a module that maps points `[B, ...]` to one tensor `[B, ...]`, each point by itself.
+        layers: layers that replace `nn.Linear` and `nn.Conv2d` modules inside, by their names in
+            `module.named_modules()`; a convolution keeps its bias. `gilib.bayesian` creates them.
+        trainable: whether the remaining parameters are trained, as point estimates. They have no prior, so
+            the objective bounds the evidence given their values only, and may rise because they fit noise.
 
     Raises:
-        ValueError: when a network is built, for a module that couples points or is random in eval mode, gives
-            no tensor, or calls its parts otherwise than on points.
+        ValueError: when the network is built, if the module couples points, is random in eval mode, does not
+            return a tensor, or calls a replaced module on anything but points.
 
     >>> body = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.ReLU())
     >>> layer = Pretrained(body)
@@ -54,7 +53,7 @@ class Pretrained(Layer):
     """
 
     def __init__(self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False):
-        """Copy the module."""
+        """Copy the module, and decide which of its parameters are trained."""
         super().__init__()
         self.module = trained_copy(module)
         self.trainable = check_instance(trainable, bool, "trainable")
@@ -62,14 +61,18 @@ class Pretrained(Layer):
         self.names, self.layers = tuple(layers), nn.ModuleList(layers.values())
         self.has_weights = bool(layers)
         self.module.requires_grad_(trainable)
-        for part in self._parts():  # a layer has their weights now, and a convolution its bias
+        for part in self._parts():  # layers replace their weights, but convolutions keep their bias
             part.requires_grad_(False)
             if isinstance(part, nn.Conv2d) and part.bias is not None:
                 part.bias.requires_grad_(trainable)
         self._point_axes, self._alone = 0, [True] * len(layers)
 
     def _parts(self) -> list[nn.Module]:
-        """The modules whose places layers take."""
+        """Return the modules that layers replace.
+
+        Raises:
+            ValueError: if one is neither `nn.Linear` nor `nn.Conv2d`.
+        """
         parts = [self.module.get_submodule(name) for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if type(part) not in AXES:
@@ -80,13 +83,17 @@ class Pretrained(Layer):
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
     def train(self, mode: bool = True) -> Pretrained:
-        """The module stays in eval mode."""
+        """Set the mode of the layers inside; the module stays in eval mode."""
         super().train(mode)
         self.module.eval()
         return self
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Try the module at two points, and build every layer inside for what enters it there."""
+        """Apply the module to two points, and build each layer inside for the shape that enters it there.
+
+        Raises:
+            ValueError: if the module is unsuitable, or would be trained in a network with replicas.
+        """
         if self.trainable and context.replicas:
             raise ValueError(
                 "the parameters of a trained module are the same in all replicas: leave trainable=True out, "
@@ -113,7 +120,11 @@ class Pretrained(Layer):
         return tuple(trial.output.shape[1:])
 
     def _modes(self, mode: type[Drawn]) -> list[type[Drawn]]:
-        """Of each layer: it estimates, as the module does, where it meets a point once, and can carry on."""
+        """Return the mode of each layer inside.
+
+        A layer can estimate only if the module calls it once for each point, and if its estimate can carry
+        inducing points wherever any layer needs them. Otherwise it draws.
+        """
         pairs = zip(self._each(), self._alone, strict=True)
         may = [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
         return [Estimate if mode is Estimate and own else Draw for own in may]
@@ -122,11 +133,11 @@ class Pretrained(Layer):
         return [layer.noise_sizes(own) for layer, own in zip(self._each(), self._modes(mode), strict=True)]
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """That of the layers together."""
+        """Return the sum of the noise sizes of the layers inside."""
         return total_size(self._sizes(mode))
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """The module, around what the layers inside sample; inducing points go their way through it."""
+        """Sample the layers inside; their inducing points pass through the module, as the data do."""
         tensors = {id(t): t.clone() for t in (*self.module.parameters(), *self.module.buffers())}
         if not self.names:
             module = rewired(self.module, {}, tensors)
@@ -140,7 +151,7 @@ class Pretrained(Layer):
             found[k] = layers[k].located(place, layers[k].sample, value, pieces[k], modes[k])
 
         def drawn_at(k: Any, value: Tensor) -> Tensor:
-            if k not in found:
+            if k not in found:  # the inducing points that enter a layer are known when the module calls it
                 draw(k, value)
             return found[k].function(value)
 
@@ -154,45 +165,45 @@ class Pretrained(Layer):
         return mode(around([part.function for part in parts]), total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """That of a dense layer at the beginning."""
+        """Return the input shape if the module begins with a dense layer, else None."""
         first = _first(self.module)
         return (first.in_features,) if isinstance(first, nn.Linear) else None
 
     def input_axes(self) -> int | None:
-        """Those of a dense layer or a convolution at the beginning."""
+        """Return the number of input axes if the module begins with a layer in `AXES`, else None."""
         return AXES.get(type(_first(self.module)))
 
     def describe(self) -> str:
-        """Pretrained(class of the module)."""
+        """Return "Pretrained(class of the module)"."""
         return f"Pretrained({type(self.module).__name__})"
 
     def extra_repr(self) -> str:
-        """What is trained, and what the bound leaves out."""
+        """Return whether the module is frozen or trained, for `print`."""
         return "trainable: point estimates, which the bound does not count" if self.trainable else "frozen"
 
     def config(self) -> ConfigDict:
-        """The module by name and arguments, as far as torch.nn knows it; the layers inside."""
+        """Return class and arguments of the module, and the layers inside."""
         layers = dict(zip(self.names, self._each(), strict=True))
         return {"module": module_config(self.module), "layers": layers, "trainable": self.trainable}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pretrained:
-        """Build the module, the layers inside, then this layer."""
+        """Create the module, the layers inside, then this layer."""
         layers = {name: rebuild(layer, Layer) for name, layer in config["layers"].items()}
         return cls(module_from_config(config["module"]), layers, config["trainable"])
 
 
 @dataclass(frozen=True)
 class DrawnModule(Composite):
-    """A module in which functions take the place of modules.
+    """A module in which drawn functions replace some of the modules inside.
 
     Attributes:
-        module: takes `[B, *point]`.
-        parts: the modules inside whose places they take.
-        tensors: the values of its parameters and buffers, by their identity.
-        point_axes: axes of a point.
-        lead: shape of samples and replicas, (S, R).
-        functions: one for each part.
+        module: a module that takes `[B, *point]`.
+        parts: the modules inside that are replaced.
+        tensors: values of the module's parameters and buffers, by `id` of the original.
+        point_axes: number of axes of a point.
+        lead: shape of the axes of samples and replicas, (S, R).
+        functions: the functions that replace `parts`.
     """
 
     module: nn.Module
@@ -203,7 +214,10 @@ class DrawnModule(Composite):
     functions: Sequence[Function]
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate the module at all points of all samples as one batch, and every function at its axes."""
+        """Evaluate the module at points `x`, `[..., N, *point]`.
+
+        The module sees all points of all samples as one batch; each function gets their axes back.
+        """
         axes = x.dim() - self.point_axes
         if axes < 1:
             raise ValueError(
@@ -220,7 +234,7 @@ class DrawnModule(Composite):
         return output.unflatten(0, lead)
 
     def _at(self, part: nn.Module, call: Callable[[Tensor], Tensor], lead: Shape, value: Tensor) -> Tensor:
-        """A function at `value` `[B, ..., *point]`; the bias of a convolution is as it was trained."""
+        """Evaluate a function in place of `part` at `value` `[B, ..., *point]`; add a convolution's bias."""
         axes = AXES[type(part)]
         points = value.unflatten(0, lead).flatten(len(lead) - 1, -1 - axes)
         output = call(points)
@@ -231,10 +245,10 @@ class DrawnModule(Composite):
 
 
 def trained_copy(module: nn.Module) -> nn.Module:
-    """A copy in eval mode, of which no activation works in place.
+    """Return a copy of a module in eval mode, without in-place activations.
 
     Raises:
-        TypeError: for what is no module, or cannot be copied.
+        TypeError: if it is not a module, or cannot be copied.
     """
     check_instance(module, nn.Module, "module")
     try:
@@ -248,36 +262,38 @@ def trained_copy(module: nn.Module) -> nn.Module:
 
 
 def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]) -> nn.Module:
-    """The same module with others in some places and other tensors; neither it nor its parts are written to.
+    """Return a copy of a module in which some modules, parameters and buffers are replaced.
+
+    The original module and its parts are not changed.
 
     Args:
-        module: remains.
-        places: what takes the place of a module, by its identity; filled with all that are copied.
-        tensors: values of parameters and buffers, by their identity; others stay.
+        module: the original module.
+        places: replacements of modules, by `id` of the original; copies that are made here are added.
+        tensors: replacements of parameters and buffers, by `id` of the original; others are shared.
     """
     if id(module) not in places:
         copied = places[id(module)] = copy.copy(module)
         for kind in ("_parameters", "_buffers"):
             own = {k: v if v is None else tensors.get(id(v), v) for k, v in getattr(module, kind).items()}
-            copied.__dict__[kind] = own
+            copied.__dict__[kind] = own  # set as attributes, plain tensors in place of parameters would raise
         inside = module._modules.items()
         copied.__dict__["_modules"] = {k: v if v is None else rewired(v, places, tensors) for k, v in inside}
     return places[id(module)]
 
 
 def _replaced(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> nn.Module:
-    """A module with the attributes of another one, that does something else."""
+    """Return a shallow copy of a module with another `forward`."""
     copied = copy.copy(module)
     copied.__dict__["forward"] = forward
     return copied
 
 
 class Trial(NamedTuple):
-    """What was seen while a module was evaluated.
+    """The result of `evaluated`.
 
     Attributes:
-        output: of the module.
-        calls: names of modules inside and their inputs, in the order of calls.
+        output: output of the module.
+        calls: names and inputs of the modules inside, in the order in which they were called.
     """
 
     output: Tensor
@@ -286,7 +302,7 @@ class Trial(NamedTuple):
 
 @torch.no_grad()
 def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
-    """Evaluate a module, and note what enters some of the modules inside."""
+    """Evaluate a module at `x`, and record the inputs of the modules inside that have these names."""
     calls: list[tuple[str, Tensor]] = []
 
     def noted(name: str, part: nn.Module, value: Tensor) -> Tensor:
@@ -300,10 +316,11 @@ def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
 
 
 def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
-    """Evaluate a module at two points.
+    """Evaluate a module at two points, to find out whether it can be a layer.
 
     Raises:
-        ValueError: unless it is a function of points, and calls the modules of these names on points.
+        ValueError: if the module is not a function of single points, or does not call the modules with these
+            names on points.
     """
     what, given = type(module).__name__, pair.clone()
     try:
@@ -336,19 +353,19 @@ def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
 
 
 def same(some: Tensor, others: Tensor) -> bool:
-    """Whether tensors agree but for rounding."""
+    """Return whether two tensors are equal up to rounding; NaN counts as zero."""
     if some.shape != others.shape:
         return False
-    some, others = some.nan_to_num(), others.nan_to_num()  # the points of a trial may be strange to it
+    some, others = some.nan_to_num(), others.nan_to_num()  # the module may give NaN at the trial's points
     scale = others.abs().max() if others.numel() else 0.0
     return bool((some - others).abs().le(1e-4 * scale).all())
 
 
 def is_alone(part: nn.Module, value: Tensor) -> bool:
-    """Whether a dense layer or a convolution sees one thing for a point, not several rows of it."""
+    """Return whether a dense layer or a convolution gets one input for each point, not several rows."""
     return value.dim() == 1 + AXES[type(part)]
 
 
 def _first(module: nn.Module) -> nn.Module:
-    """What a sequence begins with, or the module itself."""
+    """Return the first module of a (nested) sequence, or the module itself."""
     return _first(module[0]) if type(module) is nn.Sequential and len(module) else module

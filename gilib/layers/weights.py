@@ -1,4 +1,4 @@
-"""What layers with a weight matrix share: prior and posterior, their draws and their estimates."""
+"""The base class of layers with a weight matrix, which have a prior and a posterior over it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from gilib.validation import check_instance
 
 
 class WeightLayer(Layer):
-    """A layer whose function is linear in its input and known by weights W `[I, O]`.
+    """A layer whose function is linear in its input and determined by weights W `[I, O]`.
 
-    To write one, define `build`, which finds the site and calls `settle`, `function` and `config`.
+    A subclass defines `build`, `function` and `config`; `build` creates the site and passes it to `settle`.
 
     Attributes:
         fan_in: I.
         outputs: O.
-        posterior: as it was specified; `prior` likewise.
-        weights: the posterior's module, once the layer is built.
-        hyperparameters: the prior's module, likewise.
+        posterior: specification of the posterior.
+        prior: specification of the prior.
+        weights: module of the posterior; None until the layer is built.
+        hyperparameters: module of the prior; None until the layer is built.
     """
 
     has_weights = True
@@ -34,7 +35,7 @@ class WeightLayer(Layer):
     hyperparameters: PriorModule | None
 
     def __init__(self, fan_in: int, outputs: int, posterior: Posterior | None, prior: Prior | None):
-        """Describe the layer; its parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         super().__init__()
         self.fan_in, self.outputs = fan_in, outputs
         self.posterior = check_instance(
@@ -45,14 +46,14 @@ class WeightLayer(Layer):
 
     @abstractmethod
     def function(self, weights: Tensor) -> Function:
-        """The function with `weights` `[S, R, I, O]`."""
+        """Return the layer's function with `weights` `[S, R, I, O]`."""
 
     def features(self, inducing: Tensor) -> Tensor:
-        """What the posterior takes of the inducing points that enter the layer."""
+        """Return the posterior's inducing features, given the inducing points that enter the layer."""
         return inducing
 
     def settle(self, site: Site, context: BuildContext) -> None:
-        """Create the modules over a site, and note what they need."""
+        """Create the modules of prior and posterior, and copy their properties to the layer."""
         self.hyperparameters = self.prior.build(site, context.full((), 0.0))
         self.weights = self.posterior.build(site, context)
         self.replicas = context.replicas
@@ -61,11 +62,14 @@ class WeightLayer(Layer):
         self.noise_size = self.hyperparameters.noise_size + self.weights.noise_size
 
     def start_at(self, weights: Tensor, inducing: Tensor | None) -> None:
-        """Let the posterior begin at given weights.
+        """Set the posterior's parameters so that draws lie around given weights.
 
         Args:
-            weights: `[I, O]`.
-            inducing: what enters the layer of the network's inducing points, `[M, ...]`, or None.
+            weights: the weights, `[I, O]`.
+            inducing: the network's inducing points as they enter this layer, `[M, ...]`, or None.
+
+        Raises:
+            TypeError: if the posterior cannot start at given weights.
         """
         weights = weights.detach()
         _, posterior = self.modules_built()
@@ -75,7 +79,7 @@ class WeightLayer(Layer):
         posterior.start_at(weights, outputs)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
-        """Both modules.
+        """Return the modules of prior and posterior.
 
         Raises:
             RuntimeError: if the layer is not built.
@@ -85,7 +89,7 @@ class WeightLayer(Layer):
         return self.hyperparameters, self.weights
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Of the prior's hyper-parameters, which are drawn, and of the posterior's draw or estimate."""
+        """Return the noise sizes of the prior's hyper-parameters and of the posterior together."""
         if mode is not Estimate:
             return NoiseSize(self.noise_size)
         prior, posterior = self.modules_built()
@@ -93,7 +97,7 @@ class WeightLayer(Layer):
         return NoiseSize(prior.noise_size + size.draw, size.points)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Draw the prior's hyper-parameters; given them, the weights, or the posterior's estimate."""
+        """Draw the prior's hyper-parameters; given these, draw the weights, or estimate."""
         prior, posterior = self.modules_built()
         own, rest = noise.draw.tensor_split([prior.noise_size], -1)
         precision, log_pq_prior = prior.draw(own)
@@ -103,6 +107,6 @@ class WeightLayer(Layer):
                 features, precision, Noise(rest, noise.points), self.function
             )
         else:
-            weights, log_pq = posterior.draw(features, precision, rest)
+            weights, log_pq = posterior.checked_draw(features, precision, rest)
             function = self.function(weights)
         return mode(function, None if log_pq is None else log_pq + log_pq_prior)

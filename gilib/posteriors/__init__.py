@@ -1,6 +1,13 @@
-"""Approximate posteriors: how the unknowns of a site are drawn."""
+"""Approximate posteriors over weights, and over the inducing outputs of Gaussian processes."""
 
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
+from gilib.posteriors.base import (
+    BuildContext,
+    InducingPosterior,
+    Law,
+    Posterior,
+    PosteriorModule,
+    WeightParameter,
+)
 from gilib.posteriors.conjugate import Conjugate, ConjugateWeights
 from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedKernels, FactorisedWeights
@@ -36,4 +43,5 @@ __all__ = [
     "PropagatedGaussian",
     "PropagatedInducing",
     "PseudoData",
+    "WeightParameter",
 ]

@@ -1,4 +1,4 @@
-"""What a layer asks of an approximate posterior over its weights."""
+"""Base classes of approximate posteriors, and what a network tells them when it is built."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a network knows and its layers need in order to create their parameters.
+    """The properties of a network that layers need to create their parameters, and methods that create them.
 
     Attributes:
-        num_inducing: M, or None in a network without inducing points.
+        num_inducing: M, the number of the network's inducing points; None if it has none.
         replicas: shape of the replica axes R.
-        pseudo_outputs: initial pseudo-outputs of the last layer `[M, O]`, or None for standard normals.
-        last: whether the layer is the last with weights.
-        generator: source of initial values; with `ReplicaGenerators` every replica starts as it would alone.
-        dtype: of the parameters.
-        device: of the parameters.
+        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`; None for standard normals.
+        last: whether the layer is the last one with weights.
+        generator: source of initial values. With `ReplicaGenerators`, each replica starts from the values
+            that it would have if it were trained alone.
+        dtype: dtype of the parameters.
+        device: device of the parameters.
     """
 
     num_inducing: int | None = None
@@ -40,7 +41,7 @@ class BuildContext:
     device: torch.device | None = None
 
     def normal(self, *shape: int) -> Tensor:
-        """Standard normals `[R, *shape]`."""
+        """Draw standard normals `[R, *shape]`."""
         dtype = self.dtype or torch.get_default_dtype()
         if isinstance(self.generator, ReplicaGenerators):
             return self.generator.normal((1, *self.replicas, *shape), dtype, self.device)[0]
@@ -48,21 +49,58 @@ class BuildContext:
         return torch.randn(size, generator=self.generator, dtype=dtype, device=self.device)
 
     def full(self, shape: Sequence[int], value: float) -> Tensor:
-        """A constant `[R, *shape]`."""
+        """Return a tensor `[R, *shape]` filled with `value`."""
         return torch.full((*self.replicas, *shape), value, dtype=self.dtype, device=self.device)
 
+    def weights(self, site: Site, *more: int) -> WeightParameter:
+        """Create a parameter `[R, I, O, *more]` in units of weights; it starts as a draw from NealPrior."""
+        return WeightParameter(self.normal(site.fan_in, site.outputs, *more), site.scale)
+
     def as_last(self, last: bool) -> BuildContext:
-        """The same context for the last layer, or for another one."""
+        """Return a copy for a layer that is, or is not, the last one; only the last has pseudo-outputs."""
         return replace(self, last=last, pseudo_outputs=self.pseudo_outputs if last else None)
 
 
-class Law(NamedTuple):
-    """Independent Gaussians over the columns of the unknowns, after what had to be drawn was drawn.
+class WeightParameter(nn.Module):
+    """A parameter in units of weights; call it to get its value.
+
+    Adam moves every parameter by about its learning rate, whatever the parameter's size, and the weights of
+    wide layers are small. The stored parameter is therefore √I times as large (Ober & Aitchison, 2021,
+    App. H, Eq. 83).
 
     Attributes:
-        mean: `[S, R, I, O]`, or without S.
-        covariance: of every column, `[R, O, I, I]`, or one of all, `[R, 1, I, I]`; None: the mean is a draw.
-        log_pq: log P - log Q of what was drawn less the divergence of what is integrated out, `[S, R]`.
+        scaled: the stored parameter, `[R, I, O, ...]`, of scale one.
+
+    >>> from gilib.sites import DenseWeights
+    >>> mean = BuildContext(replicas=(2,)).weights(DenseWeights(channels=4, outputs=3))
+    >>> mean().shape, bool((mean() == mean.scaled / 2).all())
+    (torch.Size([2, 4, 3]), True)
+    """
+
+    def __init__(self, scaled: Tensor, scale: float):
+        """Store the initial parameter, which is `scale` times its value."""
+        super().__init__()
+        self.scaled, self.scale = nn.Parameter(scaled), scale
+
+    def forward(self) -> Tensor:
+        """Return the value in units of weights."""
+        return self.scaled / self.scale
+
+    @torch.no_grad()
+    def assign(self, value: Tensor) -> None:
+        """Set the value, given in units of weights."""
+        self.scaled.copy_(value * self.scale)
+
+
+class Law(NamedTuple):
+    """Independent Gaussians over the columns of W, given whatever had to be drawn first.
+
+    Attributes:
+        mean: the means, `[S, R, I, O]`, or without S.
+        covariance: one covariance for each column, `[R, O, I, I]`, or a shared one, `[R, 1, I, I]`; None if
+            the columns are known, so that `mean` is a draw.
+        log_pq: log P - log Q of what was drawn, minus the Kullback-Leibler divergence of the Gaussians; nats,
+            `[S, R]`.
     """
 
     mean: Tensor
@@ -71,13 +109,19 @@ class Law(NamedTuple):
 
 
 class PosteriorModule(nn.Module, ABC):
-    """An approximate posterior inside a layer.
+    """The parameters of an approximate posterior in one layer.
+
+    A subclass creates its parameters from the `BuildContext`, so that they have the replica axes R in front:
+    those in units of weights by `context.weights`, and those without a unit, such as logarithms and ratios,
+    by `nn.Parameter(context.full(...))` or `nn.Parameter(context.normal(...))`. It sets `noise_size` and
+    defines `draw`. The other methods have defaults, which a subclass overrides if it can do better.
 
     Attributes:
-        noise_size: how many standard normals a draw takes.
-        needs_inducing: whether it reads the inducing points that enter the layer.
-        carries: whether its estimate is one function for the inducing points, as its draw is.
-        starts_at_targets: whether its pseudo-outputs start at those that the network was given.
+        noise_size: number of standard normals that one draw needs.
+        needs_inducing: whether draws depend on the inducing points that enter the layer.
+        carries: whether an estimate is one function at all points, so that the inducing points can pass
+            through it to the layers above.
+        starts_at_targets: whether the pseudo-outputs start at values that the network was given.
     """
 
     noise_size: int = 0
@@ -89,49 +133,82 @@ class PosteriorModule(nn.Module, ABC):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """Draw the unknowns of the site.
+        """Draw the weights W from Q, as a deterministic function of the noise.
 
         Args:
-            features: inducing features that enter the layer, `[S, R, M, ...]` (without S at the first
-                layer); None where `needs_inducing` is False.
-            prior_precision: P, `[S, R, I, I]` or without leading axes.
+            features: inducing features that enter the layer, `[S, R, M, ...]`, without S at the first layer;
+                None if `needs_inducing` is False.
+            prior_precision: P, the precision of the prior N(0, P⁻¹) over each column of W; `[S, R, I, I]`, or
+                without leading axes.
             noise: standard normals, `[S, R, noise_size]`.
 
         Returns:
-            weights `[S, R, I, O]` and log P - log Q `[S, R]` (nats, summed), None if Q has no density.
+            The weights, `[S, R, I, O]`, and log P - log Q, `[S, R]`, in nats and summed over the weights, or
+            None if Q has no density.
         """
 
-    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """Let draws begin around given weights, in place of random ones.
-
-        Args:
-            weights: `[I, O]`.
-            outputs: what the layer gives with them at the network's inducing points, if there are any.
+    def checked_draw(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Call `draw`, and check the shapes of what it returns.
 
         Raises:
-            TypeError: unless the posterior has parameters of its own.
+            TypeError: if it does not return a pair.
+            ValueError: if the weights are not `[S, R, I, O]`, or log P - log Q is not `[S, R]`.
+        """
+        drawn, who = self.draw(features, prior_precision, noise), type(self).__name__
+        if not isinstance(drawn, tuple) or len(drawn) != 2:
+            raise TypeError(
+                f"{who}.draw must return a pair, weights and log P - log Q, got {type(drawn).__name__}"
+            )
+        weights, log_pq = drawn
+        lead, inputs = noise.shape[:-1], prior_precision.size
+        if weights.shape[:-1] != (*lead, inputs):
+            raise ValueError(
+                f"{who}.draw must return weights [S, R, I, O], here {[*lead, inputs, 'O']}, "
+                f"got {list(weights.shape)}"
+            )
+        if log_pq is not None and log_pq.shape != lead:
+            raise ValueError(
+                f"{who}.draw must return one log P - log Q for each draw, [S, R], here {list(lead)}, "
+                f"got {list(log_pq.shape)}: sum over the weights"
+            )
+        return weights, log_pq
+
+    def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
+        """Set the parameters so that draws lie around given weights, for example those of a trained network.
+
+        Args:
+            weights: the weights, `[I, O]`.
+            outputs: outputs of the layer with these weights at the network's inducing points; None if the
+                posterior does not need inducing points.
+
+        Raises:
+            TypeError: if the posterior cannot start at given weights, which is the default.
         """
         raise TypeError(f"{type(self).__name__} cannot begin at given weights: take another posterior")
 
     @property
     def law_size(self) -> int:
-        """How many standard normals `law` takes."""
+        """Number of standard normals that `law` needs."""
         return self.noise_size
 
     def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
-        """The unknowns as Gaussians: a draw of no spread, unless the posterior knows better.
+        """Return the columns of W as Gaussians, for Gaussian processes, which can integrate over them.
+
+        The default is a draw, which has no covariance.
 
         Args:
-            features: as for `draw`.
-            prior_precision: as for `draw`.
+            features: see `draw`.
+            prior_precision: see `draw`.
             noise: standard normals, `[S, R, law_size]`.
         """
-        weights, log_pq = self.draw(features, prior_precision, noise)
+        weights, log_pq = self.checked_draw(features, prior_precision, noise)
         return Law(weights, None, log_pq)
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """How many standard normals an estimate takes, once and at every point."""
+        """Numbers of standard normals that an estimate needs: in total, and for each point."""
         return NoiseSize(self.noise_size)
 
     def estimate(
@@ -141,58 +218,62 @@ class PosteriorModule(nn.Module, ABC):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor | None]:
-        """A function that samples every point anew; the function of a draw unless the posterior knows better.
+        """Return a function for training, which may sample each point independently to reduce variance.
+
+        The default is the function of one draw.
 
         Args:
-            features: as for `draw`.
-            prior_precision: as for `draw`.
-            noise: of the sizes that `estimate_size` tells.
-            function: the layer's function with given weights `[..., I, O]`.
+            features: see `draw`.
+            prior_precision: see `draw`.
+            noise: standard normals, in the numbers that `estimate_size` gives.
+            function: returns the layer's function with given weights `[..., I, O]`.
 
         Returns:
-            The function, and log P - log Q of what was drawn less the divergence of what was integrated out.
+            The function, and log P - log Q of what was drawn, minus the Kullback-Leibler divergence of what
+            was integrated out; nats, `[S, R]`.
         """
-        weights, log_pq = self.draw(features, prior_precision, noise.draw)
+        weights, log_pq = self.checked_draw(features, prior_precision, noise.draw)
         return function(weights), log_pq
 
 
 @dataclass(frozen=True)
 class Posterior(Specification, ABC):
-    """A frozen specification of an approximate posterior.
+    """A specification of an approximate posterior: a frozen dataclass that builds a module for each layer.
 
     Attributes:
-        short_name: the name in tables and figures, as the papers have it.
+        short_name: name in tables and figures, taken from the papers.
     """
 
     short_name: ClassVar[str]
 
     @abstractmethod
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the module for a site.
+        """Create the module that holds the parameters for one layer.
 
         Args:
-            site: what the posterior is over; its unknowns are `[I, O]`.
-            context: what the network knows.
+            site: describes the unknowns `[I, O]`: weights of a dense layer or of a convolution, or inducing
+                outputs of a Gaussian process.
+            context: describes the network, and makes parameters.
 
         Raises:
-            ValueError: if it cannot be over such a site.
+            ValueError: if this posterior does not apply to such a site.
         """
 
 
 @dataclass(frozen=True)
 class InducingPosterior(Posterior, ABC):
-    """A posterior that knows a function by what it is at inducing points: what a Gaussian process takes.
+    """A posterior that a Gaussian process can use, because it describes a function by inducing outputs.
 
     Attributes:
-        is_global: whether the inducing points are those that the layers below pass on, or the layer's own.
+        is_global: True if the inducing inputs come from the layers below; False if the layer has its own.
     """
 
     is_global: ClassVar[bool] = False
 
     @abstractmethod
     def points(self, context: BuildContext) -> int:
-        """M, at a layer whose inducing points are in the space of its inputs.
+        """Return M, the number of inducing points of a Gaussian process with this posterior.
 
         Raises:
-            ValueError: if nobody has said.
+            ValueError: if neither the posterior nor the network specifies it.
         """

@@ -1,4 +1,4 @@
-"""The conjugate posterior of a layer's own regression: matrix-normal weights, inverse-Wishart noise."""
+"""The conjugate posterior of a layer's regression: matrix normal over weights, inverse Wishart over noise."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ from gilib.sites import ConvolutionWeights, DenseWeights, Site
 
 @dataclass(frozen=True)
 class Conjugate(Posterior):
-    """Σ ~ IW(Ψ, ν), W̃ | Σ ~ MN(M, V, Σ): trained by `gilib.training.Bali` (Kurle et al., 2024).
+    """Σ ~ IW(Ψ, ν), W̃ | Σ ~ MN(M, V, Σ), as computed by `gilib.training.Bali` (Kurle et al., 2024).
 
-    A layer is a regression of its own, F = X̃ W̃ + noise of covariance Σ. Features are divided by the root of
-    their number, X̃ = X / √I, so that the weights of the layer are W = W̃ / √I, and W̃ has the prior N(0, s²)
-    of `NealPrior(s)` in every layer. A draw takes the mode of Σ,
+    Each layer is a Bayesian linear regression F = X̃ W̃ + noise, where the noise has covariance Σ. Its features
+    are X̃ = X / √I, so the weights of the layer are W = W̃ / √I, and `NealPrior(s)` gives W̃ the prior N(0, s²)
+    in every layer. In a convolution, X contains the windows of the images. A draw uses the mode of Σ:
 
         W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22),
 
-    and log_pq is log P(W) - log Q(W), P being the layer's prior: the ELBO of such a posterior can be
-    measured, though the rule does not maximise it. Before training W̃ ~ N(0, initial_sd²). At a convolution X
-    are its windows. A prior of variance 1, as of `NealPrior()`, may be too narrow: `Bali` says which to set.
+    Its log_pq is log P(W) - log Q(W), where P is the layer's prior. So the ELBO of this posterior can be
+    measured, although the rule does not maximise it. The default `NealPrior()` may be too narrow; see `Bali`.
 
     Args:
-        initial_sd: σ_w, of the scaled weights of the first step; near 1 in the paper.
-        df: ν_0 > O - 1, of the prior over Σ; None: O + 1.
-        scale: of Ψ_0 = scale · Id.
+        initial_sd: standard deviation of W̃ before training; near 1 in the paper.
+        df: ν_0 > O - 1, degrees of freedom of the prior over Σ; None: O + 1.
+        scale: the prior over Σ has Ψ_0 = scale · Id.
 
     >>> Conjugate().short_name
     'bali'
@@ -53,10 +52,10 @@ class Conjugate(Posterior):
     scale: Positive = 2e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """The state, in buffers.
+        """Create the state of the regression.
 
         Raises:
-            ValueError: for other sites than weights, and for too few degrees of freedom.
+            ValueError: if the site is neither a dense layer nor a convolution, or `df` is too small.
         """
         kind = MODULES.get(type(site))
         if kind is None:
@@ -74,21 +73,21 @@ class Conjugate(Posterior):
 
 
 class ConjugateWeights(PosteriorModule):
-    """The state of a layer's regression; all of it is saved and loaded with the model.
+    """The state of a layer's regression, in buffers that are saved with the model.
 
-    The mean is M = A - T⁻ᵀS, where T Tᵀ = V⁻¹: see `gilib.regression.joint`.
+    The mean is M = A - T⁻ᵀS, where T Tᵀ = V⁻¹; see `gilib.regression.joint`.
 
     Attributes:
         centre: A, `[R, I, O]`.
         white: S, `[R, I, O]`.
-        precision: V⁻¹, `[R, I, I]`; only its lower triangle.
-        precision_tril: T, its Cholesky factor.
-        scale_tril: that of Ψ, `[R, O, O]`.
-        noise_tril: that of the mode of Σ, C / √(ν + O + 1), `[R, O, O]`: who writes one writes the other.
+        precision: V⁻¹, `[R, I, I]`; only the lower triangle is valid.
+        precision_tril: T, the Cholesky factor of V⁻¹, `[R, I, I]`.
+        scale_tril: the Cholesky factor of Ψ, `[R, O, O]`.
+        noise_tril: the Cholesky factor of the mode of Σ, which is `scale_tril` / √(ν + O + 1), `[R, O, O]`;
+            the two must be updated together.
         df: ν, `[R]`.
-        mean_square: v, moving averages of squared gradients at the outputs, `[R, O]`; as it was under
-            true targets.
-        steps: how many have been averaged, `[R]`.
+        mean_square: v, moving averages of the squared gradients with respect to the outputs, `[R, O]`.
+        steps: number of gradients in these averages, `[R]`.
     """
 
     carries = False
@@ -103,7 +102,7 @@ class ConjugateWeights(PosteriorModule):
     steps: Tensor
 
     def __init__(self, spec: Conjugate, df: float, site: Site, context: BuildContext):
-        """Start where a draw is W̃ ~ N(0, initial_sd²)."""
+        """Start at W̃ ~ N(0, initial_sd²)."""
         super().__init__()
         inputs, outputs = site.fan_in, site.outputs
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
@@ -112,7 +111,7 @@ class ConjugateWeights(PosteriorModule):
         start = {
             "centre": context.full((inputs, outputs), 0.0),
             "precision": torch.diag_embed(ones),
-            "precision_tril": torch.diag_embed(ones).mT,  # columns in a row, as LAPACK leaves them
+            "precision_tril": torch.diag_embed(ones).mT,  # column-major, like the factors that LAPACK returns
             "scale_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd * root)),
             "noise_tril": torch.diag_embed(context.full((outputs,), spec.initial_sd)),
             "white": context.full((inputs, outputs), 0.0),
@@ -125,24 +124,24 @@ class ConjugateWeights(PosteriorModule):
 
     @property
     def state(self) -> JointState:
-        """What a minibatch changes."""
+        """The part of the state that the regression on a minibatch updates."""
         return JointState(self.centre, self.precision, self.precision_tril, self.scale_tril, self.white)
 
     @property
     def mean(self) -> Tensor:
-        """M, `[R, I, O]`."""
+        """M, the mean of W̃, `[R, I, O]`."""
         return self.state.mean
 
     @property
     def posterior(self) -> MatrixNormalInverseWishart:
-        """The law of W̃ and Σ."""
+        """The joint distribution of W̃ and Σ."""
         return MatrixNormalInverseWishart(
             self.mean, self.precision_tril, self.df, self.scale_tril, validate_args=False
         )
 
     @property
     def mean_noise(self) -> Tensor:
-        """The mean of the noise variances, `[R]`: tr Σ / O at the mode."""
+        """The mean noise variance of the outputs, tr Σ / O at the mode of Σ, `[R]`."""
         return self.noise_tril.square().sum((-2, -1)) / self.outputs
 
     @property
@@ -152,24 +151,24 @@ class ConjugateWeights(PosteriorModule):
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """With this mean; the spread is `initial_sd`, beside which a weight times √I is about 1 or less."""
+        """Set the mean of W to `weights`; the standard deviation of W̃ remains `initial_sd`."""
         self.centre.copy_(weights * self.root_fan_in)
 
     def noise_in(self, noise: Tensor) -> Tensor:
-        """S = E Gᵀ, `[..., I, O]`: what a draw adds to Tᵀ M, from its standard normals E `[..., I O]`."""
+        """Return E chol(Σ)ᵀ, `[..., I, O]`, which a draw adds to TᵀM; E are standard normals `[..., I O]`."""
         return matmul(noise.reshape(*noise.shape[:-1], *self.centre.shape[-2:]), self.noise_tril.mT)
 
     def weights(self, noise: Tensor) -> Tensor:
-        """W = W̃ / √I, `[..., I, O]`, drawn from E `[..., I O]`."""
+        """Return a draw of W = W̃ / √I, `[..., I, O]`, given standard normals E `[..., I O]`."""
         coloured = solve_shared(self.precision_tril.mT, self.noise_in(noise) - self.white)
         return (self.centre + coloured) / self.root_fan_in
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W, and log P - log Q of it.
+        """Draw W, and compute log P(W) - log Q(W) from the standard normals E.
 
-        With E, of which it was drawn: ½ [ΣE² - Σ_o w_oᵀP w_o + O log det (P V) + I log det Σ], V that of W.
+        log_pq = ½ [ΣE² - Σ_o w_oᵀP w_o + O log det(P V/I) + I log det Σ]; V/I is the row covariance of W.
         """
         weights = self.weights(noise)
         squares = noise.reshape(weights.shape).square().sum((-2, -1)) - prior_precision.quadratic(weights)
@@ -177,7 +176,7 @@ class ConjugateWeights(PosteriorModule):
         return weights, torch.add(scales, squares, alpha=0.5)
 
     def _log_scales(self, columns: Tensor, prior_precision: SymmetricOperator) -> Tensor:
-        """½ [O log det (P V) + I log det Σ], V that of W, `[R]`."""
+        """Return ½ [O log det(P V/I) + I log det Σ], `[R]`, where V/I is the row covariance of W."""
         inputs, outputs = self.centre.shape[-2:]
         prior = 0.5 * prior_precision.log_det() - inputs * math.log(self.root_fan_in)
         widths = torch.sub(prior, tril_logdet(self.precision_tril))
@@ -185,7 +184,7 @@ class ConjugateWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One for every output of a point."""
+        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(
@@ -195,10 +194,12 @@ class ConjugateWeights(PosteriorModule):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor | None]:
-        """Outputs N(x̃ M, x̃ V x̃ᵀ Σ) at every point (ibid., App. F); log_pq is minus the divergence.
+        """Sample outputs from N(x̃ M, x̃ V x̃ᵀ Σ), independently at each point (ibid., App. F).
 
-        KL(Q(W)‖N(0, P⁻¹)) = ½ [tr(P V) tr(Σ) + Σ_o M_oᵀPM_o - I O - O log det (P V) - I log det Σ], V and M
-        those of W.
+        Here log_pq is minus the Kullback-Leibler divergence. With A = M/√I and B = V/I, the mean and the row
+        covariance of W,
+
+            KL(Q(W)‖N(0, P⁻¹)) = ½ [tr(P B) tr(Σ) + Σ_o a_oᵀP a_o - I O - O log det(P B) - I log det Σ].
         """
         mean, columns = self.mean / self.root_fan_in, self.noise_tril
         identity = torch.eye(mean.shape[-2], dtype=mean.dtype, device=mean.device)
@@ -211,13 +212,13 @@ class ConjugateWeights(PosteriorModule):
 
     @torch.no_grad()
     def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor | None) -> None:
-        """Take a new state, of the replicas that are active, and count it.
+        """Replace the state of the active replicas, and count the step.
 
         Args:
-            state: after a minibatch.
+            state: the state after a minibatch.
             mean_square: v, `[R, O]`.
             df: ν.
-            active: `[R]`; None: all.
+            active: booleans `[R]` that select the replicas to update; None: all.
         """
         noise_tril = state.scale_tril / math.sqrt(df + self.outputs + 1)
         old, new = [*self.state, self.noise_tril, self.mean_square], [*state, noise_tril, mean_square]
@@ -235,7 +236,7 @@ class ConjugateWeights(PosteriorModule):
 
 
 class ConjugateKernels(ConjugateWeights):
-    """The same over the kernels of a convolution, whose estimate is its draw: pixels share the weights."""
+    """`ConjugateWeights` for a convolution; its estimate is a draw, because all pixels share the weights."""
 
     carries = True
     estimate_size, estimate = PosteriorModule.estimate_size, PosteriorModule.estimate

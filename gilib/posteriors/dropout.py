@@ -1,4 +1,4 @@
-"""Monte Carlo dropout: weights that are there or not, one coin for every input channel."""
+"""Monte Carlo dropout: each input channel of a layer is kept or dropped at random."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class Dropout(Posterior):
-    """W = diag(z) M with coins z_c ~ Bernoulli(1 - rate), one for each input channel; never for a bias.
+    """W = diag(z) M, where z_c ~ Bernoulli(1 - rate) for each input channel c; a bias is always kept.
 
-    A draw tosses the coins once, so that it is a function; an estimate tosses them at every point, as
-    training with dropout does (Gal & Ghahramani, 2016). Q has no density: log_pq is E_Q[log P(W)], the
-    Kullback-Leibler term up to the entropy of the coins, which does not depend on M. The objective is no
-    bound on the evidence. (The expectation is exact under priors that are independent between channels.)
+    A draw samples z once, so it is a function. An estimate samples z anew at each point, as training with
+    dropout does (Gal & Ghahramani, 2016). Q has no density, so log_pq is E_Q[log P(W)] and the objective is
+    not a bound on the evidence. It lacks only the entropy of z, which does not depend on M. The expectation
+    is exact if the prior is independent between channels.
 
     Args:
-        rate: the probability of a zero.
+        rate: probability that a channel is dropped.
 
     >>> Dropout(0.1).short_name
     'dropout'
@@ -39,12 +39,12 @@ class Dropout(Posterior):
     rate: Fraction = 0.5
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """The weights M `[R, I, O]`."""
+        """Create the weights M `[R, I, O]`."""
         return DroppedWeights(self, site, context)
 
 
 class DroppedWeights(PosteriorModule):
-    """The weights that coins keep or drop.
+    """Weights M whose input channels are kept or dropped at random.
 
     Attributes:
         scaled_weights: √I M, `[R, I, O]`.
@@ -53,35 +53,36 @@ class DroppedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Dropout, site: Site, context: BuildContext):
-        """Create the parameter."""
+        """Start M as a draw from NealPrior."""
         super().__init__()
         self.site, self.keep = site, 1.0 - spec.rate
         self.noise_size = site.channels - site.bias
+        # standard normals exceed the threshold with probability `keep`
         self.threshold = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(2.0 * spec.rate - 1.0).double()))
         self.root_fan_in = math.sqrt(site.fan_in)
         self.scaled_weights = nn.Parameter(context.normal(site.fan_in, site.outputs))
 
     @property
     def mean_if_kept(self) -> Tensor:
-        """M, `[R, I, O]`."""
+        """M, the weights before any channel is dropped, `[R, I, O]`."""
         return self.scaled_weights / self.root_fan_in
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """With these weights on average over coins: those of channels that are kept are larger."""
+        """Set M to `weights`, divided by the probability that a row is kept, so that W has this mean."""
         kept = self._rows(weights.new_full((self.noise_size,), self.keep))
         self.scaled_weights.copy_(weights / kept * self.root_fan_in)
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Diag(z) M, the coins tossed once."""
+        """Sample z once, and return diag(z) M."""
         weights = self._rows(self._coins(noise)) * self.mean_if_kept
         return weights, self._expected_log_prior(prior_precision).expand(noise.shape[:-1])
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """A coin for every channel at every point."""
+        """One standard normal for each channel of each point."""
         return NoiseSize(0, self.noise_size)
 
     def estimate(
@@ -91,23 +92,27 @@ class DroppedWeights(PosteriorModule):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor]:
-        """Masked inputs, the coins tossed at every point."""
+        """Sample z at each point, by masking the inputs."""
         masked = MaskedInputs(function(self.mean_if_kept), self._coins(noise.points), self.site.input_axes)
         return masked, self._expected_log_prior(prior_precision).expand(noise.draw.shape[:-1])
 
     def _coins(self, noise: Tensor) -> Tensor:
-        """Z: one where a standard normal exceeds the quantile of the rate, `[..., channels]`."""
+        """Return z `[..., channels]` from standard normals: 0 with probability `rate`, else 1."""
         return (noise > self.threshold).to(noise.dtype)
 
     def _rows(self, coins: Tensor) -> Tensor:
-        """Coins of the channels as factors of the rows of W, `[..., I, 1]`."""
+        """Return one factor for each row of W, `[..., I, 1]`: that of its channel, and 1 for the bias."""
         rows = coins.repeat_interleave(self.site.kernel_pixels, -1)
         if self.site.bias:
             rows = torch.cat([rows, torch.ones_like(rows[..., :1])], -1)
         return rows[..., None]
 
     def _expected_log_prior(self, prior_precision: SymmetricOperator) -> Tensor:
-        """E log P(diag(z) M): within a channel all rows share a coin, and z² = z."""
+        """Return E[log P(diag(z) M)], `[R]`.
+
+        The log prior is quadratic in W and the rows of a channel share z. As z² = z, the expectation follows
+        from rows that are multiplied by √E[z].
+        """
         like = self.scaled_weights
         roots = self._rows(like.new_full((self.noise_size,), math.sqrt(self.keep)))
         return prior_log_prob(roots * self.mean_if_kept, prior_precision, like.shape[-1])
@@ -115,12 +120,12 @@ class DroppedWeights(PosteriorModule):
 
 @dataclass(frozen=True)
 class MaskedInputs:
-    """x ↦ f(z ∘ x), with coins of their own for each of N points.
+    """The function x ↦ f(z ∘ x), with a separate mask z for each of N points.
 
     Attributes:
         function: f.
-        coins: z, `[S, R, N, C]`.
-        input_axes: axes of an input point, the channels first.
+        coins: the masks z, `[S, R, N, C]`.
+        input_axes: number of axes of an input point, of which the first are the channels.
     """
 
     function: Function
@@ -128,7 +133,7 @@ class MaskedInputs:
     input_axes: int
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate at `x`, `[..., N, C, ...]`."""
+        """Evaluate at inputs `x`, `[..., N, C, ...]`."""
         channels = self.coins.shape[-1]
         if x.dim() <= self.input_axes or x.shape[-self.input_axes] != channels:
             raise ValueError(f"dropout has coins for {channels} channels of points, got {list(x.shape)}")

@@ -1,4 +1,4 @@
-"""The factorised (mean-field) Gaussian posterior: every weight on its own."""
+"""The factorised (mean-field) Gaussian posterior, under which all weights are independent."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gilib.validation import check_choice
 class Factorised(Posterior):
     """Q(W) = Π N(W_io; μ_io, σ²_io).
 
-    The mean is stored multiplied by √I, so that Adam sees parameters of scale one (Ober & Aitchison, 2021,
-    App. H, Eq. 83); it starts as a draw from NealPrior (App. O).
+    The means start as a draw from NealPrior (Ober & Aitchison, 2021, App. O). They are stored multiplied by
+    √I, so that Adam sees parameters of scale one (App. H, Eq. 83).
 
     Args:
-        initial_variance: the variances start at initial_variance/√I ("paper") or initial_variance/I
-            ("reference").
-        variance_start: "paper" or "reference", the latter as in the reference implementation.
+        initial_variance: sets the variances at the start; see `variance_start`.
+        variance_start: "paper": the variances start at initial_variance/√I. "reference": they start at
+            initial_variance/I, as in the authors' code.
 
     >>> Factorised().initial_variance
     0.001
@@ -41,20 +41,20 @@ class Factorised(Posterior):
     variance_start: str = "paper"
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.variance_start, ("paper", "reference"), "variance_start")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Means and log-variances `[R, I, O]`."""
+        """Create means and log-variances `[R, I, O]`."""
         module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights
         return module(self, site, context)
 
 
 class FactorisedWeights(PosteriorModule):
-    """Parameters of a factorised posterior.
+    """Parameters of a factorised posterior over the weights of a dense layer.
 
-    Its estimate samples outputs in place of weights (local reparameterisation): F | X is Gaussian at every
-    point, with mean X μ and variance X² σ².
+    An estimate samples the outputs instead of the weights (local reparameterisation; Kingma, Salimans &
+    Welling, 2015): at each point they are Gaussian with mean x μ and variance x² σ².
 
     Attributes:
         scaled_mean: √I μ, `[R, I, O]`.
@@ -64,7 +64,7 @@ class FactorisedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Factorised, site: Site, context: BuildContext):
-        """Create the parameters."""
+        """Start the means as a draw from NealPrior, and all variances at the same value."""
         super().__init__()
         if isinstance(site, ConvolutionWeights) and not isinstance(self, FactorisedKernels):
             raise TypeError(
@@ -90,24 +90,24 @@ class FactorisedWeights(PosteriorModule):
 
     @property
     def propagated_variance(self) -> Tensor:
-        """σ² as local reparameterisation propagates it to the outputs, `[R, I, O]`."""
+        """The variances that estimates use, `[R, I, O]`: σ², unless a subclass changes them."""
         return self.log_variance.exp()
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """With these means."""
+        """Set the means to `weights`; the variances stay as they are."""
         self.scaled_mean.copy_(weights * self.root_fan_in)
 
     @torch.no_grad()
     def assign(self, mean: Tensor, precision: Tensor) -> None:
-        """Take μ and 1/σ² `[R, I, O]` from a rule of training that computes them."""
+        """Set μ and 1/σ², both `[R, I, O]`, for training rules that compute them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)
         self.log_variance.copy_(-precision.log())
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W = μ + σ z."""
+        """Draw W = μ + σ ∘ z from standard normals z."""
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         weights = self.mean + self.deviation * noise
         log_q = -0.5 * (noise.square().sum((-2, -1)) + (self.log_variance + LOG_2PI).sum((-2, -1)))
@@ -115,7 +115,7 @@ class FactorisedWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One for every output of a point."""
+        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(
@@ -125,12 +125,12 @@ class FactorisedWeights(PosteriorModule):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor]:
-        """Sampled outputs; log_pq is minus the closed-form KL(Q‖P) (Kingma, Salimans & Welling, 2015)."""
+        """Sample outputs by local reparameterisation; log_pq is minus KL(Q‖P) in closed form."""
         outputs = GaussianOutputs(function(self.mean), function(self.propagated_variance), noise.points)
         return outputs, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
 
     def kl(self, prior_precision: SymmetricOperator) -> Tensor:
-        """KL(Q(W)‖N(0, P⁻¹)) in closed form, `[S, R]` nats, given the prior precision.
+        """Return KL(Q(W)‖N(0, P⁻¹)) in closed form, nats, `[S, R]`.
 
         KL = ½ Σ_o [tr(P Σ_o) + μ_oᵀ P μ_o - I - log det P - log det Σ_o].
         """
@@ -143,18 +143,19 @@ class FactorisedWeights(PosteriorModule):
 
 
 class FactorisedKernels(FactorisedWeights):
-    """The same over the kernels of a convolution, whose pixels share the weights.
+    """`FactorisedWeights` for a convolution, whose estimate samples a separate kernel for each image.
 
-    Outputs at two pixels of an image are correlated: sampled one by one they would be those of no kernel, and
-    the bound that of no posterior. So the estimate samples weights, W = μ + σ ∘ z ∘ (s rᵀ) at every image:
-    z is drawn once, the signs s of the input channels, each for its K rows, and r of the outputs for each
-    image (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the law Q,
-    and deviations of two images are uncorrelated. It takes two convolutions, where a draw takes one.
+    All pixels of an image share the weights, so their outputs are correlated. If they were sampled one by
+    one, no kernel would give such outputs, and the objective would be no bound. The kernel of an image is
+    W = μ + σ ∘ z ∘ (s rᵀ) (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). The standard normals z are drawn
+    once, and random signs for each image: s for the input channels, repeated for the K pixels of the kernel,
+    and r for the output channels. The law of z is symmetric, so each W has the law Q, and the deviations of
+    two images are uncorrelated. This needs two convolutions; a draw needs one.
     """
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """A z for every weight; at every point one normal for the sign of each channel, in and out."""
+        """One standard normal for each weight, and for each image one for each sign in s and r."""
         return NoiseSize(self.noise_size, self.channels + self.outputs)
 
     def estimate(
@@ -164,8 +165,9 @@ class FactorisedKernels(FactorisedWeights):
         noise: Noise,
         function: Callable[[Tensor], Function],
     ) -> tuple[Function, Tensor]:
-        """A kernel for every image; log_pq is minus the closed-form KL(Q‖P)."""
+        """Sample a kernel for each image by flipout; log_pq is minus KL(Q‖P) in closed form."""
         white = noise.draw.unflatten(-1, self.scaled_mean.shape[-2:])
+        # z is shared by all images; each has its own signs, which are those of standard normals
         signs = torch.ones_like(noise.points).copysign(noise.points).split([self.channels, self.outputs], -1)
         flipped = FlippedKernels(function(self.mean), function(self.deviation * white), *signs)
         return flipped, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
@@ -173,13 +175,13 @@ class FactorisedKernels(FactorisedWeights):
 
 @dataclass(frozen=True)
 class FlippedKernels:
-    """x ↦ mean(x) + r ∘ deviation(s ∘ x), with signs of their own for each of N images.
+    """The function x ↦ mean(x) + r ∘ deviation(s ∘ x), with separate signs s and r for each of N images.
 
     Attributes:
-        mean: the convolution with mean weights.
-        deviation: that with a draw of their deviations.
-        inputs: s, `[S, R, N, C]`.
-        outputs: r, `[S, R, N, O]`.
+        mean: convolution with the mean weights.
+        deviation: convolution with the drawn deviations σ ∘ z.
+        inputs: s, the signs of the input channels, `[S, R, N, C]`.
+        outputs: r, the signs of the output channels, `[S, R, N, O]`.
     """
 
     mean: Function
@@ -188,7 +190,7 @@ class FlippedKernels:
     outputs: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Sample the outputs at images `[..., N, C, H, W]`."""
+        """Return outputs `[S, R, N, O, H', W']` at images `x`, `[..., N, C, H, W]`."""
         centre = self.mean(x)  # [R, N, O, H', W'], or with S
         inputs = noise_at(self.inputs[..., None, None], x, -4).to(x.dtype)
         return centre + self.outputs[..., None, None].to(centre.dtype) * self.deviation(inputs * x)
@@ -196,12 +198,12 @@ class FlippedKernels:
 
 @dataclass(frozen=True)
 class GaussianOutputs:
-    """x ↦ mean(x) + √variance(x²) z, independently at N points.
+    """The function x ↦ mean(x) + √variance(x²) ∘ z, which samples N points independently.
 
     Attributes:
-        mean: the function of mean weights.
-        variance: the function of weights' variances, of squared inputs.
-        noise: z, `[S, R, N, O]`.
+        mean: the layer's function with the mean weights.
+        variance: the layer's function with the variances as weights; its inputs are squared.
+        noise: z, standard normals `[S, R, N, O]`.
     """
 
     mean: Function
@@ -209,7 +211,8 @@ class GaussianOutputs:
     noise: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Sample the outputs at `x`, `[..., N, D]`."""
+        """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
         centre = self.mean(x)  # [R, N, O], or with S
-        spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()  # √ has no slope at 0
+        # clamped, because the square root has an infinite slope at zero
+        spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
         return centre + spread * noise_at(self.noise, centre, -2).to(centre.dtype)

@@ -1,4 +1,4 @@
-"""Free Gaussians over what a process is at its inducing inputs: doubly stochastic variational inference."""
+"""Free Gaussians over the inducing outputs of a process, as in doubly stochastic variational inference."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ HIDDEN_SCALE = 0.1
 
 @dataclass(frozen=True)
 class FreeGaussian(InducingPosterior):
-    """Q(w_o) = N(m_o, L_o L_oᵀ) for whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
+    """Q(w_o) = N(m_o, L_o L_oᵀ) over whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
 
-    A Gaussian process with it is a sparse one (Hensman et al., 2013); several are a doubly stochastic deep
-    GP. An estimate integrates w out, and the divergence has a closed form.
+    One Gaussian process with this posterior is a sparse GP (Hensman et al., 2013), and several layers are a
+    doubly stochastic deep GP. Estimates integrate over w, and the Kullback-Leibler divergence has a closed
+    form.
 
     Args:
-        num_inducing: M of this layer; None: as many as the network's inducing points.
-        initial_scale: L starts as this times the identity; None: 1 in the last layer and 0.1 below, so that
-            layers begin near their mean functions. From 1e-5, the authors' start, 3000 steps end at bounds
-            that are lower by 1 to 3 nats a point (experiment `dgp_start`).
+        num_inducing: M, the number of inducing inputs of the layer; None: as many as the network has
+            inducing points.
+        initial_scale: L starts as this number times the identity. None: 1 in the last layer and 0.1 in the
+            others, so that these start near their mean functions. The authors start at 1e-5. After 3000
+            steps this gives bounds that are lower by 1 to 3 nats a point (experiment `dgp_start`).
 
     >>> FreeGaussian(num_inducing=100).short_name
     'dsvi'
@@ -42,11 +44,15 @@ class FreeGaussian(InducingPosterior):
     initial_scale: Positive | None = None
 
     def points(self, context: BuildContext) -> int:
-        """Its own, or as many as the network has."""
+        """Return `num_inducing`, or the number of the network's inducing points."""
         return own_points(self.num_inducing, context, "FreeGaussian")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Means and factors."""
+        """Create means and factors.
+
+        Raises:
+            ValueError: if the layer is not a Gaussian process.
+        """
         if not isinstance(site, InducingOutputs):
             raise ValueError(
                 "FreeGaussian is over the inducing outputs of a Gaussian process, not over weights: use it "
@@ -56,34 +62,34 @@ class FreeGaussian(InducingPosterior):
 
 
 class Gaussians(ABC):
-    """Something whose parameters are Gaussians N(m, L Lᵀ) with a full L: what natural gradients move."""
+    """Modules whose parameters define Gaussians N(m, L Lᵀ), so that natural gradients can train them."""
 
     @property
     @abstractmethod
     def gaussian_parameters(self) -> list[nn.Parameter]:
-        """Those that make up means and factors."""
+        """The parameters that define means and factors."""
 
     @abstractmethod
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Means `[R, n, O]` and factors `[R, O, n, n]` from values, or gradients, of these parameters."""
+        """Return means `[R, n, O]` and factors `[R, O, n, n]` from values or gradients of the parameters."""
 
     @abstractmethod
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Values of the parameters from what `dense` gives."""
+        """Return values of the parameters, given means and factors; the inverse of `dense`."""
 
 
 class FreeInducing(PosteriorModule, Gaussians):
-    """Parameters of a free Gaussian.
+    """Parameters of a free Gaussian over whitened inducing outputs.
 
     Attributes:
         mean: m, `[R, M, O]`.
-        root: L in its lower triangle, `[R, O, M, M]`.
+        root: L, `[R, O, M, M]`; only the lower triangle is used.
     """
 
     carries = False
 
     def __init__(self, spec: FreeGaussian, site: Site, context: BuildContext):
-        """Start at zero mean."""
+        """Start at m = 0 and L = scale · Id."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs
@@ -94,22 +100,22 @@ class FreeInducing(PosteriorModule, Gaussians):
 
     @property
     def gaussian_parameters(self) -> list[nn.Parameter]:
-        """Mean and factor."""
+        """Mean and factor, in this order."""
         return [self.mean, self.root]
 
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """As they are."""
+        """Return the pair as it is."""
         mean, root = values
         return [(mean, root)]
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """As they are."""
+        """Return the pair as it is."""
         return list(gaussians[0])
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W = m + L z; log_pq = -½‖w‖² + ½‖z‖² + Σ log|L_ii|."""
+        """Draw w = m + L z, with log_pq = -½‖w‖² + ½‖z‖² + Σ log|L_ii|, from standard normals z."""
         noise = noise.unflatten(-1, self.mean.shape[-2:])
         weights = self.mean + (self.root.tril() @ noise.mT[..., None])[..., 0].mT
         squares = (noise.square() - weights.square()).sum((-2, -1))
@@ -122,31 +128,32 @@ class FreeInducing(PosteriorModule, Gaussians):
 
     @property
     def law_size(self) -> int:
-        """None: everything is integrated out."""
+        """Zero, because nothing is drawn."""
         return 0
 
     def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
-        """Means, covariances L Lᵀ, and minus the divergence."""
+        """Return the means m, the covariances L Lᵀ, and minus the Kullback-Leibler divergence."""
         root = self.root.tril()
         return Law(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
 
     def kl(self) -> Tensor:
-        """KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, `[R]` nats."""
+        """Return KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, nats, `[R]`."""
         squares = self.root.tril().square().sum((-3, -2, -1)) + self.mean.square().sum((-2, -1))
         return 0.5 * (squares - self.noise_size) - self.half_log_det
 
 
 @dataclass(frozen=True)
 class PropagatedGaussian(InducingPosterior):
-    """Q(u_o) = N(m_o, L_o L_oᵀ) at inducing inputs that layers below pass on (Ustyuzhaninov et al., 2020).
+    """Q(u_o) = N(m_o, L_o L_oᵀ) at inducing inputs from the layers below (Ustyuzhaninov et al., 2020).
 
-    Between `FreeGaussian` and `GlobalInducing`: what a layer is at its inducing inputs is drawn without a
-    look at them, so that only functions of layers next to each other depend on each other (Ober & Aitchison,
-    2021, App. G); with skip connections (`Residual`, `deep_gp`) all do.
+    This lies between `FreeGaussian` and `GlobalInducing`. The inducing inputs are propagated, but the
+    distribution of the inducing outputs does not depend on them. So only the functions of adjacent layers
+    depend on each other (Ober & Aitchison, 2021, App. G), unless there are skip connections (`Residual`,
+    `deep_gp`). The means start at the targets in the last layer, and at zero in the others.
 
     Args:
-        initial_scale: L starts as this times the identity: small, since white noise is improbable under a
-            smooth kernel. The means start at the targets in the last layer, at zero below.
+        initial_scale: L starts as this number times the identity. It is small, because white noise is
+            improbable under a smooth kernel.
 
     >>> PropagatedGaussian().short_name
     'prop'
@@ -157,11 +164,15 @@ class PropagatedGaussian(InducingPosterior):
     initial_scale: Positive = 1e-2
 
     def points(self, context: BuildContext) -> int:
-        """Those of the network."""
+        """Return the number of the network's inducing points."""
         return network_points(context, "PropagatedGaussian")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Means and factors."""
+        """Create means and factors.
+
+        Raises:
+            ValueError: if the layer is not a Gaussian process.
+        """
         if not isinstance(site, InducingOutputs):
             raise ValueError(
                 "PropagatedGaussian is over the inducing outputs of a Gaussian process: use it in gilib.GP"
@@ -170,17 +181,17 @@ class PropagatedGaussian(InducingPosterior):
 
 
 class PropagatedInducing(PosteriorModule):
-    """Parameters of a Gaussian over inducing outputs, not whitened.
+    """Parameters of a Gaussian over inducing outputs u, which are not whitened.
 
     Attributes:
         mean: m, `[R, M, O]`.
-        root: L in its lower triangle, `[R, O, M, M]`.
+        root: L, `[R, O, M, M]`; only the lower triangle is used.
     """
 
     needs_inducing = True
 
     def __init__(self, spec: PropagatedGaussian, site: Site, context: BuildContext):
-        """Start at the targets, or at zero."""
+        """Start m at the targets if they are given, else at zero."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs
@@ -194,7 +205,10 @@ class PropagatedInducing(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W = R⁻¹ (m + L z); log_pq = -½‖w‖² - O Σ log R_ii + ½‖z‖² + Σ log|L_ii|."""
+        """Draw w = R⁻¹ u, where u = m + L z, from standard normals z; `features` are R, `[S, R, M, M]`.
+
+        log_pq = -½‖w‖² - O Σ log R_ii + ½‖z‖² + Σ log|L_ii|
+        """
         assert features is not None
         noise = noise.unflatten(-1, self.mean.shape[-2:])
         outputs = self.mean + (self.root.tril() @ noise.mT[..., None])[..., 0].mT
@@ -206,6 +220,10 @@ class PropagatedInducing(PosteriorModule):
 
 
 def half_log_det(root: Tensor) -> Tensor:
-    """Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`; a step may put an entry at zero, and pass it."""
+    """Return Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`.
+
+    A training step may move an entry of the diagonal to zero or below; absolute values and a smallest value
+    keep the logarithm finite.
+    """
     diagonal = root.diagonal(dim1=-2, dim2=-1).abs()
     return diagonal.clamp_min(torch.finfo(root.dtype).tiny).log().sum((-2, -1))

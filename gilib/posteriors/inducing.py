@@ -2,8 +2,9 @@
 
     Q(W | Φ) ∝ Π_o N(w_o; 0, P⁻¹) N(v_o; Φ w_o, Λ_o⁻¹)        (Ober & Aitchison, 2021, Eq. 11)
 
-Global: Φ are the features of inducing points propagated from the input, so that layers depend on each other.
-Local: Φ is a parameter of the layer, so that they do not. Nothing else differs.
+With global inducing points, Φ are features of the network's inducing points, which pass through the layers
+below, so the posteriors of the layers depend on each other. With local ones, Φ is a parameter of the layer,
+and they do not. This is the only difference.
 """
 
 from __future__ import annotations
@@ -29,25 +30,29 @@ from gilib.sites import PRECISIONS, Site
 from gilib.statistics import Statistics
 from gilib.validation import check_choice, check_positive
 
-FEW = 3  # FEW · M ≤ I: solve the M × M system; measured, 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
+FEW = 3  # if FEW · M ≤ I, solve the M × M system: measured 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
 HARD = 1e5  # condition numbers above which "auto" factorises in float64
 FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
 class GlobalInducing(InducingPosterior):
-    """Global inducing points: regression from what the layers below drew (Ober & Aitchison, 2021, Sec. 2.1).
+    """Global inducing points: regression from inducing points that have passed through the layers below.
+
+    See Ober & Aitchison (2021, Sec. 2.1).
 
     Args:
-        precision: of the pseudo-outputs: "shared", one per inducing point; "per_output", one per inducing
-            point and output; "full", a matrix over inducing points (its Cholesky factor is learned). "shared"
-            is the cheapest by far: one factorisation serves all outputs. "full" is for Gaussian processes.
-        log_precision: where the log-precisions start; None: -4, and 0 in the last layer (App. O). Higher
-            values hold a layer closer to its pseudo-outputs; change it if the bound stays where it started.
-        log_precision_scale: the factor by which the stored parameter is multiplied (App. H, App. O).
-        factor_dtype: in which arithmetic statistics and factorisation are done: "parameters" (that of the
-            parameters), "float32", "float64", or "auto": float64 under priors that let features grow and,
-            on the CPU, wherever the condition number may exceed 1e5; else as "parameters".
+        precision: kind of the precision Λ of the pseudo-outputs. "shared": one number per inducing point, by
+            far the cheapest, as one factorisation serves all outputs. "per_output": one per inducing point
+            and output. "full": a matrix over inducing points, whose Cholesky factor is learned; for Gaussian
+            processes.
+        log_precision: initial value of the log-precisions; None: 0 in the last layer and -4 in the others
+            (App. O). Higher values hold a layer closer to its pseudo-outputs. Change it if the bound does not
+            rise from its start.
+        log_precision_scale: the stored parameter is log λ divided by this number (App. H, App. O).
+        factor_dtype: dtype of the statistics and the factorisation: "parameters" (the dtype of the
+            parameters), "float32", "float64" or "auto". "auto" is float64 under priors that let features
+            grow and, on a CPU, where the condition number may exceed 1e5; otherwise it is "parameters".
 
     >>> GlobalInducing(precision="per_output").short_name
     'gi'
@@ -61,35 +66,34 @@ class GlobalInducing(InducingPosterior):
     factor_dtype: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         _check_log_precision(self.log_precision, self.log_precision_scale)
 
     def points(self, context: BuildContext) -> int:
-        """Those of the network."""
+        """Return the number of the network's inducing points."""
         return network_points(context, "GlobalInducing")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Pseudo-outputs and log-precisions of the network's inducing points."""
+        """Create pseudo-outputs and log-precisions for the network's inducing points."""
         pseudo = PseudoData(self, site, self.points(context), context, targets=True)
         return InducingWeights(self, site, pseudo, None, context.pseudo_outputs is not None)
 
 
 @dataclass(frozen=True)
 class LocalInducing(InducingPosterior):
-    """Local inducing points: regression from the layer's own, learned features (ibid., Sec. 2.4).
+    """Local inducing points: regression from features that the layer learns itself (ibid., Sec. 2.4).
 
     Args:
-        num_inducing: M of this layer; None: as many as the network's inducing points, or the fan-in without
-            any.
-        precision: as for `GlobalInducing`.
-        log_precision: as for `GlobalInducing`.
-        log_precision_scale: as for `GlobalInducing`.
-        factor_dtype: as for `GlobalInducing`.
-        marginalise: in a Gaussian process, whether estimates integrate the inducing outputs out, which are
-            Gaussian given the layer's own inducing inputs, as `FreeGaussian` does: less noise in gradients.
-            The paper draws them.
+        num_inducing: M, the number of inducing points of this layer. None: as many as the network has, or I
+            if it has none.
+        precision: see `GlobalInducing`.
+        log_precision: see `GlobalInducing`.
+        log_precision_scale: see `GlobalInducing`.
+        factor_dtype: see `GlobalInducing`.
+        marginalise: for a Gaussian process, whether estimates integrate over the inducing outputs, which are
+            Gaussian given the layer's inducing inputs. Gradients then have less noise. The paper draws them.
 
     >>> LocalInducing(num_inducing=100).num_inducing
     100
@@ -104,17 +108,21 @@ class LocalInducing(InducingPosterior):
     marginalise: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         _check_log_precision(self.log_precision, self.log_precision_scale)
 
     def points(self, context: BuildContext) -> int:
-        """Its own, or as many as the network has."""
+        """Return `num_inducing`, or the number of the network's inducing points."""
         return own_points(self.num_inducing, context, "LocalInducing")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Inducing features, unless the layer has them, pseudo-outputs and log-precisions."""
+        """Create pseudo-outputs, log-precisions and, unless the layer supplies them, inducing features.
+
+        Raises:
+            ValueError: if `marginalise` is set and the layer is not a Gaussian process.
+        """
         if site.supplies_features:
             pseudo = PseudoData(self, site, site.channels, context, targets=False)
             return (MarginalisedOutputs if self.marginalise else InducingWeights)(self, site, pseudo, None)
@@ -130,14 +138,18 @@ class LocalInducing(InducingPosterior):
 
 
 def _check_log_precision(start: float | None, scale: float) -> None:
-    """Raise unless a precision starts at a number."""
+    """Check that the scale is positive, and that the initial log-precision is a finite number or None."""
     check_positive(scale, "log_precision_scale")
     if start is not None and not (isinstance(start, Real) and math.isfinite(start)):
         raise ValueError(f"log_precision must be a finite number, got {start!r}")
 
 
 def network_points(context: BuildContext, name: str) -> int:
-    """M of a layer whose inducing points are the network's."""
+    """Return M of a layer that uses the network's inducing points.
+
+    Raises:
+        ValueError: if the network has none.
+    """
     if context.num_inducing is None:
         raise ValueError(
             f"{name} needs inducing points: give the network inducing_points of shape [M, ...], "
@@ -147,7 +159,11 @@ def network_points(context: BuildContext, name: str) -> int:
 
 
 def own_points(given: int | None, context: BuildContext, name: str) -> int:
-    """M of a layer with inducing inputs of its own: as given, or as many as the network has."""
+    """Return M of a layer with its own inducing inputs: the given number, or the network's.
+
+    Raises:
+        ValueError: if neither is known.
+    """
     points = given or context.num_inducing
     if points is None:
         raise ValueError(f"say how many inducing inputs the layer has: {name}(num_inducing=100)")
@@ -155,7 +171,10 @@ def own_points(given: int | None, context: BuildContext, name: str) -> int:
 
 
 def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
-    """Whether tr A / min P, which bounds the condition number of P + A, is too much for float32."""
+    """Return whether tr A / min P is too large for float32; it bounds the condition number of P + A.
+
+    Where Python must not read values, such as on a GPU, the answer is False; see `readable`.
+    """
     if not readable(gram):
         return False
     hard = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max() > HARD * smallest
@@ -167,8 +186,8 @@ class InducingWeights(PosteriorModule):
 
     Attributes:
         pseudo: pseudo-outputs V and their precisions.
-        inducing_inputs: a local layer's learned features without the constant one, `[R, M, I - bias]`; else
-            None.
+        inducing_inputs: learned features of a local posterior, `[R, M, I - bias]`, without the column of ones
+            for a bias; None if the layers below, or the layer itself, supply the features.
     """
 
     def __init__(
@@ -179,7 +198,7 @@ class InducingWeights(PosteriorModule):
         inputs: Tensor | None,
         starts_at_targets: bool = False,
     ):
-        """Hold the parameters."""
+        """Store the parameters, and choose the dtype of the factorisation."""
         super().__init__()
         self.site, self.pseudo, self.starts_at_targets = site, pseudo, starts_at_targets
         self.noise_size = site.fan_in * site.outputs
@@ -191,36 +210,37 @@ class InducingWeights(PosteriorModule):
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """With the pseudo-outputs that these weights give, and precisions that hold the function to them."""
+        """Set the pseudo-outputs to the outputs of these weights, with precisions that hold draws there."""
         if self.inducing_inputs is not None:
             outputs = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0) @ weights
         assert outputs is not None
         self.pseudo.start_at(outputs)
 
     def statistics(self, features: Tensor, dtype: torch.dtype) -> Statistics:
-        """The statistics of the pseudo-regression from `features` `[S, R, M, ...]`, in `dtype`."""
+        """Return the statistics of the regression from `features` `[S, R, M, ...]`, computed in `dtype`."""
         return self.site.statistics(features.to(dtype), self.pseudo.observed(dtype))
 
     @property
     def is_few(self) -> bool:
-        """Whether there are so few rows that a system of their number is the smaller one."""
+        """Whether the regression has so few rows that the dual system, of their size, is the faster one."""
         return FEW * self.pseudo.points * self.site.windows_per_point <= self.site.fan_in
 
     def condition(
         self, features: Tensor | None, prior_precision: SymmetricOperator
     ) -> WeightPosterior | DualWeightPosterior:
-        """Q(W | features): the posterior over the unknowns given inducing features `[S, R, M, ...]`.
+        """Return Q(W | Φ), the posterior over the unknowns given inducing features Φ `[S, R, M, ...]`.
 
-        Both kinds draw and score alike; the dual one serves where rows are few (3 M ≤ I).
+        The dual form is used if there are few rows (see `is_few`); both forms draw and score alike.
 
         Raises:
-            ValueError: if the features are not of the number and shape that the layer was built for.
+            ValueError: if number or shape of the features differ from those for which the layer was built.
         """
         if self.inducing_inputs is not None:
             features = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0)
         assert features is not None
         self.site.check_features(features, self.pseudo.points)
         dtype = self.factor_dtype or features.dtype
+        # with "auto", a regression too hard for float32 is repeated in float64
         mend = self.automatic and dtype == torch.float32
         if self.is_few:
             dual = self._regress_dual(features, prior_precision, dtype)
@@ -241,7 +261,7 @@ class InducingWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W ~ Q(W | features), by one factorisation."""
+        """Draw W from Q(W | features); this takes one factorisation."""
         posterior = self.condition(features, prior_precision)
         noise = noise.unflatten(-1, (self.site.fan_in, self.site.outputs))
         weights, log_pq = posterior.draw(noise.to(posterior.dtype))
@@ -249,17 +269,17 @@ class InducingWeights(PosteriorModule):
 
 
 class MarginalisedOutputs(InducingWeights):
-    """Over inducing outputs of a process, which its law integrates out."""
+    """An inducing-point posterior over the inducing outputs of a process, over which `law` integrates."""
 
     @property
     def law_size(self) -> int:
-        """None: everything is integrated out."""
+        """Zero, because nothing is drawn."""
         return 0
 
     def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
-        """N(m_o, S_o) with S = H⁻¹, m = S b, and minus the divergence from N(0, P⁻¹).
+        """Return N(m_o, S_o), where S = H⁻¹ and m = S b, and minus the divergence from the prior.
 
-        That is ½ Σ_o [log det P + log det S_o + M - tr(P S_o) - m_oᵀ P m_o], nats.
+        log_pq = ½ Σ_o [log det P + log det S_o + M - tr(P S_o) - m_oᵀ P m_o], in nats.
         """
         posterior = self.condition(features, prior_precision)
         assert isinstance(posterior, WeightPosterior)

@@ -1,4 +1,4 @@
-"""The matrix Gaussian posterior: weights correlated over inputs and over outputs."""
+"""The matrix Gaussian posterior, whose weights are correlated over inputs and over outputs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class MatrixGaussian(Posterior):
-    """Q(W) = MN(W; M, V, Σ), V over the I inputs and Σ over the O outputs (Louizos & Welling, 2016).
+    """Q(W) = MN(W; M, V, Σ) with covariances V over inputs and Σ over outputs (Louizos & Welling, 2016).
 
-        W = M + L E Kᵀ, E standard normal,  V = L Lᵀ,  Σ = K Kᵀ;    Cov(W_io, W_jp) = V_ij Σ_op.
+        W = M + L E Kᵀ,  E standard normal,  V = L Lᵀ,  Σ = K Kᵀ;    Cov(W_io, W_jp) = V_ij Σ_op.
 
-    Its parameters are √I M, L and K, so that `gilib.Adam` can train it on the ELBO; `NoisyKFAC` computes
-    them. M starts as a draw from NealPrior, V and Σ as multiples of the identity.
+    `gilib.Adam` trains M, L and K on the ELBO; `NoisyKFAC` computes them instead. M starts as a draw from
+    NealPrior, V and Σ as multiples of the identity.
 
     Args:
-        initial_variance: the variances start at initial_variance/√I, as those of `Factorised`.
+        initial_variance: the variances of the weights start at initial_variance/√I, like those of
+            `Factorised`.
 
     >>> MatrixGaussian().initial_variance
     0.001
@@ -37,7 +38,7 @@ class MatrixGaussian(Posterior):
     initial_variance: Positive = 1e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Mean and factors."""
+        """Create the mean and the factors of the covariances."""
         return MatrixGaussianWeights(self, site, context)
 
 
@@ -46,12 +47,12 @@ class MatrixGaussianWeights(PosteriorModule):
 
     Attributes:
         scaled_mean: √I M, `[R, I, O]`.
-        row_root: L in its lower triangle, `[R, I, I]`.
-        column_root: K in its lower triangle, `[R, O, O]`.
+        row_root: L, `[R, I, I]`; only the lower triangle is used.
+        column_root: K, `[R, O, O]`; only the lower triangle is used.
     """
 
     def __init__(self, spec: MatrixGaussian, site: Site, context: BuildContext):
-        """Create the parameters."""
+        """Start M as a draw from NealPrior, and L and K as multiples of the identity."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.root_fan_in = fan_in * outputs, math.sqrt(fan_in)
@@ -62,17 +63,17 @@ class MatrixGaussianWeights(PosteriorModule):
 
     @property
     def mean(self) -> Tensor:
-        """M, `[R, I, O]`."""
+        """M, the mean of W, `[R, I, O]`."""
         return self.scaled_mean / self.root_fan_in
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """With this mean."""
+        """Set the mean to `weights`; the covariances stay as they are."""
         self.scaled_mean.copy_(weights * self.root_fan_in)
 
     @torch.no_grad()
     def assign(self, mean: Tensor, row_root: Tensor, column_root: Tensor) -> None:
-        """Take M, L and K from a rule of training that computes them."""
+        """Set M, L and K, for training rules that compute them."""
         self.scaled_mean.copy_(mean * self.root_fan_in)
         self.row_root.copy_(row_root)
         self.column_root.copy_(column_root)
@@ -80,7 +81,7 @@ class MatrixGaussianWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """W = M + L E Kᵀ."""
+        """Draw W = M + L E Kᵀ from standard normals E."""
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         inputs, outputs = noise.shape[-2:]
         weights = self.mean + self.row_root.tril() @ noise @ self.column_root.tril().mT
@@ -94,6 +95,6 @@ def _half_log_det(root: Tensor) -> Tensor:
 
 
 def _multiple(scale: float, size: int, context: BuildContext) -> Tensor:
-    """Of the identity, `[R, size, size]`."""
+    """Return `scale` times the identity, `[R, size, size]`."""
     identity = torch.eye(size, dtype=context.dtype, device=context.device)
     return context.full((size, size), 0.0) + scale * identity

@@ -1,4 +1,4 @@
-"""A point estimate: the posterior that is one set of weights, or of inducing outputs."""
+"""A point estimate: a posterior that is concentrated at one value of the weights, or of inducing outputs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gilib.sites import InducingOutputs, Site
 
 @dataclass(frozen=True)
 class PointEstimate(InducingPosterior):
-    """Q(W) = δ(W - Ŵ): trained on the ELBO, the maximum a posteriori (MAP) estimate; a state of `SGHMC`.
+    """Q(W) = δ(W - Ŵ), which becomes the maximum a posteriori (MAP) estimate if it is trained on the ELBO.
 
-    A point has no density; log_pq is log P(Ŵ), so that the objective is the log joint density of targets and
-    weights. It is no bound on the evidence. The stored parameter is √I Ŵ, which starts as a draw from
-    NealPrior.
+    It is also one state of `SGHMC`. A point mass has no density, so log_pq is log P(Ŵ), and the objective is
+    the log joint density of targets and weights, not a bound on the evidence. Ŵ starts as a draw from
+    NealPrior and is stored multiplied by √I.
 
-    Of a Gaussian process it is the whitened inducing outputs, u = R ŵ, which start at zero. Given u the
-    points stay random, and the objective has the expectation of their log likelihood under P(f | u): its
-    exponential is, up to a constant, the best of all Q(u), Gaussian or not (Hensman, Matthews, Filippone &
+    In a Gaussian process, ŵ are the whitened inducing outputs, u = R ŵ, which start at zero. The objective
+    then contains the expected log-likelihood under P(f | u). The exponential of the objective, as a
+    function of u, is up to a constant the optimal Q(u), Gaussian or not (Hensman, Matthews, Filippone &
     Ghahramani, 2015).
 
     Args:
-        num_inducing: M of a layer of Gaussian processes; None: as many as the network's inducing points.
+        num_inducing: M of a Gaussian process; None: as many as the network has inducing points.
 
     >>> PointEstimate().short_name
     'map'
@@ -41,11 +41,15 @@ class PointEstimate(InducingPosterior):
     num_inducing: Count | None = None
 
     def points(self, context: BuildContext) -> int:
-        """Its own, or as many as the network has."""
+        """Return `num_inducing`, or the number of the network's inducing points."""
         return own_points(self.num_inducing, context, "PointEstimate")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """The unknowns `[R, I, O]`."""
+        """Create the unknowns `[R, I, O]`.
+
+        Raises:
+            ValueError: if `num_inducing` is given for a layer with weights.
+        """
         if isinstance(site, InducingOutputs):
             return PointWeights(context.full((site.fan_in, site.outputs), 0.0), 1.0)
         if self.num_inducing is not None:
@@ -57,31 +61,31 @@ class PointEstimate(InducingPosterior):
 
 
 class PointWeights(PosteriorModule):
-    """The unknowns of a point estimate; a draw takes no noise.
+    """The unknowns of a point estimate; a draw needs no noise.
 
     Args:
-        start: of the parameter, `[R, I, O]`.
-        scale: by which the parameter is divided.
+        start: initial value of the stored parameter, `[R, I, O]`.
+        scale: the stored parameter divided by this number gives the unknowns.
 
     Attributes:
-        scaled_weights: √I Ŵ, of inducing outputs ŵ itself, `[R, I, O]`.
+        scaled_weights: the stored parameter, `[R, I, O]`: √I Ŵ, or ŵ for a Gaussian process.
     """
 
     def __init__(self, start: Tensor, scale: float):
-        """Create the parameter."""
+        """Store the parameter."""
         super().__init__()
         self.scale = scale
         self.scaled_weights = nn.Parameter(start)
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """At these weights."""
+        """Set Ŵ to `weights`."""
         self.scaled_weights.copy_(weights * self.scale)
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Ŵ, as often as there are samples, and log P(Ŵ)."""
+        """Return Ŵ, repeated for all samples, and log P(Ŵ)."""
         weights = (self.scaled_weights / self.scale).expand(
             *noise.shape[:-1], *self.scaled_weights.shape[-2:]
         )

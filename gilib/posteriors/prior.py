@@ -1,4 +1,4 @@
-"""Weights drawn from their prior, without variational parameters (the lower layers of rand→gi)."""
+"""Weights drawn from their prior, without parameters of a posterior."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gilib.sites import Site
 
 @dataclass(frozen=True)
 class FromPrior(Posterior):
-    """Q(W) = P(W): the weights' log_pq is zero (Ober & Aitchison, 2021, Sec. 3.2).
+    """Q(W) = P(W), so that log_pq of the weights is zero (Ober & Aitchison, 2021, Sec. 3.2).
 
-    A prior with learned hyper-parameters (`ScalePrior`, `SpatialIWPrior`) still learns their posterior.
+    The posterior of random hyper-parameters (`ScalePrior`, `SpatialIWPrior`) is still learned.
 
     >>> FromPrior().short_name
     'rand'
@@ -25,7 +25,7 @@ class FromPrior(Posterior):
     short_name: ClassVar[str] = "rand"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """A module without parameters."""
+        """Create a module without parameters."""
         return _PriorWeights(site)
 
 

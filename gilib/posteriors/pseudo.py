@@ -1,4 +1,4 @@
-"""Pseudo-outputs and their precisions: what an inducing-point posterior pretends to have observed."""
+"""Pseudo-outputs and their precisions: the observations from which an inducing-point posterior regresses."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from gilib.posteriors.base import BuildContext
 from gilib.sites import Observations, Shape, Site
 from gilib.validation import as_labels
 
-KNOWN = 0.1  # standard deviation of pseudo-outputs of known weights, in units of their size
+KNOWN = 0.1  # standard deviation of pseudo-outputs that start at known weights, relative to their RMS
 
 
 class PseudoSettings(Protocol):
-    """What a specification says about pseudo-outputs."""
+    """The settings of pseudo-outputs, which are fields of a posterior's specification."""
 
     @property
     def precision(self) -> str:
-        """The kind of Λ."""
+        """The kind of Λ: "shared", "per_output" or "full"."""
 
     @property
     def log_precision(self) -> float | None:
-        """Where log λ starts; None: -4, and 0 in the last layer."""
+        """Initial value of log λ; None: 0 in the last layer and -4 in the others."""
 
     @property
     def log_precision_scale(self) -> float:
-        """The factor by which the stored parameter is multiplied."""
+        """The stored parameter is log λ divided by this number."""
 
 
 class PseudoData(nn.Module):
-    """Learned pseudo-outputs V of M inducing points, and their precisions Λ.
+    """Learned pseudo-outputs V at M inducing points, and their precisions Λ.
 
     Args:
-        spec: the kind of Λ and where it starts.
-        site: over which the regression is.
+        spec: the settings.
+        site: describes the unknowns of the regression.
         points: M.
-        context: what the network knows.
-        targets: whether V may start at targets that the network was given.
+        context: describes the network, and makes parameters.
+        targets: whether V starts at the pseudo-outputs of `context`, if it has any.
 
     Attributes:
-        outputs: V, `[R, M, O]` or `[R, M, O, H', W']`.
-        scaled_log_precision: log λ / log_precision_scale, `[R, M]`, or `[R, O, M]` if per output.
-        scaled_root: strictly lower triangle N of Λ's factor L = diag(λ)^½ (Id + N), `[R, M, M]`; "full" only.
+        outputs: V, `[R, M, O]`, or `[R, M, O, H', W']` in a convolution.
+        scaled_log_precision: log λ / log_precision_scale, `[R, M]`, or `[R, O, M]` if Λ is "per_output".
+        scaled_root: N, `[R, M, M]`, if Λ is "full", else None. Its strict lower triangle defines the factor
+            L = diag(λ)^½ (Id + N) of Λ = L Lᵀ.
     """
 
     def __init__(
         self, spec: PseudoSettings, site: Site, points: int, context: BuildContext, *, targets: bool
     ):
-        """Create the parameters."""
+        """Create the parameters, and check that the site allows this kind of Λ."""
         super().__init__()
         self.kind, self.log_precision_scale = spec.precision, spec.log_precision_scale
         shape = site.pseudo_outputs(points)
@@ -68,7 +69,10 @@ class PseudoData(nn.Module):
 
     @torch.no_grad()
     def start_at(self, outputs: Tensor) -> None:
-        """Take outputs, `[..., M, O]` or images, known to a tenth of their size unless told otherwise."""
+        """Set V to `outputs`, `[..., M, O]` or images.
+
+        Unless `log_precision` was specified, the standard deviation of V becomes a tenth of the outputs' RMS.
+        """
         self.outputs.copy_(outputs)
         if self.precision_is_free:
             size = outputs.square().mean().clamp_min(torch.finfo(outputs.dtype).tiny)
@@ -76,16 +80,16 @@ class PseudoData(nn.Module):
 
     @property
     def points(self) -> int:
-        """M."""
+        """M, the number of inducing points."""
         return self.scaled_log_precision.shape[-1]
 
     @property
     def log_precision(self) -> Tensor:
-        """Log λ, `[R, M]` or `[R, O, M]`."""
+        """The log-precisions log λ, `[R, M]`, or `[R, O, M]` if Λ is "per_output"."""
         return self.log_precision_scale * self.scaled_log_precision
 
     def observed(self, dtype: torch.dtype) -> Observations:
-        """Their values in an arithmetic."""
+        """Return V and Λ in the given dtype."""
         log_precision, root = self.log_precision.to(dtype), None
         if self.scaled_root is not None:
             strict = self.scaled_root.to(dtype).tril(-1)
@@ -95,22 +99,25 @@ class PseudoData(nn.Module):
 
 
 def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
-    """Labels `[...]` as pseudo-outputs `[..., classes]`: plus `scale` for the class, minus for the others.
+    """Encode labels `[...]` as pseudo-outputs `[..., classes]`: `scale` for the label's class, else -`scale`.
 
     >>> signed_one_hot(torch.tensor([1, 0]), 2)
     tensor([[-2.,  2.],
             [ 2., -2.]])
 
     Raises:
-        TypeError, ValueError: for labels that are not integers from 0 to classes - 1.
+        TypeError, ValueError: if the labels are not integers from 0 to classes - 1.
     """
     return scale * (2.0 * one_hot(as_labels(labels, classes), classes) - 1.0)
 
 
 def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
-    """Given targets as the start of pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
+    """Convert given targets to initial pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
 
-    Integers are labels of classes, and become `signed_one_hot`.
+    Integers `[..., M]` are labels, which `signed_one_hot` encodes.
+
+    Raises:
+        ValueError: if the shape does not fit, or labels are given to a network with one output.
     """
     if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
         if shape[1] == 1:

@@ -112,11 +112,9 @@ def test_prices_are_log_p_minus_log_q():
     """Of scale and weight, by torch's densities."""
     layer = gilib.Linear(1, 1, OneWidth(0.8), LogNormalScale(0.5), bias=False)
     layer.build((1,), gilib.posteriors.BuildContext(dtype=D, generator=seeded()))
-    values = {name: value.detach() for name, value in layer.named_parameters()}
-    own = {value.dim(): name.removesuffix("mean") for name, value in values.items() if "mean" in name}
-    (t_mean, t_sd), (w_mean, w_sd) = (
-        (values[f"{own[axes]}mean"].squeeze(), values[f"{own[axes]}log_sd"].exp()) for axes in (0, 2)
-    )
+    w, s = layer.weights.requires_grad_(False), layer.hyperparameters.requires_grad_(False)
+    t_mean, t_sd = s.mean, s.log_sd.exp()
+    w_mean, w_sd = w.mean().squeeze(), w.log_sd.exp()
     noise = normals(1000, 2)
     t, weight = t_mean + t_sd * noise[:, 0], w_mean + w_sd * noise[:, 1]
     log_p = Normal(0.0, 1.0).log_prob(t) + Normal(0.0, (-0.25 * t).exp()).log_prob(weight)  # I = 1

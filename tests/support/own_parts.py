@@ -54,19 +54,20 @@ class OneWidth(gilib.posteriors.Posterior):
     initial_sd: float = 0.1
 
     def build(self, site, context):
-        return OneWidthWeights(self.initial_sd, site.fan_in, site.outputs, context)
+        return OneWidthWeights(self.initial_sd, site, context)
 
 
 class OneWidthWeights(gilib.posteriors.PosteriorModule):
-    def __init__(self, initial_sd, fan_in, outputs, context):
+    def __init__(self, initial_sd, site, context):
         super().__init__()
-        self.noise_size = fan_in * outputs
-        self.mean = nn.Parameter(context.normal(fan_in, outputs) / math.sqrt(fan_in))
+        self.noise_size = site.fan_in * site.outputs
+        self.mean = context.weights(site)
         self.log_sd = nn.Parameter(context.full((), math.log(initial_sd)))
 
     def draw(self, features, prior_precision, noise):
-        noise = noise.unflatten(-1, self.mean.shape[-2:])  # [S, R, I, O]
-        weights = self.mean + self.log_sd.exp()[..., None, None] * noise
+        mean = self.mean()
+        noise = noise.unflatten(-1, mean.shape[-2:])  # [S, R, I, O]
+        weights = mean + self.log_sd.exp()[..., None, None] * noise
         log_p = 0.5 * (weights.shape[-1] * prior_precision.log_det() - prior_precision.quadratic(weights))
         log_q = -0.5 * noise.square().sum((-2, -1)) - self.noise_size * self.log_sd
         return weights, log_p - log_q  # the constants cancel
