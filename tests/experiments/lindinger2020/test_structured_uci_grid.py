@@ -78,8 +78,19 @@ def test_the_search_differs_from_the_tables_in_rates_and_draws_alone():
     }
 
 
+def test_every_detail_is_one_change_of_a_training_of_the_tables():
+    """With white noise, with points held out (early stopping or not), or slower; everything else is equal."""
+    tables, found = set(uci.tables("reduced")), list(uci.details("reduced"))
+    assert len(set(found)) == len(found) == 5 * 2 * (4 + 1)
+    assert {(one.dataset, one.task) for one in found} == {(name, "extrapolation") for name in uci.FIRST}
+    plain = {"white": 0.0, "lr": uci.SHORT["lr"], "held_out": 0.0, "stop_after": StructuredConfig.stop_after}
+    assert not tables & set(found) and {dataclasses.replace(one, **plain) for one in found} <= tables
+    changes = {tuple(name for name in plain if getattr(one, name) != plain[name]) for one in found}
+    assert changes == {("white",), ("lr",), ("held_out",), ("held_out", "stop_after")}
+
+
 def test_an_identity_is_that_of_what_is_not_at_its_default():
     """Fields may be added; those that are recorded never change their meaning."""
     known = identity("structured_uci", StructuredConfig("boston", "extrapolation", 0, "star", 3))
-    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, width=5, hidden_scale=1e-5)
+    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, hidden_scale=1e-5, white=0.0)
     assert identity("structured_uci", same) == known == "ecc536b7c09f"
