@@ -123,11 +123,11 @@ EXPERIMENTS = {
         scales=tuple(uci.SEARCHED_SETS),
     ),
     "structured_details": Experiment(
-        "White noise, early stopping and a smaller rate: what they change in short structured deep GPs",
+        "What white noise and early stopping change in short trainings of structured deep GPs",
         StructuredConfig,
         uci.details,
         one_by_one(run),
         check=uci.check,
-        scales=tuple(uci.DETAILS),
+        scales=tuple(uci.SEARCHED_SETS),
     ),
 }
