@@ -138,7 +138,7 @@ SCALES = {
 RATES = (5e-3, 1e-2, 3e-2, 1e-1)
 MANY = StructuredConfig.num_samples  # draws per step, tried only at the middle rates
 SEARCHED_SETS = {"smoke": ("boston",), "reduced": ("energy", "wine")}  # of little noise, and of much
-DETAILS: dict[str, dict[str, float]] = {
+DETAILS: dict[str, dict[str, Any]] = {
     "white noise as in the authors' code": {"white": 1e-3},
     "early stopping as in the paper, but from a fifth of the steps on": {
         "held_out": StructuredConfig.held_out,
