@@ -12,7 +12,10 @@ import gilib
 from experiments.common.methods import PRIORS
 from experiments.lindinger2020.tasks import Task
 from experiments.lindinger2020.uci import StructuredConfig
+from gilib.kernels import KernelModule, White
+from gilib.kernels.functions import WhiteFunction
 from gilib.models import inducing_start
+from gilib.posteriors import BuildContext
 from gilib.structured import Family, FullyCoupled, MeanField, StripesAndArrow, StructuredGP
 from gilib.structured.gaussian import JointGaussian
 from gilib.training import SGHMC, NaturalGradient, Rule, StoredStates
@@ -54,6 +57,8 @@ def structured(config: StructuredConfig, task: Task, marginalise: bool = True) -
         marginalise=marginalise,
     )
     begin_at(net, config.hidden_scale)
+    if config.white:
+        add_white(net, config.white)
     return net, gilib.Gaussian(config.noise_variance, learn=True)
 
 
@@ -66,11 +71,33 @@ def begin_at(net: gilib.Network, scale: float) -> None:
             row[..., -row.shape[-2] :].diagonal(dim1=-2, dim2=-1).fill_(scale)
 
 
+def add_white(net: gilib.Network, variance: float) -> None:
+    """Add white noise to the kernels of hidden layers, which are built anew."""
+    for process in list(layer_of(net))[:-1]:
+        assert process.inducing_inputs is not None
+        process.kernel = process.kernel + White(variance)
+        context = BuildContext(dtype=process.inducing_inputs.dtype)
+        process.hyperparameters = process.kernel.build(process.in_features, context)
+
+
+def white_of(net: gilib.Network) -> list[float]:
+    """Return the variances of white noise in the kernels of hidden layers."""
+    modules = [module for module in net.modules() if isinstance(module, KernelModule)]
+    functions = [module() for module in modules]
+    return [float(found.variance.detach()) for found in functions if isinstance(found, WhiteFunction)]
+
+
 def gaussian_of(net: gilib.Network) -> JointGaussian:
     """Return the joint Gaussian of a network's structured layer."""
+    joint = layer_of(net).weights
+    assert joint is not None
+    return joint
+
+
+def layer_of(net: gilib.Network) -> StructuredGP:
+    """Return a network's structured layer."""
     (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
-    assert layer.weights is not None
-    return layer.weights
+    return layer
 
 
 def global_inducing(config: StructuredConfig, task: Task) -> Built:

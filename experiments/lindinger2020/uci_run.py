@@ -27,17 +27,20 @@ def run(config: StructuredConfig, job: Job) -> Record:
     Returns:
         A record: the ELBO on the training points (nats on normalised targets, per point with its standard
         error over draws, and in total; for a chain the number of states instead); log-likelihood per point
-        and RMSE on the test data, in original units; the noise variance; the number of steps, whether they
-        ended early, and their seconds (extrapolated, if the training was resumed). "test_points" has, for at
-        most 400 points that all methods share, the log-likelihood, predictive variance, squared error, and
-        the distance to the nearest training input in normalised units. Thinned training curve.
+        and RMSE on the test data, in original units; the noise variance, and, if there is some, the variance
+        of white noise in each hidden layer; the number of steps, whether they ended early, and their seconds
+        (extrapolated, if the training was resumed). "test_points" has, for at most 400 points that all
+        methods share, the log-likelihood, predictive variance, squared error, and the distance to the nearest
+        training input in normalised units. Thinned training curve.
     """
     held_out = 0.0 if config.method in NO_HOLD_OUT else config.held_out
     task = tasks.load(config.dataset, config.task, config.repetition, held_out, job.device)
     net, likelihood = networks.build(config, task)
     measured = _chain if config.method == "sghmc" else _posterior
     metrics, found, history = measured(config, net, likelihood, task, job)
-    noise = {"noise_variance": float(likelihood.noise_variance.detach())}
+    noise: dict[str, Any] = {"noise_variance": float(likelihood.noise_variance.detach())}
+    if config.white:
+        noise["white"] = networks.white_of(net)
     body = measures.body(task, metrics | measures.test_metrics(found) | noise, history)
     return body | {"test_points": measures.shown(found, task)}
 
@@ -115,6 +118,14 @@ EXPERIMENTS = {
         "The learning rate of structured deep GPs below paper scale, by the ELBO",
         StructuredConfig,
         uci.search,
+        one_by_one(run),
+        check=uci.check,
+        scales=tuple(uci.SEARCHED_SETS),
+    ),
+    "structured_details": Experiment(
+        "What white noise and early stopping change in short trainings of structured deep GPs",
+        StructuredConfig,
+        uci.details,
         one_by_one(run),
         check=uci.check,
         scales=tuple(uci.SEARCHED_SETS),

@@ -16,7 +16,6 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
 from experiments.running import RunSummary, run_experiment
 from gilib.models import inducing_start
-from gilib.structured import StructuredGP
 from gilib.training import SGHMC, NaturalGradient, Paused
 from tests.support import D, assert_equal, normals, seeded
 
@@ -49,8 +48,8 @@ def test_structured_ones_start_at_clusters_and_nearly_fixed_layers(method):
         networks.FAMILIES[method],
         (5,) * (one.depth - 1) + (1,),
     )
-    (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
-    assert_equal(next(iter(layer)).inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=3))
+    first, *_ = networks.layer_of(net)
+    assert_equal(first.inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=3))
     for row, place in zip(joint.factor(), joint.pattern.places, strict=True):
         start = 1.0 if place.layer == one.depth - 1 else 0.1
         assert_equal(row[:, -8:].detach(), start * torch.eye(8, dtype=D))
@@ -70,11 +69,27 @@ def test_the_paper_starts_where_the_layer_itself_does():
     assert all(torch.equal(a, b) for a, b in zip(before, networks.gaussian_of(net).rows, strict=True))
 
 
+@pytest.mark.parametrize("method", ["mf", "star"])
+def test_white_noise_is_in_the_kernels_of_hidden_layers_alone(method):
+    """Two rows of equal coordinates: the noise is on the diagonal, and tells nothing of the other row."""
+    _, _, net, _ = built(method, white=0.25)
+    same = torch.zeros(2, 5, dtype=D)
+    for process in list(networks.layer_of(net))[1:]:
+        noise = 0.25 if process.out_features > 1 else 0.0
+        assert_equal(process.hyperparameters().gram(same).detach(), 1.0 + noise * torch.eye(2, dtype=D))
+    assert networks.white_of(net) == pytest.approx([0.25, 0.25])
+
+
+def test_the_white_noise_is_learned_and_recorded():
+    found = uci_run.run(config(white=0.25, lr=0.1), Job(CPU, None))["metrics"]["white"]
+    assert len(found) == 2 and all(0.0 < abs(value - 0.25) < 0.25 for value in found)
+    assert "white" not in uci_run.run(config(), Job(CPU, None))["metrics"]
+
+
 def test_the_first_mean_function_keeps_the_directions_of_all_training_points():
     """The leading eigenvectors of their covariance, held-out points included; zero in the last layer."""
     _, task, net, _ = built("mf")
-    (layer,) = (module for module in net.modules() if isinstance(module, StructuredGP))
-    first, _, last = layer
+    first, _, last = networks.layer_of(net)
     matrix = first.mean.draw()(torch.eye(task.x.shape[1], dtype=D)).squeeze()
     directions = torch.linalg.eigh(task.all_x.T.cov()).eigenvectors[:, -5:]
     assert_equal(matrix @ matrix.T, directions @ directions.T, 1e-9)

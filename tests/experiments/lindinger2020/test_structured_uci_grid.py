@@ -12,14 +12,13 @@ NAMES = {"sgp": "sgp", "mf_dgp": "mf", "star_dgp": "star", "sghmc_dgp": "sghmc"}
 
 
 def test_every_printed_cell_has_configurations():
-    """At the smaller scales those of the main text; SGHMC, and two layers, on the small sets."""
+    """At the smaller scale those of the main text; two layers of structured deep GPs on the small sets."""
     grids = {k: {(c.dataset, c.task, c.method, c.depth) for c in uci.tables(k)} for k in uci.SCALES}
     for table, task in (("1_interpolation", "interpolation"), ("S3_extrapolation", "extrapolation")):
         rows = printed(f"lindinger2020_table{table}")
         wanted = {(row["dataset"], task, NAMES[row["method"]], int(row["depth"])) for row in rows}
         assert len(wanted) == len(rows) == 8 * 8 and wanted <= grids["paper"]
-        small = {cell for cell in wanted if cell[0] in uci.FIRST or cell[2] != "sghmc"}
-        small = {cell for cell in small if cell[0] not in uci.LARGE or (cell[2:] in uci.MAIN)}
+        small = {cell for cell in wanted if cell[0] not in uci.LARGE or cell[2:] in uci.MAIN + uci.CHAINS}
         assert small <= grids["reduced"]
 
 
@@ -46,8 +45,8 @@ def test_a_grid_that_was_only_begun_is_balanced():
     begin = 0
     for sets, groups, repetitions in [
         (uci.FIRST, (uci.MAIN, uci.MORE, uci.LAST, uci.DEEP), 5),
-        (uci.SECOND, (uci.MAIN, uci.MORE), 5),
-        (uci.LARGE, (uci.MAIN,), 3),
+        (uci.SECOND, (uci.MAIN, uci.MORE, uci.CHAINS), 5),
+        (uci.LARGE, (uci.MAIN, uci.CHAINS), 3),
     ]:
         for models in groups:
             cells = itertools.product(("extrapolation", "interpolation"), range(repetitions), sets, models)
@@ -79,8 +78,18 @@ def test_the_search_differs_from_the_tables_in_rates_and_draws_alone():
     }
 
 
+def test_every_detail_is_one_change_of_a_training_of_the_tables():
+    tables, found = set(uci.tables("reduced")), list(uci.details("reduced"))
+    assert len(set(found)) == len(found) == 5 * 2 * len(uci.DETAILS) and not tables & set(found)
+    plain = {"white": 0.0, "held_out": 0.0, "stop_after": StructuredConfig.stop_after}
+    assert {dataclasses.replace(one, **plain) for one in found} <= tables
+    changes = {tuple(name for name in plain if getattr(one, name) != plain[name]) for one in found}
+    assert changes == {("white",), ("held_out", "stop_after")}
+    assert {(one.dataset, one.task) for one in found} == {("energy", "extrapolation")}
+
+
 def test_an_identity_is_that_of_what_is_not_at_its_default():
     """Fields may be added; those that are recorded never change their meaning."""
     known = identity("structured_uci", StructuredConfig("boston", "extrapolation", 0, "star", 3))
-    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, width=5, hidden_scale=1e-5)
+    same = StructuredConfig("boston", "extrapolation", 0, "star", 3, hidden_scale=1e-5, white=0.0)
     assert identity("structured_uci", same) == known == "ecc536b7c09f"
