@@ -73,13 +73,20 @@ class Normalisation:
                 )
 
     @classmethod
-    def fit(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Normalisation:
+    def fit(
+        cls,
+        x: Tensor | np.ndarray,
+        y: Tensor | np.ndarray | None = None,
+        *,
+        weights: Tensor | np.ndarray | None = None,
+    ) -> Normalisation:
         """Compute means and unbiased deviations of training data; a constant column gets deviation 1.
 
         Args:
             x: training inputs, `[N, D]`, original units; a tensor or a NumPy array.
             y: training targets, `[N, O]`, original units; a tensor or a NumPy array. With None (for labels)
                 targets and predictions are not scaled.
+            weights: how many rows each row counts as, `[N]`, positive; None: one.
 
         Raises:
             TypeError: if an argument is not a floating-point tensor.
@@ -102,7 +109,10 @@ class Normalisation:
             raise ValueError(
                 f"x and y must have the same number of rows, got {len(inputs)} and {len(targets)}"
             )
-        return cls(*_mean_and_std(inputs), *_mean_and_std(targets))
+        count = torch.ones(len(inputs)) if weights is None else _floating("weights", weights)
+        if count.shape != inputs.shape[:1]:
+            raise ValueError(f"weights must be [{len(inputs)}], one for each row, got {tuple(count.shape)}")
+        return cls(*_mean_and_std(inputs, count), *_mean_and_std(targets, count))
 
     @classmethod
     def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
@@ -214,11 +224,11 @@ def constant_columns(value: Tensor) -> Tensor:
     return high - low <= ROUNDINGS * rounding
 
 
-def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
-    """Return column means and unbiased deviations; a constant column has deviation 1."""
-    constant, exact = constant_columns(value), value.double()
-    mean = torch.where(constant, exact.min(0).values, exact.mean(0))
-    variance = (exact - mean).square().sum(0) / max(len(value) - 1, 1)
+def _mean_and_std(value: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return column means and unbiased deviations of rows that count; a constant column has deviation 1."""
+    constant, exact, count = constant_columns(value), value.double(), count.to(value.device).double()[:, None]
+    mean = torch.where(constant, exact.min(0).values, (count * exact).sum(0) / count.sum())
+    variance = (count * (exact - mean).square()).sum(0) / (count.sum() - 1.0).clamp_min(1.0)
     std = torch.where(constant, torch.ones_like(mean), variance.sqrt())
     return mean.to(value), std.to(value)
 

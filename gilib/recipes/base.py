@@ -26,6 +26,7 @@ from gilib.likelihoods import (
     StudentT,
 )
 from gilib.likelihoods.per_output import PerOutputGaussian
+from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
@@ -203,8 +204,8 @@ class Recipe(Checked, ABC):
             classes: number of classes, as for `build`.
             seed: seed of the choice of inducing points, the initial values, the draws and the minibatches, or
                 R seeds.
-            options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; they
-                override the recipe's own.
+            options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
+                `checkpoint`; they override the recipe's own.
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
@@ -249,6 +250,7 @@ def bound(
     num_samples: Count = 100,
     batch_size: Count = 1000,
     generator: GeneratorLike | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return the ELBO per data point over all data, to compare trained models, `[R]`, nats.
 
@@ -260,6 +262,7 @@ def bound(
         num_samples: S, the number of draws for every batch.
         batch_size: number of points that are evaluated at a time.
         generator: source of the draws.
+        weights: how many data points each row counts as, `[N]`, as for `gilib.fit`; None: one.
 
     >>> import gilib
     >>> net, likelihood = gilib.recommended("network").build(torch.randn(30, 3), torch.randn(30, 1))
@@ -270,6 +273,8 @@ def bound(
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
+    if weights is not None:
+        likelihood, y = Weighted(likelihood), with_weights(y, weights)
     places, axis = -1 - len(net.input_shape), likelihood.points_axis
     points = x.shape[places]
     total = torch.zeros((), dtype=x.dtype, device=x.device)
@@ -287,7 +292,7 @@ def bound(
             drawn = net.draw(num_samples, generator=generator)
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
-    return total / points
+    return total / (points if weights is None else weights.sum().to(total))
 
 
 def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:

@@ -101,7 +101,8 @@ class ProcessRecipe(Recipe):
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
         compared = self.compared(x, y, torch.Generator().manual_seed(seed))
-        candidates = self.candidates(x[compared], y[compared])
+        weights = part_of(options.get("weights"), compared)
+        candidates = self.candidates(x[compared], y[compared], weights)
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
                 return own.climb(x, y, rows, start, **options)
@@ -121,7 +122,9 @@ class ProcessRecipe(Recipe):
                 found = torch.cat([found, others])
         return found
 
-    def candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+    def candidates(
+        self, x: Tensor, y: Tensor, weights: Tensor | None = None
+    ) -> list[tuple[ProcessRecipe, Trained]]:
         """Return recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
@@ -136,7 +139,8 @@ class ProcessRecipe(Recipe):
                 continue
             own = replace(self, kernels=(kernel,))
             try:
-                found.append((own, own.climb(x, y, slice(None), shorter=shorter, progress=False)))
+                trained = own.climb(x, y, slice(None), shorter=shorter, progress=False, weights=weights)
+                found.append((own, trained))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
@@ -176,6 +180,11 @@ class ProcessRecipe(Recipe):
         rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
         settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+
+def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:
+    """Return the weights of some rows, if there are any."""
+    return None if weights is None else weights[rows]
 
 
 def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:

@@ -32,8 +32,10 @@ from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
     Array,
     BayesianEstimator,
+    merged,
     named,
     names_of,
+    row_weights,
     seed_of,
     validated,
 )
@@ -144,7 +146,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self.target = target
         self.likelihood = likelihood
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
@@ -160,8 +162,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
-        y = torch.from_numpy(targets.reshape(len(X), -1))
-        if len(y) < 2:
+        targets, weights = targets.reshape(len(X), -1), row_weights(sample_weight, X)
+        if len(X) < 2:
             raise ValueError(
                 "X has 1 sample, and one target tells nothing of the scale of others: a regressor needs 2"
             )
@@ -169,17 +171,20 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         self._logs = self.target == "log"
         if self._logs:
-            y = logarithms(y)
+            targets = logarithms(torch.from_numpy(targets)).numpy()
         elif self._law == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
-            warn_of_other_laws(y.numpy(), names or (alone and [alone]))
-        warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
+            warn_of_other_laws(targets, names or (alone and [alone]))
+        warn_of_far_values(targets, names, "log y" if self._logs else "y")
+        X, targets, counts = merged(X, targets, weights)
+        y = torch.from_numpy(targets)
         constant = constant_columns(y)
         if self._law != "gaussian":
             constant = self._checked(y, constant)
         inputs = torch.from_numpy(np.array(X))
         scaled = self._law in ("gaussian", "student")
-        self._scales = _scaling(inputs, y, self._logs) if scaled else Normalisation.fit(inputs)
+        scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)
+        self._scales = _of_size(scaling, y, self._logs) if scaled else scaling
         self.stretch_ = np.ones(y.shape[1])
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
@@ -191,15 +196,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
         units = _of_outputs(self._scales, self._varies) if scaled else self._scales
-        self._train(X, y[:, self._varies], None, units, own)
+        self._train(X, y[:, self._varies], None, units, own, counts)
         if self._logs:  # the density of y is that of log y, divided by y
-            shift = float(y[:, self._varies].sum(1).mean())
+            shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
         if self._law == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
         if self._law != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
-            self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
+            self.noise_sd_ = np.sqrt(np.average(np.square(self._noise_sd(X)), 0, counts))
         else:
             noise: Any = self.likelihood_.noise_variance
             sd = noise.detach().sqrt().expand(int(self._varies.sum()))
@@ -479,12 +484,11 @@ class _ConstantRecipe(Recipe):
         return Trained(*self.build(x, y, seed=seed), History(torch.zeros(0), 0, ended=STOOD_STILL))
 
 
-def _scaling(x: Tensor, y: Tensor, are_logs: bool) -> Normalisation:
+def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
     """Targets that are all the same are divided by their size: more of a scale nobody knows.
 
     Zeros are divided by one, and so are logarithms, whose size depends on units.
     """
-    found = Normalisation.fit(x, y)
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 
