@@ -172,12 +172,12 @@ class BayesianEstimator(BaseEstimator):
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()
         self.elbos_: dict[str, float] = {}
-        counts = {} if weights is None else {"weights": torch.from_numpy(weights).to(inputs)}
+        counts = None if weights is None else torch.from_numpy(weights).to(inputs)
         candidates = self._candidates(recipes, inputs, targets, classes, seed, counts)
         for name, trained in candidates.items():
             generator = torch.Generator().manual_seed(seed)
             model = trained.network, trained.likelihood
-            value = bound(*model, inputs, targets, generator=generator, **counts)
+            value = bound(*model, inputs, targets, generator=generator, weights=counts)
             self.elbos_[name] = float(value) + normalisation.log_density_shift
         self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
         self.elbo_ = self.elbos_[self.model_]
@@ -195,14 +195,14 @@ class BayesianEstimator(BaseEstimator):
         y: Tensor,
         classes: int | None,
         seed: int,
-        weights: Mapping[str, Tensor],
+        weights: Tensor | None,
     ) -> dict[str, Trained]:
         """All of them, trained; of several those that can be, with a warning for each of the others."""
         found: dict[str, Trained] = {}
         for name, recipe in recipes.items():
             try:
                 found[name] = recipe.train(
-                    x, y, classes=classes, seed=seed, progress=bool(self.verbose), **weights
+                    x, y, classes=classes, seed=seed, progress=bool(self.verbose), weights=weights
                 )
             except (ValueError, FactorisationError, DivergenceError) as error:
                 if not found and name == list(recipes)[-1]:

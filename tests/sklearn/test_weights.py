@@ -12,7 +12,7 @@ import gilib
 from gilib.recipes import bound
 from gilib.recipes.base import LAWS
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
-from gilib.training import BALI
+from gilib.training import Bali
 from tests.support import D, assert_equal, normals
 
 X = np.random.default_rng(0).normal(size=(24, 2))
@@ -140,7 +140,7 @@ def test_a_class_that_never_counts_is_no_class():
 def test_balanced_classes_count_the_same():
     rare = np.where(np.arange(60) < 6, "rare", "often")
     x = np.random.default_rng(5).normal(size=(60, 1))  # which says nothing of the class
-    settings = {"hidden": (5,), "steps": 300, "random_state": 0}
+    settings = {"hidden": (3,), "steps": 60, "num_samples": 20, "random_state": 0}
     plain = BayesianClassifier(**settings).fit(x, rare).predict_proba(x)[:, 1].mean()
     balanced = BayesianClassifier(class_weight="balanced", **settings).fit(x, rare)
     assert plain < 0.25 and 0.35 < balanced.predict_proba(x)[:, 1].mean() < 0.65
@@ -173,7 +173,7 @@ def test_a_rule_with_statistics_of_its_own_refuses_weights():
     net = gilib.models.mlp(2, (4,), 1, posterior=gilib.posteriors.Conjugate(), dtype=D)
     x, y = torch.from_numpy(X), torch.from_numpy(Y)[:, None]
     with pytest.raises(ValueError, match="counts every row once, and weights are given"):
-        gilib.fit(net, gilib.Gaussian(0.1, learn=True), x, y, rule=BALI(), weights=np.full(24, 2.0), steps=1)
+        gilib.fit(net, gilib.Gaussian(0.1, learn=True), x, y, rule=Bali(), weights=np.full(24, 2.0), steps=1)
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(24), np.full(24, np.inf), np.ones(23), -np.ones(24)])
@@ -190,7 +190,7 @@ def test_weights_reach_the_last_step_of_a_search_over_pipelines():
     with sklearn.config_context(enable_metadata_routing=True):
         inner = BayesianRegressor("network", **QUICK).set_fit_request(sample_weight=True)
         inner.set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        scaler = StandardScaler().set_output(transform="pandas").set_fit_request(sample_weight=False)
         search = GridSearchCV(make_pipeline(scaler, inner), {"bayesianregressor__hidden": [(3,)]}, cv=2)
         search.fit(x, pd.Series(Y, name="y"), sample_weight=weights)
     by_hand = BayesianRegressor("network", hidden=(3,), **QUICK)

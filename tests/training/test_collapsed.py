@@ -209,6 +209,33 @@ def test_exact_targets_on_a_grid_are_not_taken_for_rounded_ones():
 
 
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
+    """In the bound, its gradient, the posterior and the errors of rows that are left out."""
+    counts = 1 + torch.arange(30) % 3
+    weighted = X, Y, counts.double()
+    repeated = *(part.repeat_interleave(counts, 0) for part in (X, Y)), torch.ones(60, dtype=D)
+    spacing, slopes, found = torch.tensor([0.1, 0.2], dtype=D), [], []
+    for data in (weighted, repeated):
+        net, likelihood = sparse(points, kernel=Matern(smoothness=1.5)), likelihood_of(noises, learn=True)
+        process = single_process(net, likelihood)
+        value = process.bound(*data, spacing)
+        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
+        slopes.append(torch.cat([slope.flatten() for slope in torch.autograd.grad(value, searched)]))
+        bound = process.solve_posterior(*data)
+        assert points is X or value.item() == pytest.approx(
+            process.bound(*data, NO_ROUNDING).item()
+            - ((spacing.square() / torch.tensor(noises, dtype=D)).sum().item() * 60 / 24),
+            abs=1e-9,
+        )
+        posterior = next(iter(net.layers)).weights
+        found.append([value.detach(), bound, process.errors(*data), posterior.mean, posterior.root])
+    assert_equal(slopes[0], slopes[1], 1e-6)
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-7)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
 def test_errors_of_points_left_out(noises):
     """With all points as inducing ones they are those of exact regression on all points but one."""
     net = sparse(X)

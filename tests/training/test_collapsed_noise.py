@@ -116,6 +116,27 @@ def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
         assert slope.tril().abs().max() < 1e-7
 
 
+@pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
+def test_a_row_that_counts_is_a_row_that_is_repeated(points):
+    """In the bound and its gradient, the posteriors, the start, and what rounding takes from the noise."""
+    counts = 1 + torch.arange(40) % 3
+    weighted = X, Y, counts.double()
+    repeated = *(part.repeat_interleave(counts, 0) for part in (X, Y)), torch.ones(79, dtype=D)
+    spacing, found = torch.tensor([0.1, 0.2], dtype=D), []
+    for data in (weighted, repeated):
+        net, likelihood, model = shaken(points)
+        value = model.bound(*data, spacing)
+        slopes = torch.autograd.grad(value, [*model.own, likelihood.log_variance])
+        settled = model.solve_posterior(*data)
+        state = [parameter.detach().clone() for parameter in net.parameters()]
+        model.unround(data[0], data[2], spacing)
+        noise = likelihood.noise_variance.detach().clone()
+        model.start(*data)
+        found.append([value.detach(), *slopes, settled, *state, noise, *(own.detach() for own in model.own)])
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-6)
+
+
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = shaken(X[::4]), shaken(X[::4])
     whole[2].solve_posterior(X, Y, ONES)
