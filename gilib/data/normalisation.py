@@ -47,6 +47,8 @@ class Normalisation:
         x_std: standard deviation of each input column, `[D]`, original units, positive.
         y_mean: mean of each target, `[O]`, original units.
         y_std: standard deviation of each target, `[O]`, original units, positive.
+        y_stretch: by which factor `gilib.predict` stretches Gaussian predictions of each target around their
+            mean, `[O]`, positive: what a calibration found. None: not at all.
 
     Raises:
         TypeError: if a statistic or an argument is not a floating-point tensor.
@@ -60,13 +62,15 @@ class Normalisation:
     x_std: Tensor  # [D]
     y_mean: Tensor  # [O]
     y_std: Tensor  # [O]
+    y_stretch: Tensor | None = None  # [O]
 
     def __post_init__(self) -> None:
         """Check that the statistics define a scaling."""
-        for field in fields(self):
-            _check_statistic(field.name, getattr(self, field.name))
-        for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std")):
-            if getattr(self, mean).shape != getattr(self, std).shape:
+        state = self.state()
+        for name, value in state.items():
+            _check_statistic(name, value)
+        for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std"), ("y_mean", "y_stretch")):
+            if std in state and state[mean].shape != state[std].shape:
                 raise ValueError(
                     f"{mean} and {std} must have the same length, got {len(getattr(self, mean))} "
                     f"and {len(getattr(self, std))}: fit both to the same columns"
@@ -191,8 +195,9 @@ class Normalisation:
         return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
 
     def state(self) -> dict[str, Tensor]:
-        """Return the four statistics as a plain dictionary of tensors, for saving."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the statistics as a plain dictionary of tensors, for saving."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
@@ -205,7 +210,7 @@ class Normalisation:
         tensor([1.], dtype=torch.float64)
         """
         wanted = {field.name for field in fields(cls)}
-        if set(state) != wanted:
+        if set(state) | {"y_stretch"} != wanted:
             raise ValueError(
                 f"a normalisation's state holds {sorted(wanted)}, got {sorted(state)}: "
                 "pass what Normalisation.state() returned"
@@ -253,7 +258,7 @@ def _check_statistic(name: str, value: Tensor) -> None:
     _check_floating(name, value)
     if value.dim() != 1:
         raise ValueError(f"{name} must have one entry per column, got shape {tuple(value.shape)}")
-    positive = name.endswith("_std")
+    positive = not name.endswith("_mean")
     if not bool(torch.isfinite(value).all()) or (positive and not bool((value > 0).all())):
         wanted = "finite and positive" if positive else "finite"
         raise ValueError(f"{name} must be {wanted}, got {value.tolist()}: fit it to finite data")

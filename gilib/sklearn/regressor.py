@@ -298,10 +298,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         these rows and a new one are exchangeable, and none had a part in the training, the new target is
         inside its interval with at least this probability: on average over rows, not in every group of them,
         and for no other interval, though all are stretched alike. So are `predict`'s standard deviations,
-        `log_prob` and `sample_y`; not `sample_functions`, the noise, and files of `gilib.save`. For
-        `target="log"` logarithms are stretched.
+        `log_prob` and `sample_y`; not `sample_functions` and the noise. For `target="log"` logarithms are
+        stretched.
 
-        The factor is `stretch_`. Another call replaces it, `fit` forgets it, pickles keep it. At the end of a
+        The factor is `stretch_`. Another call replaces it and `fit` forgets it. Pickles keep it, and so do
+        files of `gilib.save` and `gilib.predict`, for which it is part of `normalisation_`. At the end of a
         pipeline: `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
 
         Args:
@@ -338,6 +339,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "the mean lies outside the interval in too many rows to stretch around it: take a wider one"
             )
         self.stretch_ = self.stretch_ * np.where(found > 0.0, found, 1.0)
+        varying = torch.from_numpy(self.stretch_)[self._varies]
+        self.normalisation_ = replace(self.normalisation_, y_stretch=varying)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -434,11 +437,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
         """Of targets or their logarithms, with constant outputs, too, stretched around the mean."""
         check_is_fitted(self, "net_")
-        stretch = torch.from_numpy(self.stretch_)
+        constant = torch.from_numpy(self.stretch_) * self._scales.y_std
         for batch in super()._batches(X, *options):
             means = self._all(batch.means, self._scales.y_mean)
-            sd = self._all(batch.component_sd, self._scales.y_std)
-            yield GaussianPrediction(torch.lerp(means.mean(0), means, stretch), stretch * sd)
+            yield GaussianPrediction(means, self._all(batch.component_sd, constant))
 
     def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
