@@ -258,7 +258,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         found[..., self._varies] = values
         return found
 
-    def predict(self, X: Any, return_std: bool = False, return_interval: float | None = None) -> Any:
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_interval: float | None = None,
+        return_cov: bool = False,
+    ) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
 
         What is asked for beside it follows in a tuple, of the same shape. A pipeline hands these arguments on
@@ -268,14 +274,43 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             X: inputs `[N, D]`.
             return_std: also the standard deviation, noise included.
             return_interval: also the lower and upper end of `predict_interval` of this coverage.
+            return_cov: also the joint covariance of new targets at these rows, an array `[N, N]` or
+                `[N, N, O]`, as of scikit-learn's `GaussianProcessRegressor`. Noise is included, each row's on
+                the diagonal, whose root is the standard deviation. In closed form for processes; else of the
+                functions that were drawn, so that fewer functions than rows leave it singular. It takes
+                memory for N² numbers, for deep processes times `num_samples`.
 
         Raises:
-            ValueError: for a coverage that is not between 0 and 1.
+            ValueError: for a coverage that is not between 0 and 1, and for a covariance of predictions that
+                are not Gaussian.
         """
         wanted: list[Callable[[Any], Tensor]] = [attrgetter("mean"), *[attrgetter("sd")] * bool(return_std)]
         wanted += [] if return_interval is None else _ends(return_interval)
         found = [self._shown(values, X) for values in self._reduced(X, *wanted)]
+        found += [self._covariance(X)] * bool(return_cov)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _covariance(self, X: Any) -> Array:
+        """Of the functions between rows; on the diagonal what `predict` knows, noise included."""
+        if self._law != "gaussian" or self._logs:
+            raise ValueError(
+                "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
+                "estimate"
+            )
+        generator = torch.Generator().manual_seed(self.seed_)
+        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        outputs = int(self._varies.sum())
+        with torch.no_grad():
+            mean, joint = draw.covariances(self.normalisation_.x(self._points(X)))
+        away = (mean - mean.mean(0))[..., :outputs]  # [S, N, O]; what follows are logarithms of noise
+        found = torch.einsum("sno,smo->nmo", away, away) / len(away)
+        if joint is not None:
+            found = found + joint[..., :outputs].mean(0)
+        scale = torch.from_numpy(self.stretch_) * self._scales.y_std
+        found = scale.square() * self._all(found, 0.0)
+        (sd,) = self._reduced(X, attrgetter("sd"))
+        found.diagonal().copy_(sd.mT.square())
+        return found[..., 0].numpy() if self._flat else found.numpy()
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """The central interval that holds a new target with this probability: lower and upper end.
