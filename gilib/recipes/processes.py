@@ -25,6 +25,7 @@ from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
+MOST = 5 * 10**7  # numbers in the covariances of inducing outputs that Adam trains
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
@@ -96,6 +97,7 @@ class ProcessRecipe(Recipe):
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
         if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
+            self._check_size(min(self.num_inducing, x.shape[-2]), classes or y.shape[-1])
             return super()._train(x, y, classes, seed, options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
@@ -108,6 +110,15 @@ class ProcessRecipe(Recipe):
                 return own.climb(x, y, rows, start, **options)
         own, start = candidates[-1]
         return own.climb(x, y, rows, start, **options)
+
+    def _check_size(self, points: int, outputs: int) -> None:
+        """Raise if a sparse process would need gigabytes, as it does for hundreds of classes."""
+        if outputs * points**2 > MOST:
+            raise ValueError(
+                f"a process of {outputs} outputs has a covariance of {points} inducing points for each, "
+                f"{outputs * points**2 / 1e6:.0f} million numbers, which takes gigabytes and hours: take "
+                f"num_inducing={math.isqrt(MOST // outputs)} or fewer, or a network"
+            )
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Return the rows of the data on which kernels are compared.

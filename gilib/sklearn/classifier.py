@@ -186,12 +186,13 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             random_state: of the draws.
         """
         check_count(n_samples, "n_samples")
-        batches = self._batches(X, n_samples, seed := seed_of(random_state))
-        logs = torch.cat([batch.log_probabilities for batch in batches], 1)  # [n_samples, N, C]
+        seed, found = seed_of(random_state), []
         generator = torch.Generator().manual_seed(seed + 1)
-        uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-        noisy = logs - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
-        return self.classes_[noisy.argmax(-1).mT.numpy()]
+        for batch in self._batches(X, n_samples, seed):
+            logs = batch.log_probabilities  # [n_samples, N, C]
+            uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
+            found.append((logs - (-uniform.log()).log()).argmax(-1))  # the greatest is a sample (Gumbel)
+        return self.classes_[torch.cat(found, 1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:
         """The places of labels in `classes_`, `[N]`.

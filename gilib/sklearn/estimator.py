@@ -22,6 +22,7 @@ from gilib.kernels import Kernel, KernelOn
 from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
+from gilib.recipes.base import at_once
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES, suited
 from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
@@ -29,6 +30,7 @@ from gilib.validation import check_choice, check_count, check_instance, check_po
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
+MANY_ROWS, HOURS = 10**5, 4e-6  # at which a process is warned of; of a row, for 500 inducing points
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 
 
@@ -164,6 +166,7 @@ class BayesianEstimator(BaseEstimator):
         if (classes is not None or self._law != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
+        self._warn_of_hours([] if own else list(recipes), len(x), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
         if self.kernel is not None and self.recipe is None:  # its lengthscales have the columns' units
@@ -187,6 +190,17 @@ class BayesianEstimator(BaseEstimator):
         self._recipe, self._num_classes = recipes[self.model_], classes
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
+
+    def _warn_of_hours(self, names: Sequence[str], rows: int, classes: int | None) -> None:
+        """Processes in closed form read all rows at every step: say so before it takes hours."""
+        slow = [name for name in names if name in IN_CLOSED_FORM]
+        if slow and rows > MANY_ROWS and classes is None and self._law == "gaussian" and not self.recipe:
+            warnings.warn(
+                f"{' and '.join(slow)}: a process reads all {rows} rows at every step, which takes about "
+                f"{rows * HOURS * ((self.num_inducing or 500) / 500) ** 2:.1g} hours on one core: "
+                "model='network' reads batches, and fewer num_inducing are faster",
+                stacklevel=5,
+            )
 
     def _candidates(
         self,
@@ -219,9 +233,14 @@ class BayesianEstimator(BaseEstimator):
             points,
             num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
-            batch_size=POINTS_AT_ONCE,
+            batch_size=self._at_once,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
         )
+
+    @property
+    def _at_once(self) -> int:
+        """How many rows are evaluated at a time."""
+        return at_once(POINTS_AT_ONCE, self.net_.output_shape[-1])
 
     def _reduced(self, X: Any, *reductions: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:
         """What is wanted of the predictions, `[N, ...]`; outputs of functions are held a batch at a time."""

@@ -29,7 +29,6 @@ from gilib.randomness import GeneratorLike
 from gilib.recipes.base import LAWS, Recipe, Trained, check_law
 from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
-    POINTS_AT_ONCE,
     Array,
     BayesianEstimator,
     merged,
@@ -244,7 +243,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
         levels = []
         with torch.no_grad():
-            for part in points.split(POINTS_AT_ONCE):
+            for part in points.split(self._at_once):
                 law = self.likelihood_.distribution(draw.moments(part).mean)
                 levels.append(law.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
@@ -366,7 +365,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(
                 f"intervals of {interval:g} need {least} rows at least to calibrate with, got {len(targets)}"
             )
-        parts = iter((logarithms(targets) if self._logs else targets).split(POINTS_AT_ONCE))
+        parts = iter((logarithms(targets) if self._logs else targets).split(self._at_once))
         ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
         found = ratios.kthvalue(rank, 0).values.numpy()
         if not np.isfinite(found).all():
@@ -385,7 +384,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
-        parts = iter(self._targets(y, X).split(POINTS_AT_ONCE))
+        parts = iter(self._targets(y, X).split(self._at_once))
         return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -429,7 +428,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Outputs of drawn functions, `[n_samples, N, ...]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
-        pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(points)))
+        pieces = torch.arange(n_samples).split(max(1, self._at_once // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]

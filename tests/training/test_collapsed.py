@@ -236,6 +236,21 @@ def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
 
 
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+def test_many_points_are_summed_in_pieces(noises, monkeypatch):
+    """With the same bound and the same gradient."""
+    found = []
+    for whole in (30, 29):
+        monkeypatch.setattr("gilib.training.rules.collapsed.model.WHOLE", whole)
+        monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
+        net, likelihood = sparse(X[::5]), likelihood_of(noises, learn=True)
+        value = single_process(net, likelihood).bound(X, Y, 1.0 + ONES, NO_ROUNDING)
+        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
+        found.append([value.detach(), *torch.autograd.grad(value, searched)])
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-9)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
 def test_errors_of_points_left_out(noises):
     """With all points as inducing ones they are those of exact regression on all points but one."""
     net = sparse(X)

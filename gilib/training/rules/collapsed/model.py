@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from gilib.layers import GP
 from gilib.posteriors.free import FreeInducing
@@ -14,6 +15,7 @@ from gilib.processes import Inducing
 from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
 
 AT_ONCE = 2000  # points whose cross-covariances are held in memory while no gradients are needed
+WHOLE = 20000  # points whose cross-covariances are held with their gradients: half a gigabyte of 500
 MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not the point's own doing
 
 
@@ -158,6 +160,22 @@ def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
     parts = left_out(process, noise, x, y, weights)
     squares = [(own * (residual / left).square()).sum(0) for _, residual, left, own in parts]
     return torch.stack(squares).sum(0) / weights.sum()
+
+
+def summed(process: SparseProcess, *data: Tensor) -> Sums:
+    """Compute the sums over all data, in pieces if they are many, so that memory does not grow with them.
+
+    The sums of a piece are computed again for their gradient.
+
+    Args:
+        process: the process.
+        data: x, y, weights and possibly the variance of the noise, as for `sums_of`.
+    """
+    inducing = process.inducing()
+    if len(data[0]) <= WHOLE:
+        return sums_of(inducing, *data)
+    pieces = in_pieces(*data)
+    return Sums.over(Sums(*checkpoint(sums_of, inducing, *piece, use_reentrant=False)) for piece in pieces)
 
 
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -33,6 +33,7 @@ from gilib.training.rules.collapsed.model import (
     in_pieces,
     left_out,
     squares_left_out,
+    summed,
     without_rounding,
 )
 
@@ -176,9 +177,9 @@ class ProcessWithNoise(CollapsedModel):
         """Return the first two terms of L."""
         if self.mean.is_exact(x):
             return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter, weights)
-        inducing, total = self.mean.inducing(), -0.5 * (weights * variance.log()).sum()
+        total = -0.5 * (weights * variance.log()).sum()
         for column, own in zip(y.mT, variance, strict=True):
-            sums = sums_of(inducing, x, column[:, None], weights, own)
+            sums = summed(self.mean, x, column[:, None], weights, own)
             total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
         return total
 

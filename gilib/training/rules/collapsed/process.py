@@ -15,6 +15,7 @@ from gilib.training.rules.collapsed.model import (
     SparseProcess,
     in_pieces,
     squares_left_out,
+    summed,
     without_rounding,
 )
 
@@ -46,7 +47,7 @@ class SingleProcess(CollapsedModel):
         if self.process.is_exact(x):
             jitter = self.process.layer.jitter
             return evidence(self.process.gram(x), y.double(), noise, jitter, weights) - rounding
-        return collapsed(sums_of(self.process.inducing(), x, y, weights), noise)[0] - rounding
+        return collapsed(summed(self.process, x, y, weights), noise)[0] - rounding
 
     def log_prior(self) -> Tensor:
         """Return the log density of log σ under a flat prior of σ, which is log σ."""
