@@ -286,7 +286,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         wanted: list[Callable[[Any], Tensor]] = [attrgetter("mean"), *[attrgetter("sd")] * bool(return_std)]
         wanted += [] if return_interval is None else _ends(return_interval)
         found = [self._shown(values, X) for values in self._reduced(X, *wanted)]
-        found += [self._covariance(X)] * bool(return_cov)
+        if return_cov:
+            found.append(self._covariance(X))
         return found[0] if len(found) == 1 else tuple(found)
 
     def _covariance(self, X: Any) -> Array:
