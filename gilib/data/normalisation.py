@@ -47,6 +47,8 @@ class Normalisation:
         x_std: standard deviation of each input column, `[D]`, original units, positive.
         y_mean: mean of each target, `[O]`, original units.
         y_std: standard deviation of each target, `[O]`, original units, positive.
+        y_stretch: by which factor `gilib.predict` stretches Gaussian predictions of each target around their
+            mean, `[O]`, positive: what a calibration found. None: not at all.
 
     Raises:
         TypeError: if a statistic or an argument is not a floating-point tensor.
@@ -60,26 +62,35 @@ class Normalisation:
     x_std: Tensor  # [D]
     y_mean: Tensor  # [O]
     y_std: Tensor  # [O]
+    y_stretch: Tensor | None = None  # [O]
 
     def __post_init__(self) -> None:
         """Check that the statistics define a scaling."""
-        for field in fields(self):
-            _check_statistic(field.name, getattr(self, field.name))
-        for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std")):
-            if getattr(self, mean).shape != getattr(self, std).shape:
+        state = self.state()
+        for name, value in state.items():
+            _check_statistic(name, value)
+        for mean, std in (("x_mean", "x_std"), ("y_mean", "y_std"), ("y_mean", "y_stretch")):
+            if std in state and state[mean].shape != state[std].shape:
                 raise ValueError(
                     f"{mean} and {std} must have the same length, got {len(getattr(self, mean))} "
                     f"and {len(getattr(self, std))}: fit both to the same columns"
                 )
 
     @classmethod
-    def fit(cls, x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Normalisation:
+    def fit(
+        cls,
+        x: Tensor | np.ndarray,
+        y: Tensor | np.ndarray | None = None,
+        *,
+        weights: Tensor | np.ndarray | None = None,
+    ) -> Normalisation:
         """Compute means and unbiased deviations of training data; a constant column gets deviation 1.
 
         Args:
             x: training inputs, `[N, D]`, original units; a tensor or a NumPy array.
             y: training targets, `[N, O]`, original units; a tensor or a NumPy array. With None (for labels)
                 targets and predictions are not scaled.
+            weights: how many rows each row counts as, `[N]`, positive; None: one.
 
         Raises:
             TypeError: if an argument is not a floating-point tensor.
@@ -102,7 +113,10 @@ class Normalisation:
             raise ValueError(
                 f"x and y must have the same number of rows, got {len(inputs)} and {len(targets)}"
             )
-        return cls(*_mean_and_std(inputs), *_mean_and_std(targets))
+        count = torch.ones(len(inputs)) if weights is None else _floating("weights", weights)
+        if count.shape != inputs.shape[:1]:
+            raise ValueError(f"weights must be [{len(inputs)}], one for each row, got {tuple(count.shape)}")
+        return cls(*_mean_and_std(inputs, count), *_mean_and_std(targets, count))
 
     @classmethod
     def identity(cls, num_inputs: int, num_outputs: int, dtype: torch.dtype = torch.float64) -> Normalisation:
@@ -181,8 +195,9 @@ class Normalisation:
         return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
 
     def state(self) -> dict[str, Tensor]:
-        """Return the four statistics as a plain dictionary of tensors, for saving."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the statistics as a plain dictionary of tensors, for saving."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
@@ -195,7 +210,7 @@ class Normalisation:
         tensor([1.], dtype=torch.float64)
         """
         wanted = {field.name for field in fields(cls)}
-        if set(state) != wanted:
+        if set(state) | {"y_stretch"} != wanted:
             raise ValueError(
                 f"a normalisation's state holds {sorted(wanted)}, got {sorted(state)}: "
                 "pass what Normalisation.state() returned"
@@ -214,11 +229,11 @@ def constant_columns(value: Tensor) -> Tensor:
     return high - low <= ROUNDINGS * rounding
 
 
-def _mean_and_std(value: Tensor) -> tuple[Tensor, Tensor]:
-    """Return column means and unbiased deviations; a constant column has deviation 1."""
-    constant, exact = constant_columns(value), value.double()
-    mean = torch.where(constant, exact.min(0).values, exact.mean(0))
-    variance = (exact - mean).square().sum(0) / max(len(value) - 1, 1)
+def _mean_and_std(value: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return column means and unbiased deviations of rows that count; a constant column has deviation 1."""
+    constant, exact, count = constant_columns(value), value.double(), count.to(value.device).double()[:, None]
+    mean = torch.where(constant, exact.min(0).values, (count * exact).sum(0) / count.sum())
+    variance = (count * (exact - mean).square()).sum(0) / (count.sum() - 1.0).clamp_min(1.0)
     std = torch.where(constant, torch.ones_like(mean), variance.sqrt())
     return mean.to(value), std.to(value)
 
@@ -243,7 +258,7 @@ def _check_statistic(name: str, value: Tensor) -> None:
     _check_floating(name, value)
     if value.dim() != 1:
         raise ValueError(f"{name} must have one entry per column, got shape {tuple(value.shape)}")
-    positive = name.endswith("_std")
+    positive = not name.endswith("_mean")
     if not bool(torch.isfinite(value).all()) or (positive and not bool((value > 0).all())):
         wanted = "finite and positive" if positive else "finite"
         raise ValueError(f"{name} must be {wanted}, got {value.tolist()}: fit it to finite data")

@@ -10,7 +10,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
-from gilib.draws.functions import Function, Moments, marginals, moments, total
+from gilib.draws.functions import Function, Moments, covariances, marginals, moments, total
 from gilib.randomness import Noise
 from gilib.validation import as_inputs
 
@@ -62,6 +62,12 @@ class Drawn(ABC):
         x = as_inputs(x, "x", self.log_pq)
         with exact_products():
             return marginals(self.function, x)
+
+    def covariances(self, x: Tensor) -> Moments:
+        """As `moments`, with the covariances between the points, `[S, R, N, N, O]`, in place of variances."""
+        x = as_inputs(x, "x", self.log_pq)
+        with exact_products():
+            return covariances(self.function, x)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""

@@ -45,6 +45,13 @@ def marginals(function: Function, x: Tensor) -> Moments:
     return function.marginals(x) if isinstance(function, GaussianFunction) else Moments(function(x))
 
 
+def covariances(function: Function, x: Tensor) -> Moments:
+    """As `moments`, with covariances between points, `[S, R, N, N, O]`, in place of variances."""
+    if isinstance(function, Composite):
+        return function.moments(x, covariances)
+    return function.covariances(x) if isinstance(function, GaussianFunction) else Moments(function(x))
+
+
 Gaussians = Callable[[Function, Tensor], Moments]  # what a composite asks of a part
 
 
@@ -68,6 +75,10 @@ class GaussianFunction(ABC):
     def marginals(self, x: Tensor) -> Moments:
         """Mean and variance of every output by itself, even where outputs depend on each other."""
         return self.moments(x)
+
+    def covariances(self, x: Tensor) -> Moments:
+        """Mean and covariance of the points together, `[S, R, N, N, O]`; here a sample alone."""
+        return Moments(self(x))
 
 
 class FixedFunction(ABC):

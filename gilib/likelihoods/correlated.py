@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,11 @@ class CorrelatedPrediction(GaussianPrediction):
     """
 
     noise_tril: Tensor
+
+    def stretched(self, factor: Tensor) -> Self:
+        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
+        wider = super().stretched(factor)
+        return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Log (1/S) Σ_s N(y_n; m_sn, Σ) of every point, `[R, N]` nats, in units of the data."""

@@ -90,6 +90,11 @@ class GaussianPrediction(Prediction):
             self.component_sd.square().expand_as(self.means).mean(0) + self.means.var(0, correction=0)
         ).sqrt()
 
+    def stretched(self, factor: Tensor) -> Self:
+        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
+        means = torch.lerp(self.mean, self.means, factor.to(self.means))
+        return replace(self, means=means, component_sd=factor.to(self.means) * self.component_sd)
+
     def quantile(self, probability: float) -> Tensor:
         """The quantile of every output's mixture, `[R, N, O]`."""
         return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())

@@ -15,7 +15,7 @@ from gilib.arithmetic import exact_products
 from gilib.data import Normalisation
 from gilib.draws import Draw, Estimate, Moments
 from gilib.likelihoods import Likelihood
-from gilib.likelihoods.mixtures import Prediction
+from gilib.likelihoods.mixtures import GaussianPrediction, Prediction
 from gilib.linalg import failures_as_nan
 from gilib.network import Network
 from gilib.prediction.drawables import Drawable
@@ -137,7 +137,12 @@ def _predicted(
     _warn_if_broken(outputs, len(members), len(drawable.replicas))
     with exact_products():
         prediction = likelihood.predictive(outputs, normalisation, *variance)
-    return prediction.pooled(len(members)) if members else prediction
+    found = prediction.pooled(len(members)) if members else prediction
+    if normalisation is None or normalisation.y_stretch is None:
+        return found
+    if not isinstance(found, GaussianPrediction):
+        raise TypeError(f"y_stretch is for Gaussian predictions, {type(likelihood).__name__} makes others")
+    return found.stretched(normalisation.y_stretch)
 
 
 def _estimate(drawable: Drawable, samples: int, points: int, generator: GeneratorLike | None) -> Estimate:

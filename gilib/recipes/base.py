@@ -26,13 +26,14 @@ from gilib.likelihoods import (
     StudentT,
 )
 from gilib.likelihoods.per_output import PerOutputGaussian
+from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.validation import as_inputs, as_tensor, check_choice, check_tensor
+from gilib.validation import as_inputs, as_labels, as_tensor, check_choice, check_tensor
 
 LAWS: dict[str, type[Likelihood]] = {
     "student": StudentT,
@@ -41,6 +42,7 @@ LAWS: dict[str, type[Likelihood]] = {
     "gamma": Gamma,
     "beta": Beta,
 }
+EVALUATIONS = 10**6  # of drawn functions, that tell the bound of a model well enough to compare it
 LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
 
 
@@ -157,16 +159,17 @@ class Recipe(Checked, ABC):
         replicas = () if isinstance(seed, int) else (len(seed),)
         likelihood = self.new_likelihood(y, classes, replicas).to(x.device)
         if classes is None:
-            targets = y if self.likelihood == "gaussian" else likelihood.link(y.to(x))
+            targets = check_tensor(y if self.likelihood == "gaussian" else likelihood.link(y.to(x)), "y", x)
         else:
-            targets = signed_one_hot(y, classes, self.label_scale).to(x)
-        check_tensor(targets, "y", x)
+            targets = as_labels(y, classes)[..., None]
         seeds = [seed] if isinstance(seed, int) else list(seed)
         generators = [torch.Generator().manual_seed(s) for s in seeds]
         rows = [self.rows(x, generator) for generator in generators]
         points, outputs = (
             torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
         )
+        if classes is not None:
+            outputs = signed_one_hot(outputs[..., 0], classes, self.label_scale).to(x)
         source = generators[0] if isinstance(seed, int) else ReplicaGenerators([s + 1 for s in seeds])
         if not replicas:
             points, outputs = points[0], outputs[0]
@@ -203,8 +206,8 @@ class Recipe(Checked, ABC):
             classes: number of classes, as for `build`.
             seed: seed of the choice of inducing points, the initial values, the draws and the minibatches, or
                 R seeds.
-            options: further arguments of `gilib.fit`, such as `progress`, `callbacks` or `checkpoint`; they
-                override the recipe's own.
+            options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
+                `checkpoint`; they override the recipe's own.
         """
         x, y = as_tensors(x, y)
         _check_kind(y, classes)
@@ -246,9 +249,10 @@ def bound(
     x: Tensor,
     y: Tensor,
     *,
-    num_samples: Count = 100,
+    num_samples: Count | None = None,
     batch_size: Count = 1000,
     generator: GeneratorLike | None = None,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Return the ELBO per data point over all data, to compare trained models, `[R]`, nats.
 
@@ -257,9 +261,12 @@ def bound(
         likelihood: the likelihood that was trained with it.
         x: all training inputs, `[N, D]` or `[R, N, D]`, or images.
         y: all training targets.
-        num_samples: S, the number of draws for every batch.
-        batch_size: number of points that are evaluated at a time.
+        num_samples: S, the number of draws for every batch; None: a hundred, but beyond ten thousand points
+            (of more than a hundred outputs: fewer) so many fewer that all draws together are evaluated at
+            about a million points.
+        batch_size: number of points that are evaluated at a time; fewer of more than a hundred outputs.
         generator: source of the draws.
+        weights: how many data points each row counts as, `[N]`, as for `gilib.fit`; None: one.
 
     >>> import gilib
     >>> net, likelihood = gilib.recommended("network").build(torch.randn(30, 3), torch.randn(30, 1))
@@ -270,24 +277,37 @@ def bound(
     x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
+    if weights is not None:
+        likelihood, y = Weighted(likelihood), with_weights(y, weights)
     places, axis = -1 - len(net.input_shape), likelihood.points_axis
     points = x.shape[places]
+    draws = num_samples or max(1, min(100, at_once(EVALUATIONS, net.output_shape[-1]) // points))
+    batch_size = at_once(batch_size, net.output_shape[-1])
     total = torch.zeros((), dtype=x.dtype, device=x.device)
     for part, targets in zip(x.split(batch_size, places), y.split(batch_size, axis), strict=True):
         size = part.shape[places]
         if preferred_estimator(net) == "pointwise":
             value = elbo(
-                net.estimate(num_samples, size, generator=generator),
+                net.estimate(draws, size, generator=generator),
                 likelihood,
                 part,
                 targets,
                 num_data=points,
             )
         else:
-            drawn = net.draw(num_samples, generator=generator)
+            drawn = net.draw(draws, generator=generator)
             value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
-    return total / points
+    return total / (points if weights is None else weights.sum().to(total))
+
+
+def at_once(points: int, outputs: int) -> int:
+    """Return how many points to evaluate at a time, so that memory does not grow with many outputs.
+
+    >>> at_once(1000, 10), at_once(1000, 1000)
+    (1000, 100)
+    """
+    return max(1, points * 100 // max(outputs, 100))
 
 
 def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:

@@ -19,7 +19,7 @@ from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
-from gilib.recipes.processes import JITTER, SD, ProcessRecipe, in_diagonals
+from gilib.recipes.processes import JITTER, SD, ProcessRecipe, in_diagonals, part_of
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
@@ -97,7 +97,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         tried = replace(self.mean, num_inducing=self.num_inducing)
         few = tried.compared(x, y, torch.Generator().manual_seed(seed))
-        *better, last = tried.candidates(x[few], y[few])
+        *better, last = tried.candidates(x[few], y[few], part_of(options.get("weights"), few))
         for own, known in better:
             with contextlib.suppress(FactorisationError):
                 return self._from(own, known, x, y, few, seed, options)
@@ -125,17 +125,19 @@ class HeteroscedasticProcessRecipe(Recipe):
             options: options of `gilib.fit`.
         """
         hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
-        wide = hardly.climb(x[few], y[few], slice(None), progress=False)
-        if self._tried(x[few], y[few], wide, options) > self._tried(x[few], y[few], known, options):
+        weights = part_of(options.get("weights"), few)
+        wide = hardly.climb(x[few], y[few], slice(None), progress=False, weights=weights)
+        short = {"steps": min(self.trial, options.get("steps") or self.steps), "weights": weights}
+        if self._tried(x[few], y[few], wide, short) > self._tried(x[few], y[few], known, short):
             known = wide
         rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
         mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
         return self._climb(x, y, mean_rows, noise_rows, known, options)
 
-    def _tried(self, x: Tensor, y: Tensor, start: Trained, options: dict[str, Any]) -> float:
+    def _tried(self, x: Tensor, y: Tensor, start: Trained, short: dict[str, Any]) -> float:
         """Return the bound after a short search without a progress bar."""
-        short = {"steps": min(self.trial, options.get("steps") or self.steps), "progress": False}
-        return float(self._climb(x, y, slice(None), slice(None), start, short).history.elbo[-1])
+        quiet = short | {"progress": False}
+        return float(self._climb(x, y, slice(None), slice(None), start, quiet).history.elbo[-1])
 
     def _climb(
         self,

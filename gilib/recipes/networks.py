@@ -97,5 +97,5 @@ class NetworkRecipe(Recipe):
             return -math.inf
         seeds = [seed] if isinstance(seed, int) else seed
         source = torch.Generator(x.device).manual_seed(seeds[0])
-        found = float(bound(net, likelihood, x, y, generator=source).mean())
+        found = float(bound(net, likelihood, x, y, generator=source, weights=options.get("weights")).mean())
         return -math.inf if math.isnan(found) else found

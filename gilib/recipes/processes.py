@@ -25,6 +25,7 @@ from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
+MOST = 5 * 10**7  # numbers in the covariances of inducing outputs that Adam trains
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
@@ -96,17 +97,28 @@ class ProcessRecipe(Recipe):
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
         if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
+            self._check_size(min(self.num_inducing, x.shape[-2]), classes or y.shape[-1])
             return super()._train(x, y, classes, seed, options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
         compared = self.compared(x, y, torch.Generator().manual_seed(seed))
-        candidates = self.candidates(x[compared], y[compared])
+        weights = part_of(options.get("weights"), compared)
+        candidates = self.candidates(x[compared], y[compared], weights)
         for own, start in candidates[:-1]:
             with contextlib.suppress(FactorisationError):
                 return own.climb(x, y, rows, start, **options)
         own, start = candidates[-1]
         return own.climb(x, y, rows, start, **options)
+
+    def _check_size(self, points: int, outputs: int) -> None:
+        """Raise if a sparse process would need gigabytes, as it does for hundreds of classes."""
+        if outputs * points**2 > MOST:
+            raise ValueError(
+                f"a process of {outputs} outputs has a covariance of {points} inducing points for each, "
+                f"{outputs * points**2 / 1e6:.0f} million numbers, which takes gigabytes and hours: take "
+                f"num_inducing={math.isqrt(MOST // outputs)} or fewer, or a network"
+            )
 
     def compared(self, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         """Return the rows of the data on which kernels are compared.
@@ -121,7 +133,9 @@ class ProcessRecipe(Recipe):
                 found = torch.cat([found, others])
         return found
 
-    def candidates(self, x: Tensor, y: Tensor) -> list[tuple[ProcessRecipe, Trained]]:
+    def candidates(
+        self, x: Tensor, y: Tensor, weights: Tensor | None = None
+    ) -> list[tuple[ProcessRecipe, Trained]]:
         """Return recipes of a single kernel, trained on some of the data, the best one first.
 
         Raises:
@@ -136,7 +150,8 @@ class ProcessRecipe(Recipe):
                 continue
             own = replace(self, kernels=(kernel,))
             try:
-                found.append((own, own.climb(x, y, slice(None), shorter=shorter, progress=False)))
+                trained = own.climb(x, y, slice(None), shorter=shorter, progress=False, weights=weights)
+                found.append((own, trained))
             except FactorisationError as error:
                 failed = error
         if failed is not None and not found:
@@ -176,6 +191,11 @@ class ProcessRecipe(Recipe):
         rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
         settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+
+def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:
+    """Return the weights of some rows, if there are any."""
+    return None if weights is None else weights[rows]
 
 
 def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import Generator, RandomState
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from gilib.data import Normalisation
+from gilib.kernels import Kernel
 from gilib.likelihoods.mixtures import CategoricalPrediction
 from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
+from gilib.recipes import Recipe
 from gilib.sklearn.columns import as_array, check_labels, warn_of_far_values
-from gilib.sklearn.estimator import Array, BayesianEstimator, named, names_of, seed_of, validated
+from gilib.sklearn.estimator import (
+    Array,
+    BayesianEstimator,
+    merged,
+    named,
+    names_of,
+    row_weights,
+    seed_of,
+    validated,
+)
 from gilib.validation import check_count
 
 
@@ -37,6 +51,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         kernel: of model="gp", as for `BayesianRegressor`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
+        class_weight: how many rows each row of a class counts as, `{class: weight}`, times `sample_weight`;
+            "balanced": so many that all classes count the same, and all rows together as before. Forecasts
+            are then those of a world with these shares of classes. None: one.
 
     Attributes:
         classes_: the labels in sorted order, `[C]`; columns of `predict_proba` are in this order.
@@ -49,7 +66,39 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     (['no', 'yes'], (30, 2))
     """
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        hidden: Sequence[int] | None = None,
+        num_inducing: int | None = None,
+        steps: int | None = None,
+        lr: float | None = None,
+        batch_size: int | None = None,
+        num_samples: int = 100,
+        recipe: Recipe | None = None,
+        kernel: Kernel | None = None,
+        random_state: int | RandomState | Generator | None = None,
+        verbose: bool = False,
+        class_weight: dict[Any, float] | str | None = None,
+    ):
+        """Keep the settings; they are checked by `fit`."""
+        super().__init__(
+            model,
+            hidden=hidden,
+            num_inducing=num_inducing,
+            steps=steps,
+            lr=lr,
+            batch_size=batch_size,
+            num_samples=num_samples,
+            recipe=recipe,
+            kernel=kernel,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train on labels `[N]` of any kind."""
         self.target_names_ = names_of(y)
         check_labels(y)
@@ -59,12 +108,30 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         if len(kinds) > 1:
             raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
         check_classification_targets(y)
+        weights = row_weights(sample_weight, X)
+        X, y, weights = X[weights > 0.0], y[weights > 0.0], weights[weights > 0.0]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"a classifier needs at least 2 classes, y has one class only: {self.classes_.tolist()[0]!r}"
             )
-        self._train(X, torch.from_numpy(labels.astype(np.int64)), len(self.classes_), Normalisation.fit(X))
+        X, labels, counts = merged(X, labels[:, None], weights * self._class_weights(y, labels, weights))
+        scales = Normalisation.fit(X, weights=counts)
+        targets = torch.from_numpy(labels[:, 0].astype(np.int64))
+        self._train(X, targets, len(self.classes_), scales, weights=counts)
+
+    def _class_weights(self, y: Array, labels: Array, weights: Array) -> Array:
+        """What the weights of rows are multiplied by, `[N]`."""
+        if self.class_weight == "balanced":
+            counts = np.bincount(labels, weights)
+            return (counts.sum() / (len(counts) * counts))[labels]
+        found = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not (np.isfinite(found).all() and (found >= 0.0).all() and (found > 0.0).sum() > 1):
+            raise ValueError(
+                "class_weight must be finite numbers of at least 0, positive for 2 classes at least, got "
+                f"{self.class_weight}"
+            )
+        return found[labels]
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities averaged over drawn functions, `[N, C]`, columns as in `classes_`.
@@ -119,12 +186,13 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             random_state: of the draws.
         """
         check_count(n_samples, "n_samples")
-        batches = self._batches(X, n_samples, seed := seed_of(random_state))
-        logs = torch.cat([batch.log_probabilities for batch in batches], 1)  # [n_samples, N, C]
+        seed, found = seed_of(random_state), []
         generator = torch.Generator().manual_seed(seed + 1)
-        uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-        noisy = logs - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
-        return self.classes_[noisy.argmax(-1).mT.numpy()]
+        for batch in self._batches(X, n_samples, seed):
+            logs = batch.log_probabilities  # [n_samples, N, C]
+            uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
+            found.append((logs - (-uniform.log()).log()).argmax(-1))  # the greatest is a sample (Gumbel)
+        return self.classes_[torch.cat(found, 1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:
         """The places of labels in `classes_`, `[N]`.

@@ -14,7 +14,7 @@ import torch
 from numpy.random import Generator, RandomState
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
 from gilib.data import Normalisation
@@ -22,6 +22,7 @@ from gilib.kernels import Kernel, KernelOn
 from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
+from gilib.recipes.base import at_once
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES, suited
 from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
@@ -29,6 +30,7 @@ from gilib.validation import check_choice, check_count, check_instance, check_po
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
+MANY_ROWS, HOURS = 10**5, 4e-6  # at which a process is warned of; of a row, for 500 inducing points
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 
 
@@ -69,14 +71,25 @@ class BayesianEstimator(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs `[N, D]` and targets `[N]` or, in regression, `[N, O]`: arrays, tensors, frames.
 
         A `fit` that fails leaves the model as it was, with all its attributes.
+
+        Args:
+            X: inputs.
+            y: targets.
+            sample_weight: how many rows each row counts as, `[N]`; None: one. A row of weight 3 is three
+                rows, to the last digit of every prediction, because rows that are the same are trained on as
+                one that counts more; a row of weight zero is left out. Weights are not scaled: where they sum
+                to ten, the data are as good as ten rows.
+
+        Raises:
+            ValueError: for data and weights that make no sense, and for recipes whose rules take no weights.
         """
         before = dict(vars(self))
         try:
-            self._fit(X, y)
+            self._fit(X, y, sample_weight)
         except BaseException:
             self.__dict__ = before
             raise
@@ -145,6 +158,7 @@ class BayesianEstimator(BaseEstimator):
         classes: int | None,
         normalisation: Normalisation,
         own: Recipe | None = None,
+        weights: Array | None = None,
     ) -> None:
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
@@ -152,6 +166,7 @@ class BayesianEstimator(BaseEstimator):
         if (classes is not None or self._law != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
+        self._warn_of_hours([] if own else list(recipes), len(x), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
         if self.kernel is not None and self.recipe is None:  # its lengthscales have the columns' units
@@ -160,10 +175,12 @@ class BayesianEstimator(BaseEstimator):
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
         targets = y if classes is not None else normalisation.y(y).float()
         self.elbos_: dict[str, float] = {}
-        candidates = self._candidates(recipes, inputs, targets, classes, seed)
+        counts = None if weights is None else torch.from_numpy(weights).to(inputs)
+        candidates = self._candidates(recipes, inputs, targets, classes, seed, counts)
         for name, trained in candidates.items():
             generator = torch.Generator().manual_seed(seed)
-            value = bound(trained.network, trained.likelihood, inputs, targets, generator=generator)
+            model = trained.network, trained.likelihood
+            value = bound(*model, inputs, targets, generator=generator, weights=counts)
             self.elbos_[name] = float(value) + normalisation.log_density_shift
         self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
         self.elbo_ = self.elbos_[self.model_]
@@ -174,14 +191,33 @@ class BayesianEstimator(BaseEstimator):
         self.normalisation_, self.converged_ = normalisation, self.history_.converged
         self.n_iter_, self.seed_ = len(self.history_.elbo), seed
 
+    def _warn_of_hours(self, names: Sequence[str], rows: int, classes: int | None) -> None:
+        """Processes in closed form read all rows at every step: say so before it takes hours."""
+        slow = [name for name in names if name in IN_CLOSED_FORM]
+        if slow and rows > MANY_ROWS and classes is None and self._law == "gaussian" and not self.recipe:
+            warnings.warn(
+                f"{' and '.join(slow)}: a process reads all {rows} rows at every step, which takes about "
+                f"{rows * HOURS * ((self.num_inducing or 500) / 500) ** 2:.1g} hours on one core: "
+                "model='network' reads batches, and fewer num_inducing are faster",
+                stacklevel=5,
+            )
+
     def _candidates(
-        self, recipes: Mapping[str, Recipe], x: Tensor, y: Tensor, classes: int | None, seed: int
+        self,
+        recipes: Mapping[str, Recipe],
+        x: Tensor,
+        y: Tensor,
+        classes: int | None,
+        seed: int,
+        weights: Tensor | None,
     ) -> dict[str, Trained]:
         """All of them, trained; of several those that can be, with a warning for each of the others."""
         found: dict[str, Trained] = {}
         for name, recipe in recipes.items():
             try:
-                found[name] = recipe.train(x, y, classes=classes, seed=seed, progress=bool(self.verbose))
+                found[name] = recipe.train(
+                    x, y, classes=classes, seed=seed, progress=bool(self.verbose), weights=weights
+                )
             except (ValueError, FactorisationError, DivergenceError) as error:
                 if not found and name == list(recipes)[-1]:
                     raise
@@ -197,9 +233,14 @@ class BayesianEstimator(BaseEstimator):
             points,
             num_samples or self._recipe.enough(self.num_samples, self._num_classes),
             normalisation=self.normalisation_,
-            batch_size=POINTS_AT_ONCE,
+            batch_size=self._at_once,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
         )
+
+    @property
+    def _at_once(self) -> int:
+        """How many rows are evaluated at a time."""
+        return at_once(POINTS_AT_ONCE, self.net_.output_shape[-1])
 
     def _reduced(self, X: Any, *reductions: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:
         """What is wanted of the predictions, `[N, ...]`; outputs of functions are held a batch at a time."""
@@ -219,7 +260,7 @@ class BayesianEstimator(BaseEstimator):
                     raise ValueError(f"the model holds NaN or infinity in {name}: fit it, or load it, again")
         return torch.from_numpy(np.require(validated(self, X, reset=False), requirements=["C", "W"]))
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train; described where it is defined."""
         raise NotImplementedError
 
@@ -244,6 +285,42 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
     found = validate_data(estimator, X, *targets, dtype=np.float64, ensure_all_finite=False, **options)
     check_complete(found[0] if targets else found, getattr(estimator, "feature_names_in_", None))
     return found
+
+
+def row_weights(sample_weight: Any, X: Array) -> Array:
+    """How many rows each row of X counts as, `[N]`, in float64.
+
+    Raises:
+        ValueError: for NaN, negative weights, another number of them, and a sum below two.
+    """
+    found = _check_sample_weight(as_array(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
+    if found.sum() < 2.0 <= len(X):
+        raise ValueError(
+            f"sample_weight sums to {found.sum():g}, and a weight counts rows: a model needs 2. Multiply "
+            f"weights that sum to 1 by the number of rows, {len(X)}"
+        )
+    return found
+
+
+def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | None]:
+    """The rows that differ, and how many rows each counts as; None: all count once, in their own order.
+
+    Otherwise their order is that of their bytes, so that it does not matter which way a row counts twice.
+
+    Args:
+        X: inputs, `[N, D]`.
+        y: targets or numbers of classes, `[N, O]`.
+        weights: of the rows, `[N]`; those of weight zero are left out.
+
+    >>> merged(np.array([[1.0], [2.0], [1.0]]), np.zeros((3, 1)), np.array([1.0, 0.0, 2.0]))
+    (array([[1.]]), array([[0.]]), array([3.]))
+    """
+    rows = np.ascontiguousarray(np.column_stack([X, y])[weights > 0.0] + 0.0)  # -0.0 is 0.0
+    whole = rows.view(np.dtype((np.void, rows.strides[0])))[:, 0]
+    _, first, places = np.unique(whole, return_index=True, return_inverse=True)
+    counts = np.bincount(places, weights[weights > 0.0])
+    kept = np.arange(len(rows)) if (once := bool((counts == 1.0).all())) else first
+    return rows[kept, : X.shape[1]], rows[kept, X.shape[1] :], None if once else counts
 
 
 def seed_of(random_state: Any) -> int:

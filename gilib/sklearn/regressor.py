@@ -29,11 +29,12 @@ from gilib.randomness import GeneratorLike
 from gilib.recipes.base import LAWS, Recipe, Trained, check_law
 from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
-    POINTS_AT_ONCE,
     Array,
     BayesianEstimator,
+    merged,
     named,
     names_of,
+    row_weights,
     seed_of,
     validated,
 )
@@ -144,7 +145,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self.target = target
         self.likelihood = likelihood
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
@@ -160,8 +161,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
-        y = torch.from_numpy(targets.reshape(len(X), -1))
-        if len(y) < 2:
+        targets, weights = targets.reshape(len(X), -1), row_weights(sample_weight, X)
+        if len(X) < 2:
             raise ValueError(
                 "X has 1 sample, and one target tells nothing of the scale of others: a regressor needs 2"
             )
@@ -169,17 +170,20 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         self._logs = self.target == "log"
         if self._logs:
-            y = logarithms(y)
+            targets = logarithms(torch.from_numpy(targets)).numpy()
         elif self._law == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
-            warn_of_other_laws(y.numpy(), names or (alone and [alone]))
-        warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
+            warn_of_other_laws(targets, names or (alone and [alone]))
+        warn_of_far_values(targets, names, "log y" if self._logs else "y")
+        X, targets, counts = merged(X, targets, weights)
+        y = torch.from_numpy(targets)
         constant = constant_columns(y)
         if self._law != "gaussian":
             constant = self._checked(y, constant)
         inputs = torch.from_numpy(np.array(X))
         scaled = self._law in ("gaussian", "student")
-        self._scales = _scaling(inputs, y, self._logs) if scaled else Normalisation.fit(inputs)
+        scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)
+        self._scales = _of_size(scaling, y, self._logs) if scaled else scaling
         self.stretch_ = np.ones(y.shape[1])
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
@@ -191,15 +195,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
         units = _of_outputs(self._scales, self._varies) if scaled else self._scales
-        self._train(X, y[:, self._varies], None, units, own)
+        self._train(X, y[:, self._varies], None, units, own, counts)
         if self._logs:  # the density of y is that of log y, divided by y
-            shift = float(y[:, self._varies].sum(1).mean())
+            shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
         if self._law == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
         if self._law != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
-            self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
+            self.noise_sd_ = np.sqrt(np.average(np.square(self._noise_sd(X)), 0, counts))
         else:
             noise: Any = self.likelihood_.noise_variance
             sd = noise.detach().sqrt().expand(int(self._varies.sum()))
@@ -239,7 +243,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
         levels = []
         with torch.no_grad():
-            for part in points.split(POINTS_AT_ONCE):
+            for part in points.split(self._at_once):
                 law = self.likelihood_.distribution(draw.moments(part).mean)
                 levels.append(law.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
@@ -253,7 +257,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         found[..., self._varies] = values
         return found
 
-    def predict(self, X: Any, return_std: bool = False, return_interval: float | None = None) -> Any:
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_interval: float | None = None,
+        return_cov: bool = False,
+    ) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
 
         What is asked for beside it follows in a tuple, of the same shape. A pipeline hands these arguments on
@@ -263,14 +273,44 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             X: inputs `[N, D]`.
             return_std: also the standard deviation, noise included.
             return_interval: also the lower and upper end of `predict_interval` of this coverage.
+            return_cov: also the joint covariance of new targets at these rows, an array `[N, N]` or
+                `[N, N, O]`, as of scikit-learn's `GaussianProcessRegressor`. Noise is included, each row's on
+                the diagonal, whose root is the standard deviation. In closed form for processes; else of the
+                functions that were drawn, so that fewer functions than rows leave it singular. It takes
+                memory for N² numbers, for deep processes times `num_samples`.
 
         Raises:
-            ValueError: for a coverage that is not between 0 and 1.
+            ValueError: for a coverage that is not between 0 and 1, and for a covariance of predictions that
+                are not Gaussian.
         """
         wanted: list[Callable[[Any], Tensor]] = [attrgetter("mean"), *[attrgetter("sd")] * bool(return_std)]
         wanted += [] if return_interval is None else _ends(return_interval)
         found = [self._shown(values, X) for values in self._reduced(X, *wanted)]
+        if return_cov:
+            found.append(self._covariance(X))
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _covariance(self, X: Any) -> Array:
+        """Of the functions between rows; on the diagonal what `predict` knows, noise included."""
+        if self._law != "gaussian" or self._logs:
+            raise ValueError(
+                "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
+                "estimate"
+            )
+        generator = torch.Generator().manual_seed(self.seed_)
+        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        outputs = int(self._varies.sum())
+        with torch.no_grad():
+            mean, joint = draw.covariances(self.normalisation_.x(self._points(X)))
+        away = (mean - mean.mean(0))[..., :outputs]  # [S, N, O]; what follows are logarithms of noise
+        found = torch.einsum("sno,smo->nmo", away, away) / len(away)
+        if joint is not None:
+            found = found + joint[..., :outputs].mean(0)
+        scale = torch.from_numpy(self.stretch_) * self._scales.y_std
+        found = scale.square() * self._all(found, 0.0)
+        (sd,) = self._reduced(X, attrgetter("sd"))
+        found.diagonal().copy_(sd.mT.square())
+        return found[..., 0].numpy() if self._flat else found.numpy()
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """The central interval that holds a new target with this probability: lower and upper end.
@@ -293,10 +333,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         these rows and a new one are exchangeable, and none had a part in the training, the new target is
         inside its interval with at least this probability: on average over rows, not in every group of them,
         and for no other interval, though all are stretched alike. So are `predict`'s standard deviations,
-        `log_prob` and `sample_y`; not `sample_functions`, the noise, and files of `gilib.save`. For
-        `target="log"` logarithms are stretched.
+        `log_prob` and `sample_y`; not `sample_functions` and the noise. For `target="log"` logarithms are
+        stretched.
 
-        The factor is `stretch_`. Another call replaces it, `fit` forgets it, pickles keep it. At the end of a
+        The factor is `stretch_`. Another call replaces it and `fit` forgets it. Pickles keep it, and so do
+        files of `gilib.save` and `gilib.predict`, for which it is part of `normalisation_`. At the end of a
         pipeline: `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
 
         Args:
@@ -325,7 +366,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             raise ValueError(
                 f"intervals of {interval:g} need {least} rows at least to calibrate with, got {len(targets)}"
             )
-        parts = iter((logarithms(targets) if self._logs else targets).split(POINTS_AT_ONCE))
+        parts = iter((logarithms(targets) if self._logs else targets).split(self._at_once))
         ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
         found = ratios.kthvalue(rank, 0).values.numpy()
         if not np.isfinite(found).all():
@@ -333,6 +374,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "the mean lies outside the interval in too many rows to stretch around it: take a wider one"
             )
         self.stretch_ = self.stretch_ * np.where(found > 0.0, found, 1.0)
+        varying = torch.from_numpy(self.stretch_)[self._varies]
+        self.normalisation_ = replace(self.normalisation_, y_stretch=varying)
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -342,7 +385,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
-        parts = iter(self._targets(y, X).split(POINTS_AT_ONCE))
+        parts = iter(self._targets(y, X).split(self._at_once))
         return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -386,7 +429,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Outputs of drawn functions, `[n_samples, N, ...]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
-        pieces = torch.arange(n_samples).split(max(1, POINTS_AT_ONCE // len(points)))
+        pieces = torch.arange(n_samples).split(max(1, self._at_once // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
@@ -429,11 +472,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
         """Of targets or their logarithms, with constant outputs, too, stretched around the mean."""
         check_is_fitted(self, "net_")
-        stretch = torch.from_numpy(self.stretch_)
+        constant = torch.from_numpy(self.stretch_) * self._scales.y_std
         for batch in super()._batches(X, *options):
             means = self._all(batch.means, self._scales.y_mean)
-            sd = self._all(batch.component_sd, self._scales.y_std)
-            yield GaussianPrediction(torch.lerp(means.mean(0), means, stretch), stretch * sd)
+            yield GaussianPrediction(means, self._all(batch.component_sd, constant))
 
     def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
@@ -479,12 +521,11 @@ class _ConstantRecipe(Recipe):
         return Trained(*self.build(x, y, seed=seed), History(torch.zeros(0), 0, ended=STOOD_STILL))
 
 
-def _scaling(x: Tensor, y: Tensor, are_logs: bool) -> Normalisation:
+def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
     """Targets that are all the same are divided by their size: more of a scale nobody knows.
 
     Zeros are divided by one, and so are logarithms, whose size depends on units.
     """
-    found = Normalisation.fit(x, y)
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 

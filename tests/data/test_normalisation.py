@@ -144,12 +144,24 @@ ONE = torch.ones(1)
         (lambda: Normalisation.identity(3, 1).x(torch.ones(4, 2)), ValueError, r"x must have 3 columns"),
         (lambda: Normalisation.identity(3, 1).y(torch.tensor(1.0)), ValueError, r"y must have 1 columns"),
         (lambda: Normalisation.identity(3, 1).y(torch.ones(1).int()), TypeError, "floating-point"),
+        (lambda: Normalisation(ONE, ONE, ONE, ONE, 0 * ONE), ValueError, "y_stretch must be finite and pos"),
+        (lambda: Normalisation(ONE, ONE, ONE, ONE, torch.ones(2)), ValueError, "y_mean and y_stretch"),
+        (lambda: Normalisation.fit(torch.ones(2, 1), weights=ONE), ValueError, r"weights must be \[2\]"),
         (lambda: Normalisation.from_state({"x_mean": ONE}), ValueError, "state holds .*y_std.*got"),
     ],
 )
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_row_that_counts_is_a_row_that_is_repeated():
+    x, counts = torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 4 + 1
+    found = Normalisation.fit(x, x[:, :1], weights=counts.double())
+    again = x.repeat_interleave(counts, 0)
+    truth = Normalisation.fit(again, again[:, :1])
+    for value, expected in zip(found.state().values(), truth.state().values(), strict=True):
+        torch.testing.assert_close(value, expected)
 
 
 def test_inputs_alone_leave_targets_as_they_are():

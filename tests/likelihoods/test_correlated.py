@@ -6,6 +6,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import gilib
+from gilib.likelihoods.correlated import CorrelatedPrediction
 from gilib.training import Bali
 from tests.support import D, assert_equal, normals, seeded
 from tests.support.layerwise import X, Y, fit, model, regressions
@@ -77,6 +78,17 @@ def test_predictions_are_mixtures(normalised):
     single = gilib.prediction.GaussianPrediction(means, covariance.diagonal().sqrt())
     assert_equal(found.sd, single.sd, 1e-12)
     assert_equal(found.quantile(0.3), single.quantile(0.3), 1e-10)
+
+
+def test_a_stretched_prediction_is_that_of_stretched_targets():
+    means, root = normals(3, 4, 2, seed=1), torch.tensor([[0.5, 0.0], [0.3, 0.4]], dtype=D)[None]
+    plain = CorrelatedPrediction(means, root.square().sum(-1).sqrt()[:, None], root)
+    factor = torch.tensor([2.0, 0.5], dtype=D)
+    targets, centre = normals(4, 2, seed=2), plain.mean
+    found = plain.stretched(factor)
+    assert_equal(found.sd, factor * plain.sd, 1e-12)
+    moved = centre + (targets - centre) / factor
+    assert_equal(found.log_prob(targets), plain.log_prob(moved) - factor.log().sum(), 1e-12)
 
 
 def test_bali_infers_it(tmp_path):

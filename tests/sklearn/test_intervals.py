@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import norm
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
@@ -14,6 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+import gilib
 from gilib.sklearn import BayesianRegressor, coverage
 
 QUICK = {"hidden": (5,), "steps": 10, "num_samples": 10, "random_state": 0}
@@ -149,6 +151,7 @@ def test_the_factor_of_ten_rows_by_hand():
     mean, sd, low, high = model.predict(X[50:], return_std=True, return_interval=0.8)
     density = model.log_prob(X[50:], Y[50:])
     factor = np.sort(ratios(model, X[40:50], Y[40:50], 0.8), 0)[8]
+    copy = pickle.loads(pickle.dumps(model))
     assert model.calibrate(X[40:50], Y[40:50], interval=0.8) is model
     np.testing.assert_allclose(model.stretch_, factor)
     assert (factor != 1).all() and factor[0] != factor[1]
@@ -159,8 +162,6 @@ def test_the_factor_of_ten_rows_by_hand():
     low, high = model.predict_interval(X[40:50], 0.8)
     assert ((low <= Y[40:50] + 1e-9) & (Y[40:50] - 1e-9 <= high)).sum(0).tolist() == [9, 9]
     at = mean + (Y[50:] - mean) / factor  # where the density was before it was stretched
-    copy = pickle.loads(pickle.dumps(model))
-    copy.stretch_ = np.ones(2)
     np.testing.assert_allclose(
         model.log_prob(X[50:], Y[50:]), copy.log_prob(X[50:], at) - np.log(factor).sum()
     )
@@ -215,6 +216,29 @@ def test_the_end_of_a_pipeline_is_calibrated():
     big = (FRAME["kind"][40:] == "big").to_numpy()
     inside = (low <= Y[40:, 0]) & (Y[40:, 0] <= high)
     assert found.table["inside"]["big"] == inside[big].mean()
+
+
+@pytest.mark.parametrize("settings", [QUICK, {"model": "heteroscedastic_gp", "steps": 3, "random_state": 0}])
+def test_files_keep_what_calibrate_found(settings, tmp_path):
+    """And what was stretched stays so, for functions that differ and for noise that does."""
+    model = BayesianRegressor(**settings).fit(X[:40], Y[:40])
+    plain = model.predict(X[40:], return_std=True)[1]
+    mean, sd, low, high = model.calibrate(X[40:], Y[40:]).predict(
+        X[40:], return_std=True, return_interval=0.9
+    )
+    assert not np.allclose(sd, plain)
+    gilib.save(tmp_path / "model", model.net_, model.likelihood_, normalisation=model.normalisation_)
+    kept = gilib.load(tmp_path / "model")
+    generator, draws = torch.Generator().manual_seed(model.seed_), model._recipe.enough(model.num_samples)
+    found = gilib.predict(
+        kept.network, kept.likelihood, X[40:], draws, normalisation=kept.normalisation, generator=generator
+    )
+    values = found.mean, found.sd, found.quantile(0.05), found.quantile(0.95)
+    for value, expected in zip(values, (mean, sd, low, high), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-9)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.predict(X, return_std=True)[1], model.predict(X, return_std=True)[1])
+    assert model.fit(X[:40], Y[:40]).normalisation_.y_stretch is None
 
 
 def test_a_constant_output_keeps_its_width():

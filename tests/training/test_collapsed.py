@@ -20,6 +20,7 @@ SIGNAL = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dty
 Y = SIGNAL + 0.1 * normals(30, 2, seed=2)
 NOISES = {"one": [0.1], "each": [0.1, 0.3]}
 NO_ROUNDING = torch.zeros(2, dtype=D)
+ONES = torch.ones(30, dtype=D)
 
 
 def likelihood_of(noises, learn=False):
@@ -60,14 +61,14 @@ def test_the_bound_and_its_gradient(points, noises):
         single_process(net, likelihood),
         list(next(iter(net.layers)).hyperparameters.parameters()),
     )
-    value = process.bound(X, Y, NO_ROUNDING)
+    value = process.bound(X, Y, ONES, NO_ROUNDING)
     expected = titsias(net, noises)
     assert_equal(value.detach(), expected.detach(), 1e-9)
     own, other = torch.autograd.grad(value, kernel), torch.autograd.grad(expected, kernel)
     for a, b in zip(own, other, strict=True):
         assert_equal(a, b, 1e-7)
     (parameter,) = likelihood.parameters()
-    (slope,) = torch.autograd.grad(process.bound(X, Y, NO_ROUNDING), parameter)
+    (slope,) = torch.autograd.grad(process.bound(X, Y, ONES, NO_ROUNDING), parameter)
     step, flat = 1e-5, slope.reshape(-1)
     for k in range(len(noises)):
         moved = [[n * math.exp(s * step * (i == k)) for i, n in enumerate(noises)] for s in (1, -1)]
@@ -156,7 +157,9 @@ def test_rounded_targets_keep_their_noise():
     y = torch.tensor([[0.0, 1.0], [0.5, 1.0], [2.0, 1.0], [0.5, 1.0]], dtype=D)
     assert _spacing(y).tolist() == [0.5, 0.0]
     process = single_process(sparse(X), gilib.likelihoods.PerOutputGaussian(NOISES["each"]))
-    cost = process.bound(X, Y, NO_ROUNDING) - process.bound(X, Y, torch.tensor([0.5, 0.2], dtype=D))
+    cost = process.bound(X, Y, ONES, NO_ROUNDING) - process.bound(
+        X, Y, ONES, torch.tensor([0.5, 0.2], dtype=D)
+    )
     assert_equal(cost.detach(), torch.tensor(30 / 24 * (0.25 / 0.1 + 0.04 / 0.3), dtype=D), 1e-9)
     x, rounded = X.repeat(2, 1), Y[:, :1].round().repeat(2, 1)  # every row stands twice
     net = gilib.models.sparse_gp(2, 1, inducing_points=x, kernel=Matern(smoothness=0.5), jitter=1e-9)
@@ -185,7 +188,7 @@ def test_what_rounding_adds_is_taken_from_noise_that_is_learned():
     for noises, wanted in (([0.3, 0.3], [0.27, 0.0675]), ([0.3], [0.15])):
         likelihood, fixed = likelihood_of(noises, learn=True), likelihood_of(noises)
         for own in (likelihood, fixed):
-            single_process(sparse(X), own).unround(X, spacing)
+            single_process(sparse(X), own).unround(X, ONES, spacing)
         assert_equal(likelihood.noise_variance.detach().reshape(-1), torch.tensor(wanted, dtype=D), 1e-12)
         assert_equal(fixed.noise_variance.reshape(-1), torch.tensor(noises, dtype=D), 1e-12)
 
@@ -202,7 +205,49 @@ def test_exact_targets_on_a_grid_are_not_taken_for_rounded_ones():
     rule = Collapsed()
     gilib.fit(net, likelihood, x, y, steps=100, rule=rule, num_samples=1, progress=False)
     assert likelihood.noise_variance.item() < 0.1 * 0.25**2 / 12
-    assert single_process(net, likelihood).errors(x, y) < 0.25**2 / 48
+    assert single_process(net, likelihood).errors(x, y, torch.ones(len(x), dtype=D)) < 0.25**2 / 48
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
+    """In the bound, its gradient, the posterior and the errors of rows that are left out."""
+    counts = 1 + torch.arange(30) % 3
+    weighted = X, Y, counts.double()
+    repeated = *(part.repeat_interleave(counts, 0) for part in (X, Y)), torch.ones(60, dtype=D)
+    spacing, slopes, found = torch.tensor([0.1, 0.2], dtype=D), [], []
+    for data in (weighted, repeated):
+        net, likelihood = sparse(points, kernel=Matern(smoothness=1.5)), likelihood_of(noises, learn=True)
+        process = single_process(net, likelihood)
+        value = process.bound(*data, spacing)
+        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
+        slopes.append(torch.cat([slope.flatten() for slope in torch.autograd.grad(value, searched)]))
+        bound = process.solve_posterior(*data)
+        assert points is X or value.item() == pytest.approx(
+            process.bound(*data, NO_ROUNDING).item()
+            - ((spacing.square() / torch.tensor(noises, dtype=D)).sum().item() * 60 / 24),
+            abs=1e-9,
+        )
+        posterior = next(iter(net.layers)).weights
+        found.append([value.detach(), bound, process.errors(*data), posterior.mean, posterior.root])
+    assert_equal(slopes[0], slopes[1], 1e-6)
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-7)
+
+
+@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+def test_many_points_are_summed_in_pieces(noises, monkeypatch):
+    """With the same bound and the same gradient."""
+    found = []
+    for whole in (30, 29):
+        monkeypatch.setattr("gilib.training.rules.collapsed.model.WHOLE", whole)
+        monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
+        net, likelihood = sparse(X[::5]), likelihood_of(noises, learn=True)
+        value = single_process(net, likelihood).bound(X, Y, 1.0 + ONES, NO_ROUNDING)
+        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
+        found.append([value.detach(), *torch.autograd.grad(value, searched)])
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-9)
 
 
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
@@ -216,7 +261,7 @@ def test_errors_of_points_left_out(noises):
             gram = kernel.gram(X[rest]).detach() + noise * torch.eye(29, dtype=D)
             cross = kernel.cross(X[n : n + 1], X[rest]).detach()
             squares[o] += (Y[n, o] - cross @ torch.linalg.solve(gram, Y[rest, o])).square()[0]
-    assert_equal(single_process(net, likelihood_of(noises)).errors(X, Y), squares / 30, 1e-6)
+    assert_equal(single_process(net, likelihood_of(noises)).errors(X, Y, ONES), squares / 30, 1e-6)
 
 
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
@@ -234,7 +279,7 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
     variance, spacing = likelihood.noise_variance.detach(), _spacing(Y)
     likelihood.scale_noise(1.0 + spacing.square().mean() / 12 / variance)  # what rounding adds, put back
-    now = single_process(net, likelihood).bound(X, Y, spacing).detach() / 30
+    now = single_process(net, likelihood).bound(X, Y, ONES, spacing).detach() / 30
     assert_equal(now, history.elbo[-1], 1e-9)
     del calls[3:]
     with pytest.raises(FactorisationError, match="for the test"):  # nothing to return to
@@ -273,7 +318,7 @@ def test_what_is_refused():
 def test_every_output_pays_for_the_jitter(noises):
     """N jitter / (2σ²) each."""
     gram = kernel_of(sparse(X)).gram(X).detach()
-    value, free = (evidence(gram, Y, torch.tensor(noises, dtype=D), jitter) for jitter in (0.01, 0.0))
+    value, free = (evidence(gram, Y, torch.tensor(noises, dtype=D), jitter, ONES) for jitter in (0.01, 0.0))
     nugget = 0.01 * float(gram.diagonal().mean())
     wanted = sum(30 * nugget / (2 * noise) for noise in noises * (2 // len(noises)))
     assert_equal(free - value, torch.tensor(wanted, dtype=D), 1e-9)

@@ -20,6 +20,7 @@ Y = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D)
 Y = Y + SPREAD * normals(40, 2, seed=2)
 POINTS = {"sparse": X[::4], "exact": X}
 NONE = torch.zeros(2, dtype=D)
+ONES = torch.ones(40, dtype=D)
 VARIANCES = [0.1, 0.2]
 
 
@@ -85,20 +86,20 @@ def dense(net, model):
 @pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
 def test_the_bound_and_its_gradient(points):
     net, likelihood, model = shaken(points)
-    value, expected = model.bound(X, Y, NONE), dense(net, model)
+    value, expected = model.bound(X, Y, ONES, NONE), dense(net, model)
     assert_equal(value.detach(), expected.detach(), 1e-8)
     searched = [*model.own, *(p for name, p in net.named_parameters() if "hyper" in name)]
     own, other = torch.autograd.grad(value, searched), torch.autograd.grad(expected, searched)
     for a, b in zip(own, other, strict=True):
         assert_equal(a, b, 1e-6)
-    (slope,) = torch.autograd.grad(model.bound(X, Y, NONE), likelihood.log_variance)
+    (slope,) = torch.autograd.grad(model.bound(X, Y, ONES, NONE), likelihood.log_variance)
     step = 1e-5
     for o in range(2):
         values = []
         for sign in (1, -1):
             with torch.no_grad():
                 likelihood.log_variance[o] += sign * step
-            values.append(float(model.bound(X, Y, NONE).detach()))
+            values.append(float(model.bound(X, Y, ONES, NONE).detach()))
             with torch.no_grad():
                 likelihood.log_variance[o] -= sign * step
         assert float(slope[o]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
@@ -106,8 +107,8 @@ def test_the_bound_and_its_gradient(points):
 
 def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
     net, likelihood, model = shaken(X[::4])
-    found = model.solve_posterior(X, Y)
-    assert_equal(found, model.bound(X, Y, NONE).detach(), 1e-9)
+    found = model.solve_posterior(X, Y, ONES)
+    assert_equal(found, model.bound(X, Y, ONES, NONE).detach(), 1e-9)
     elbo = gilib.elbo(net.estimate(1, 40), likelihood, X, Y, num_data=40)
     assert_equal(elbo.detach(), found, 1e-9)
     posterior = list(next(iter(net.layers)))[0].weights
@@ -115,11 +116,32 @@ def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
         assert slope.tril().abs().max() < 1e-7
 
 
+@pytest.mark.parametrize("points", POINTS.values(), ids=POINTS)
+def test_a_row_that_counts_is_a_row_that_is_repeated(points):
+    """In the bound and its gradient, the posteriors, the start, and what rounding takes from the noise."""
+    counts = 1 + torch.arange(40) % 3
+    weighted = X, Y, counts.double()
+    repeated = *(part.repeat_interleave(counts, 0) for part in (X, Y)), torch.ones(79, dtype=D)
+    spacing, found = torch.tensor([0.1, 0.2], dtype=D), []
+    for data in (weighted, repeated):
+        net, likelihood, model = shaken(points)
+        value = model.bound(*data, spacing)
+        slopes = torch.autograd.grad(value, [*model.own, likelihood.log_variance])
+        settled = model.solve_posterior(*data)
+        state = [parameter.detach().clone() for parameter in net.parameters()]
+        model.unround(data[0], data[2], spacing)
+        noise = likelihood.noise_variance.detach().clone()
+        model.start(*data)
+        found.append([value.detach(), *slopes, settled, *state, noise, *(own.detach() for own in model.own)])
+    for one, other in zip(*found, strict=True):
+        assert_equal(one, other, 1e-6)
+
+
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = shaken(X[::4]), shaken(X[::4])
-    whole[2].solve_posterior(X, Y)
+    whole[2].solve_posterior(X, Y, ONES)
     monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
-    parts[2].solve_posterior(X, Y)
+    parts[2].solve_posterior(X, Y, ONES)
     for a, b in zip(whole[0].parameters(), parts[0].parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-10)
 
@@ -133,7 +155,7 @@ def test_noise_that_cannot_vary_is_that_of_one_process():
     )
     other = single_process(alone, gilib.likelihoods.PerOutputGaussian(VARIANCES))
     spacing = torch.tensor([0.1, 0.2], dtype=D)
-    assert_equal(model.bound(X, Y, spacing).detach(), other.bound(X, Y, spacing).detach(), 1e-6)
+    assert_equal(model.bound(X, Y, ONES, spacing).detach(), other.bound(X, Y, ONES, spacing).detach(), 1e-6)
 
 
 def test_what_rounding_adds_is_taken_from_all_points_in_the_mean_of_the_logarithm():
@@ -144,7 +166,7 @@ def test_what_rounding_adds_is_taken_from_all_points_in_the_mean_of_the_logarith
     added = spacing.square()[:, None] / 12
     left = torch.where(before - added > added / 4, before - added, before.minimum(added / 4))
     assert bool((left == added / 4)[1].any()) and bool((left > added / 4)[1].any())
-    model.unround(X, spacing)
+    model.unround(X, ONES, spacing)
     wanted = torch.tensor(VARIANCES, dtype=D) * (left / before).log().mean(-1).exp()
     assert_equal(likelihood.noise_variance.detach(), wanted, 1e-12)
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from gilib.config import plain
 from gilib.likelihoods import Likelihood
+from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
@@ -57,6 +58,7 @@ def fit(
     on_divergence: str = "raise",
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     speed: Speed = Speed(),  # noqa: B008
+    weights: Tensor | np.ndarray | None = None,
     callbacks: Sequence[Callback | CallbackFunction] = (),
     progress: bool = True,
 ) -> History:
@@ -101,6 +103,8 @@ def fit(
         checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file.
             Training resumes from that file if it exists, and keeps it up to date; None: no checkpoint.
         speed: `gilib.training.Speed`: arithmetic, replayed steps, several processes.
+        weights: how many rows each row counts as, `[N]`, positive and not necessarily whole numbers; None:
+            one. The bound is that of repeated rows, and it is reported per counted row.
         callbacks: functions of step, bound and net, called after every step, that may return True to stop the
             training; see `gilib.training.Callback`. Several processes stop at the next multiple of a hundred
             steps.
@@ -140,19 +144,22 @@ def fit(
     check_settings(net, likelihood, settings)
     x, y = as_data(net, x, y)
     check_data(net, likelihood, x, y)
+    trained = likelihood
+    if weights is not None:
+        trained, y = Weighted(likelihood), with_weights(y, weights)
     check_differentiable(x, y, *net.parameters(), *likelihood.parameters())
     check_arithmetic(speed.arithmetic, x)
     check_count(steps, "steps")
     kept = as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
-    run = Run(net, likelihood, x, y, steps, settings, processes, speed.replay, as_callbacks(callbacks))
+    run = Run(net, trained, x, y, steps, settings, processes, speed.replay, as_callbacks(callbacks))
     for callback in run.callbacks:
         callback.check(net, likelihood)
     try:
         if speed.replay:
             check_replay(x.device, processes.size, run.rule.recordable)
         named = kept is not None or speed.parallel is not None
-        identity = identity_of(net, likelihood, x, y, settings.identity()) if named else Identity()
+        identity = identity_of(net, trained, x, y, settings.identity()) if named else Identity()
         start = _restored(run, kept, speed, identity)
         with torch.enable_grad():  # callers may be inside torch.no_grad()
             _train(run, kept, identity, start, progress)

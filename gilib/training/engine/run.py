@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products, products_in
 from gilib.likelihoods import Likelihood
+from gilib.likelihoods.weighted import Weighted
 from gilib.network import Network
 from gilib.persistence import CheckpointError
 from gilib.randomness import GeneratorLike, Noise, ReplicaGenerators
@@ -71,6 +72,8 @@ class Run:
             else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
         )
         self.noise = _source(settings.seed, x.device)
+        weights = likelihood.parts(y)[1] if isinstance(likelihood, Weighted) else x.new_ones(())
+        self.per_row = weights.mean().reciprocal()  # rules know rows, not how often each counts
         self.problem = self._problem(likelihood, x.device, replay)
         self.alone = [
             parameter for parameter in self.problem.parameters.values() if _has_own_memory(parameter)
@@ -127,7 +130,7 @@ class Run:
                 scale = torch.full((), weight, dtype=x.dtype, device=x.device)
                 bound = self.replay(x, y, scale, *noise)
         # Bounds and failures stay on the device: reading them at every step would stall an accelerator.
-        self.trace[step] = bound
+        self.trace[step] = bound * self.per_row
         self.lasted += self.rule.active
         self.done, self.stopped = step + 1, self.stopped or bool(self.rule.ended)
         for callback in self.callbacks:

@@ -25,14 +25,14 @@ class Sums(NamedTuple):
         moments: A y, `[M, O]`.
         squares: Σ_n y_no², `[O]`.
         left: Σ_n k(x_n, x_n) - |a(x_n)|², the prior variance that the inducing points leave unexplained.
-        points: N.
+        points: N; with weights their sum.
     """
 
     gram: Tensor
     moments: Tensor
     squares: Tensor
     left: Tensor
-    points: int
+    points: Tensor
 
     @classmethod
     def over(cls, parts: Iterable[Self]) -> Self:
@@ -40,25 +40,25 @@ class Sums(NamedTuple):
         return cls(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
 
 
-def sums_of(inducing: Inducing, x: Tensor, y: Tensor) -> Sums:
-    """Compute the sums for inputs `[N, D]` and targets `[N, O]`."""
-    white = inducing.white(x.double())  # [N, M]
-    y, kernel = y.double(), inducing.kernel
-    left = kernel.diagonal(x.double()).sum() - white.square().sum()
-    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
+def sums_of(
+    inducing: Inducing, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor | None = None
+) -> Sums:
+    """Compute the sums, in which a row of weight w counts as w rows.
 
-
-def weighted_sums(inducing: Inducing, x: Tensor, y: Tensor, precision: Tensor) -> Sums:
-    """Compute the sums for one output whose noise has a different precision at every point, `[N]`.
-
-    Dividing features and targets `[N, 1]` by the noise's standard deviations leaves a problem with noise of
-    variance 1.
+    Args:
+        inducing: kernel and inducing inputs.
+        x: inputs, `[N, D]`.
+        y: targets, `[N, O]`.
+        weights: w, `[N]`.
+        variance: of the noise at every point, `[N]`. Dividing features and targets by its root leaves a
+            problem with noise of variance 1.
     """
-    weights = precision[:, None]
-    white, kernel = inducing.white(x.double()), inducing.kernel
+    precision = weights if variance is None else weights / variance
+    white, kernel = inducing.white(x.double()), inducing.kernel  # [N, M]
     left = ((kernel.diagonal(x.double()) - white.square().sum(-1)) * precision).sum()
-    white, y = white * weights.sqrt(), y.double() * weights.sqrt()
-    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, len(x))
+    root = precision.sqrt()[:, None]
+    white, y = white * root, y.double() * root
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, weights.sum())
 
 
 def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -78,8 +78,22 @@ def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return bound, merge_outputs(mean), factor
 
 
-def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
-    """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²).
+def weight_correction(noise: Tensor, weights: Tensor) -> Tensor:
+    """Return w log N(y; f, σ²) - log N(y; f, σ²/w), which depends neither on y nor on f, `[G, N]`.
+
+    Under Gaussian noise a row that counts w times is one row, whose noise has a w-th of the variance, plus
+
+        ½ [(1 - w) log(2πσ²) - log w].
+
+    Args:
+        noise: σ², `[G, N]`.
+        weights: w, `[N]`.
+    """
+    return 0.5 * ((1.0 - weights) * (noise.log() + LOG_2PI) - weights.log())
+
+
+def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float, weights: Tensor) -> Tensor:
+    """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²), with σ²/w for rows of weight w.
 
     This neglects what the jitter does to Q: to first order Q is K - jitter, as if the noise were smaller by
     the jitter. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is written out, so that one inverse
@@ -90,10 +104,12 @@ def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
         y: targets, `[N, O]`.
         noise: σ², `[G]`, or for every point, `[G, N]`.
         jitter: the jitter of the process.
+        weights: w, `[N]`.
     """
     points, outputs = y.shape
     copies = outputs // len(noise)
     noise = noise if noise.dim() == 2 else noise[:, None].expand(-1, points)
+    corrected, noise = weight_correction(noise, weights).sum(), noise / weights
     with torch.no_grad():
         factor = cholesky(gram + torch.diag_embed(noise), "the covariance of the targets")
         targets = split_outputs(y, copies)  # [G, N, C]
@@ -104,4 +120,4 @@ def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float) -> Tensor:
     # `linear - linear.detach()` is zero and has the gradient `slope`, with respect to K and the noise.
     linear = (slope.sum(0) * gram).sum() + (slope.diagonal(dim1=-2, dim2=-1) * noise).sum()
     nugget = jitter * gram.diagonal().mean()
-    return value + linear - linear.detach() - 0.5 * copies * (nugget / noise).sum()
+    return value + linear - linear.detach() + copies * (corrected - 0.5 * (nugget / noise).sum())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from gilib.layers import GP
 from gilib.posteriors.free import FreeInducing
@@ -14,6 +15,7 @@ from gilib.processes import Inducing
 from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
 
 AT_ONCE = 2000  # points whose cross-covariances are held in memory while no gradients are needed
+WHOLE = 20000  # points whose cross-covariances are held with their gradients: half a gigabyte of 500
 MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not the point's own doing
 
 
@@ -30,16 +32,17 @@ class CollapsedModel(ABC):
     own: Sequence[nn.Parameter] = ()
 
     @abstractmethod
-    def start(self, x: Tensor, y: Tensor) -> None:
+    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
         """Give `own` values that fit the data; called before the first step."""
 
     @abstractmethod
-    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
+    def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return the collapsed bound of all points minus the cost of rounding, in nats; differentiable.
 
         Args:
             x: inputs, `[N, D]`.
             y: targets, `[N, O]`.
+            weights: how many rows each of them counts as, `[N]`, in float64.
             spacing: δ, the distance between targets that rounding leaves, `[O]`; 0 for exact targets.
         """
 
@@ -48,18 +51,18 @@ class CollapsedModel(ABC):
         """Return the log prior density of the noise, up to a constant; used if kernels have a prior."""
 
     @abstractmethod
-    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+    def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
 
     @abstractmethod
-    def unround(self, x: Tensor, spacing: Tensor) -> None:
+    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
         """Subtract the variance of rounding, δ² / 12, from the noise if that is learned.
 
         The arguments are those of `bound`.
         """
 
     @abstractmethod
-    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Set the posteriors to the best ones, and return the bound without the cost of rounding."""
 
 
@@ -128,33 +131,51 @@ class SparseProcess:
 
 @torch.no_grad()
 def left_out(
-    process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield, for pieces of the data, the points, their residuals e and 1 - h, where h is their leverage.
+    process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor, weights: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Yield, for pieces of the data, points, residuals e, 1 - h, where h is their leverage, and weights.
 
     The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is
     h = |T⁻¹ a|² / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors
-    of exact regression.
+    of exact regression. Of a row that counts as several, one is left out; of a part of a row, all of it.
 
     Args:
         process: the process, with its kernel.
         noise: σ², `[G]`.
         x: inputs, `[N, D]`.
         y: targets, `[N, O]`.
+        weights: w, `[N]`.
     """
-    inducing = process.inducing()
-    _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y)), noise)
-    for x_part, y_part in in_pieces(x.double(), y.double()):
+    inducing, pieces = process.inducing(), list(in_pieces(x.double(), y.double(), weights))
+    _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in pieces), noise)
+    for x_part, y_part, w_part in pieces:
         white = inducing.white(x_part)
         solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [G, M, N]
-        left = 1.0 - solved.square().sum(-2).mT / noise
-        yield x_part, y_part - white @ mean, left.clamp_min(MIN_SHARE)
+        left = 1.0 - w_part.clamp_max(1.0)[:, None] * solved.square().sum(-2).mT / noise
+        yield x_part, y_part - white @ mean, left.clamp_min(MIN_SHARE), w_part[:, None]
 
 
-def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     """Return the mean squared leave-one-out error of the regression, `[O]`."""
-    parts = left_out(process, noise, x, y)
-    return torch.stack([(residual / left).square().sum(0) for _, residual, left in parts]).sum(0) / len(x)
+    parts = left_out(process, noise, x, y, weights)
+    squares = [(own * (residual / left).square()).sum(0) for _, residual, left, own in parts]
+    return torch.stack(squares).sum(0) / weights.sum()
+
+
+def summed(process: SparseProcess, *data: Tensor) -> Sums:
+    """Compute the sums over all data, in pieces if they are many, so that memory does not grow with them.
+
+    The sums of a piece are computed again for their gradient.
+
+    Args:
+        process: the process.
+        data: x, y, weights and possibly the variance of the noise, as for `sums_of`.
+    """
+    inducing = process.inducing()
+    if len(data[0]) <= WHOLE:
+        return sums_of(inducing, *data)
+    pieces = in_pieces(*data)
+    return Sums.over(Sums(*checkpoint(sums_of, inducing, *piece, use_reentrant=False)) for piece in pieces)
 
 
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -5,6 +5,8 @@ process is the one for Gaussian noise with variance r_n = σ² exp(μ_n - τ_n/2
 
     L = log N(y; 0, AᵀA + diag(r)) - Σ_n (k(x_n, x_n) - |a(x_n)|²) / (2 r_n) - ¼ Σ_n τ_n - KL(Q(g) ‖ P(g)).
 
+A row of weight w counts as w rows, in the two sums and in the first term (`weight_correction`).
+
 Q(g) is a global inducing posterior with one layer: the prior of g, conditioned on pseudo-outputs v at the
 inducing inputs of the noise, observed with precisions Λ. In whitened form u = R w, w ~ N(0, Id), this
 posterior is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with B = Id + RᵀΛR.
@@ -24,13 +26,14 @@ from gilib.linalg import cholesky, cholesky_and_inverse
 from gilib.network import Network
 from gilib.regression.primal import merge_outputs
 from gilib.statistics import per_output_statistics
-from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, weighted_sums
+from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
 from gilib.training.rules.collapsed.model import (
     CollapsedModel,
     SparseProcess,
     in_pieces,
     left_out,
     squares_left_out,
+    summed,
     without_rounding,
 )
 
@@ -82,7 +85,7 @@ class ProcessWithNoise(CollapsedModel):
         self.own = [self.pseudo, self.log_precision]
 
     @torch.no_grad()
-    def start(self, x: Tensor, y: Tensor) -> None:
+    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
         """Start the pseudo-outputs from the residuals of constant noise.
 
         A point with residual e and leverage h has the standardised leave-one-out residual e / (σ √(1 - h)).
@@ -92,60 +95,61 @@ class ProcessWithNoise(CollapsedModel):
         sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
         count = total.new_zeros(len(total))
-        for part, residual, left in left_out(self.mean, sigma, x, y):
+        for part, residual, left, own in left_out(self.mean, sigma, x, y, weights):
             squares = (residual.square() / (sigma * left)).clamp_min(MIN_SQUARE)
             nearest = torch.cdist(part, centres).argmin(-1)
-            total.index_add_(0, nearest, squares.log() + SHIFT)
-            count.index_add_(0, nearest, torch.ones_like(nearest, dtype=count.dtype))
-        self.pseudo.copy_(total / count.clamp_min(1.0)[:, None])
+            total.index_add_(0, nearest, own * (squares.log() + SHIFT))
+            count.index_add_(0, nearest, own[:, 0])
+        self.pseudo.copy_(total / torch.where(count > 0.0, count, 1.0)[:, None])
         self.log_precision.copy_((PRECISION * count.clamp_min(MIN_COUNT)).log().expand_as(self.log_precision))
 
-    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
+    def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return L minus the cost of rounding, δ² / (24 r_n) for every point."""
         posterior = self._posterior()
         variance, doubt = self._at(posterior, x)
-        fit = self._fit(x, y, variance)
-        rounding = (spacing.square() / variance.mT).sum() / 24.0
-        return fit - 0.25 * doubt.sum() - posterior.divergence - rounding
+        fit = self._fit(x, y, weights, variance)
+        rounding = (weights * spacing.square()[:, None] / variance).sum() / 24.0
+        return fit - 0.25 * (weights * doubt).sum() - posterior.divergence - rounding
 
     def log_prior(self) -> Tensor:
         """Return zero: the process is the only prior of the noise."""
         return self._variance.new_zeros(())
 
-    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+    def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Return mean squared leave-one-out errors, `[O]`, with the constant noise σ²."""
-        return squares_left_out(self.mean, self._variance.detach(), x, y)
+        return squares_left_out(self.mean, self._variance.detach(), x, y, weights)
 
     @torch.no_grad()
-    def unround(self, x: Tensor, spacing: Tensor) -> None:
+    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
         """Subtract the variance of rounding at every point, and scale σ² by the mean factor of that.
 
         It is a geometric mean, so that the pattern g stays as it is.
         """
         posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
         total = torch.zeros_like(self._variance)
-        for (part,) in in_pieces(x):
+        for part, own in in_pieces(x, weights):
             variance = self._at(posterior, part)[0]
-            total += (without_rounding(variance, square) / variance).log().sum(-1)
-        self.likelihood.scale_noise((total / len(x)).exp())
+            total += (own * (without_rounding(variance, square) / variance).log()).sum(-1)
+        self.likelihood.scale_noise((total / weights.sum()).exp())
 
     @torch.no_grad()
-    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Set the posteriors of both processes, and return the bound."""
         posterior, inducing = self._posterior(), self.mean.inducing()
-        pieces = list(in_pieces(x, y))
-        at = [self._at(posterior, x_part) for x_part, _ in pieces]
-        bound = -posterior.divergence - 0.25 * sum(float(doubt.sum()) for _, doubt in at)
+        pieces = list(in_pieces(x, y, weights))
+        at = [self._at(posterior, x_part) for x_part, *_ in pieces]
+        doubts = torch.cat([doubt for _, doubt in at], -1)
+        bound = -posterior.divergence - 0.25 * (weights * doubts).sum()
         for o in range(y.shape[-1]):
             parts = zip(pieces, at, strict=True)
             sums = Sums.over(
-                weighted_sums(inducing, part[0], part[1][:, o, None], 1.0 / variance[o])
-                for part, (variance, _) in parts
+                sums_of(inducing, x_part, y_part[:, o, None], w_part, variance[o])
+                for (x_part, y_part, w_part), (variance, _) in parts
             )
             # The sums belong to data that are divided by the deviation of the noise at each point; the log
             # determinant of this scaling is added to the bound.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
-            bound = bound + value - 0.5 * sum(variance[o].log().sum() for variance, _ in at)
+            bound = bound + value - 0.5 * (weights * torch.cat([v[o] for v, _ in at]).log()).sum()
             _set(self.mean, o, mean[:, 0], factor[0])
             _set(self.noise, o, posterior.mean[:, o], posterior.factor[o])
         return bound
@@ -169,13 +173,13 @@ class ProcessWithNoise(CollapsedModel):
         doubt = prior + (posterior.inverse @ white.mT).square().sum(-2)
         return ((white @ posterior.mean).mT - 0.5 * doubt).exp() * self._variance[:, None], doubt
 
-    def _fit(self, x: Tensor, y: Tensor, variance: Tensor) -> Tensor:
+    def _fit(self, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor) -> Tensor:
         """Return the first two terms of L."""
         if self.mean.is_exact(x):
-            return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter)
-        inducing, total = self.mean.inducing(), -0.5 * variance.log().sum()
+            return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter, weights)
+        total = -0.5 * (weights * variance.log()).sum()
         for column, own in zip(y.mT, variance, strict=True):
-            sums = weighted_sums(inducing, x, column[:, None], 1.0 / own)
+            sums = summed(self.mean, x, column[:, None], weights, own)
             total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
         return total
 

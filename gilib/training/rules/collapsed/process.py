@@ -15,6 +15,7 @@ from gilib.training.rules.collapsed.model import (
     SparseProcess,
     in_pieces,
     squares_left_out,
+    summed,
     without_rounding,
 )
 
@@ -36,27 +37,28 @@ class SingleProcess(CollapsedModel):
         """The noise variance σ², `[G]`: one for all outputs, or one for each."""
         return self.likelihood.noise_variance.double().reshape(-1)
 
-    def start(self, x: Tensor, y: Tensor) -> None:
+    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
         """Do nothing: there are no parameters besides those of network and likelihood."""
 
-    def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
+    def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return the bound L of `gilib.training.Collapsed`, minus the cost of rounding."""
         noise = self.noise
-        rounding = (spacing.square() / noise).sum() * (len(x) / 24.0)
+        rounding = (spacing.square() / noise).sum() * (weights.sum() / 24.0)
         if self.process.is_exact(x):
-            return evidence(self.process.gram(x), y.double(), noise, self.process.layer.jitter) - rounding
-        return collapsed(sums_of(self.process.inducing(), x, y), noise)[0] - rounding
+            jitter = self.process.layer.jitter
+            return evidence(self.process.gram(x), y.double(), noise, jitter, weights) - rounding
+        return collapsed(summed(self.process, x, y, weights), noise)[0] - rounding
 
     def log_prior(self) -> Tensor:
         """Return the log density of log σ under a flat prior of σ, which is log σ."""
         return 0.5 * self.noise.log().sum()
 
-    def errors(self, x: Tensor, y: Tensor) -> Tensor:
+    def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Return mean squared leave-one-out errors, `[O]`."""
-        return squares_left_out(self.process, self.noise.detach(), x, y)
+        return squares_left_out(self.process, self.noise.detach(), x, y, weights)
 
     @torch.no_grad()
-    def unround(self, x: Tensor, spacing: Tensor) -> None:
+    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
         """Subtract the variance of rounding from each noise; from a shared one, its mean over the outputs."""
         noise, square = self.noise, spacing.square().to(self.noise)
         square = square.mean(-1, keepdim=True) if len(noise) == 1 else square
@@ -65,11 +67,11 @@ class SingleProcess(CollapsedModel):
         )
 
     @torch.no_grad()
-    def solve_posterior(self, x: Tensor, y: Tensor) -> Tensor:
+    def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Set Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), where B = Id + A Aᵀ / σ², and return the bound."""
         inducing, posterior = self.process.inducing(), self.process.posterior
         bound, mean, factor = collapsed(
-            Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y)), self.noise
+            Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y, weights)), self.noise
         )
         covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
         posterior.mean.copy_(mean)

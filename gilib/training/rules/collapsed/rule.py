@@ -12,6 +12,7 @@ from torch import Tensor
 from gilib.arguments import Count, Positive
 from gilib.kernels.modules import kernels_with_prior
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
+from gilib.likelihoods.weighted import Weighted
 from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.training.gradients.objective import Batch
@@ -92,7 +93,10 @@ class RunningCollapsed(RunningRule):
     def __init__(self, rule: Collapsed, problem: Problem):
         """Find the model that the network is."""
         super().__init__(problem)
-        self.rule, self.model = rule, _model(problem.net, problem.likelihood)
+        given = problem.likelihood
+        self.weighted = given if isinstance(given, Weighted) else None
+        likelihood = given if self.weighted is None else self.weighted.likelihood
+        self.rule, self.model = rule, _model(problem.net, likelihood)
         known = {id(parameter) for parameter in self.model.known}
         self.parameters = [p for p in problem.parameters.values() if id(p) not in known]
         self.parameters += self.model.own
@@ -120,30 +124,38 @@ class RunningCollapsed(RunningRule):
             raise ValueError(
                 "a collapsed bound needs all points at each step: give batch_size=None and one process"
             )
+        data = self._data(batch)
         if self.last == -math.inf:
-            _check_varied(batch.y)
-            self.spacing = _spacing(batch.y)
-            self.model.start(batch.x, batch.y)
+            _check_varied(data[1])
+            self.spacing = _spacing(data[1])
+            self.model.start(*data)
         if self.idle < PATIENCE:
-            self._search(batch)
-            if self.idle == PATIENCE and not self.ended and self._was_not_rounded(batch):
+            self._search(data)
+            if self.idle == PATIENCE and not self.ended and self._was_not_rounded(data):
                 self.search, self.idle = self._fresh_search(), 0
             if self.idle == PATIENCE:
                 self.ended = self.ended or STOOD_STILL
-                self.model.unround(batch.x, self.spacing)
+                self.model.unround(batch.x, data[2], self.spacing)
             if self.ended or batch.step == self.problem.steps - 1:
-                self.model.solve_posterior(batch.x, batch.y)
+                self.model.solve_posterior(*data)
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
-    def _was_not_rounded(self, batch: Batch) -> bool:
+    def _data(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return inputs, targets and weights, `[N]`."""
+        if self.weighted is None:
+            return batch.x, batch.y, ones(batch.x)
+        y, weights = self.weighted.parts(batch.y)
+        return batch.x, y, weights.double()
+
+    def _was_not_rounded(self, data: tuple[Tensor, Tensor, Tensor]) -> bool:
         """Return whether some outputs are predicted too well to have been rounded; treat them as exact."""
         if not self.spacing.any():
             return False
-        refuted = self.model.errors(batch.x, batch.y) < self.spacing.square() / 48.0
+        refuted = self.model.errors(*data) < self.spacing.square() / 48.0
         self.spacing = torch.where(refuted, 0.0, self.spacing)
         return bool(refuted.any())
 
-    def _search(self, batch: Batch) -> None:
+    def _search(self, data: tuple[Tensor, Tensor, Tensor]) -> None:
         """Do one line search, in which no point is evaluated twice."""
         seen: list[tuple[list[Tensor], Tensor]] = []
 
@@ -152,11 +164,11 @@ class RunningCollapsed(RunningRule):
             if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
                 return seen[-1][1]
             self.search.zero_grad()
-            climbed = self.model.bound(batch.x, batch.y, self.spacing)
+            climbed = self.model.bound(*data, self.spacing)
             if self.kernels:
                 climbed = climbed + sum(kernel.log_prior().sum() for kernel in self.kernels)
                 climbed = climbed + self.model.log_prior()
-            value = -climbed / len(batch.x)
+            value = -climbed / len(data[0])
             value.backward()
             seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
             return value.detach()
@@ -219,7 +231,12 @@ def solve_posterior(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) 
     >>> float((gilib.predict(net, gilib.Gaussian(0.01), x, 1).mean - x.sin()).abs().max()) < 0.05
     True
     """
-    return single_process(net, likelihood).solve_posterior(x, y)
+    return single_process(net, likelihood).solve_posterior(x, y, ones(x))
+
+
+def ones(x: Tensor) -> Tensor:
+    """Return the weights of inputs `[N, D]` that count once, `[N]`."""
+    return x.new_ones(len(x), dtype=torch.float64)
 
 
 def _check_varied(y: Tensor) -> None:
