@@ -1,4 +1,4 @@
-"""Likelihoods of counts, positive numbers, shares and outliers, against scipy."""
+"""Likelihoods of counts, positive numbers, proportions and outliers, against scipy."""
 
 import numpy as np
 import pytest
@@ -150,8 +150,8 @@ def test_parameters_of_every_replica(name):
         ("poisson", -1.0, "counts"),
         ("negative_binomial", 0.5, "counts"),
         ("gamma", 0.0, "positive numbers"),
-        ("beta", 1.0, "shares"),
-        ("beta", 0.0, "shares"),
+        ("beta", 1.0, "proportions"),
+        ("beta", 0.0, "proportions"),
     ],
 )
 def test_targets_that_cannot_be(name, wrong, wanted):
@@ -159,7 +159,9 @@ def test_targets_that_cannot_be(name, wrong, wanted):
     likelihood, targets, _ = CASES[name]
     targets = targets.double().clone()
     targets[2] = wrong
-    with pytest.raises(ValueError, match=f"wants {wanted}.* 1 of the targets are not, {wrong:g} the first"):
+    with pytest.raises(
+        ValueError, match=f"wants {wanted}.* 1 of the targets are not: the first of these is {wrong:g}"
+    ):
         likelihood.check_targets(targets, 4, 1)
     with torch.no_grad():
         found = likelihood.predictive(normals(3, 4, 1)).log_prob(targets)
@@ -174,11 +176,11 @@ def test_what_is_refused():
         StudentT(replicas=(2,)).log_prob(normals(3, 5, 4, 1), REAL)
     with pytest.raises(ValueError, match="df must be above 2"):
         StudentT(df=2.0)
-    with pytest.raises(ValueError, match="mean must be a share"):
+    with pytest.raises(ValueError, match="mean must be a proportion"):
         Beta(1.0)
     with pytest.raises(ValueError, match="got none"):
         Poisson([])
-    with pytest.raises(ValueError, match="Poisson has means of 3 outputs, the network has 1"):
+    with pytest.raises(ValueError, match="Poisson has means of 3 outputs, but the network has 1"):
         Poisson([1.0, 2.0, 3.0]).log_prob(normals(2, 4, 1), COUNTS)
     with pytest.raises(ValueError, match=r"targets must have shape \[4, 1\] .* got \[4, 2\]"):
         Poisson().check_targets(COUNTS.expand(4, 2), 4, 1)

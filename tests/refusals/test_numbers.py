@@ -85,7 +85,7 @@ def test_images_in_classes_of_one_and_as_targets():
     """Softmax of one output is 1; outputs that are images are no targets of a likelihood."""
     net = gilib.models.mlp(2, (3,), 1, inducing_points=X[:4])
     labels = torch.zeros(12, dtype=torch.long)
-    with pytest.raises(ValueError, match="an output for each, two at least: this one has one"):
+    with pytest.raises(ValueError, match="an output for each, at least two: this network has one"):
         gilib.fit(net, gilib.Categorical(), X, labels, steps=1, progress=False)
     images = normals(6, 2, 7, 5)
     net = gilib.Network(images[:4], [gilib.Conv2d(2, 3, 3)], input_shape=(2, 7, 5))

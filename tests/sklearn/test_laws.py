@@ -1,4 +1,4 @@
-"""`likelihood=` of the estimators: counts, positive numbers, shares and outliers, from fit to file."""
+"""`likelihood=` of the estimators: counts, positive numbers, proportions and outliers, from fit to file."""
 
 import pickle
 import warnings
@@ -149,11 +149,11 @@ def test_a_recipe_says_it_too():
         (
             {"likelihood": "poisson"},
             Y["poisson"] - 1,
-            "Poisson wants counts .* targets are not, -1 the first",
+            "Poisson wants counts .* targets are not: the first of these is -1",
         ),
         ({"likelihood": "poisson"}, Y["gamma"], "Poisson wants counts"),
         ({"likelihood": "gamma"}, Y["gamma"] * 0, "Gamma wants positive numbers.* 80 of the targets are not"),
-        ({"likelihood": "beta"}, Y["poisson"], "Beta wants shares"),
+        ({"likelihood": "beta"}, Y["poisson"], "Beta wants proportions"),
         ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
         (
             {"likelihood": "cauchy"},
