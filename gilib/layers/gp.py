@@ -142,7 +142,7 @@ class GP(Layer):
         if mode is Draw:
             return NoiseSize(self.noise_size)
         _, posterior = self._built()
-        own = posterior.law_size if mode is Estimate else posterior.noise_size
+        own = posterior.distribution_size if mode is Estimate else posterior.noise_size
         return NoiseSize(own, self.out_features)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -151,17 +151,17 @@ class GP(Layer):
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
-        law = posterior.law(root, self._prior, own[..., : posterior.law_size])
-        drawn, log_pq = law.mean, law.log_pq
-        if mode is not Estimate and law.covariance is not None:
+        distribution = posterior.distribution(root, self._prior, own[..., : posterior.distribution_size])
+        drawn, log_pq = distribution.mean, distribution.log_pq
+        if mode is not Estimate and distribution.covariance is not None:
             drawn, log_pq = posterior.draw(root, self._prior, own)
         function: Function
         if mode is Estimate:
-            function = Marginals(process, law, noise.points)
+            function = Marginals(process, distribution, noise.points)
         elif mode is JointDraw:
             function = Jointly(process, drawn, noise.points)
         else:
-            function = Path.of(process, law, drawn, path, self.num_features)
+            function = Path.of(process, distribution, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
 
     @property

@@ -1,6 +1,12 @@
 """Approximate posteriors: how the unknowns of a site are drawn."""
 
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, Posterior, PosteriorModule
+from gilib.posteriors.base import (
+    BuildContext,
+    InducingPosterior,
+    Posterior,
+    PosteriorModule,
+    WeightDistribution,
+)
 from gilib.posteriors.conjugate import Conjugate, ConjugateWeights
 from gilib.posteriors.dropout import Dropout
 from gilib.posteriors.factorised import Factorised, FactorisedKernels, FactorisedWeights
@@ -25,7 +31,7 @@ __all__ = [
     "GlobalInducing",
     "InducingPosterior",
     "InducingWeights",
-    "Law",
+    "WeightDistribution",
     "LocalInducing",
     "MatrixGaussian",
     "MatrixGaussianWeights",

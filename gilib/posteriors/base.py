@@ -56,13 +56,17 @@ class BuildContext:
         return replace(self, last=last, pseudo_outputs=self.pseudo_outputs if last else None)
 
 
-class Law(NamedTuple):
-    """Independent Gaussians over the columns of the unknowns, after what had to be drawn was drawn.
+class WeightDistribution(NamedTuple):
+    """The distribution of the unknowns of a layer: independent Gaussians over their columns.
+
+    After a draw of all unknowns, their values are the mean, and there is no covariance.
 
     Attributes:
         mean: `[S, R, I, O]`, or without S.
-        covariance: of every column, `[R, O, I, I]`, or one of all, `[R, 1, I, I]`; None: the mean is a draw.
-        log_pq: log P - log Q of what was drawn less the divergence of what is integrated out, `[S, R]`.
+        covariance: covariance of every column, `[R, O, I, I]`, or one for all columns, `[R, 1, I, I]`; None:
+            the mean is a draw.
+        log_pq: log P - log Q of what was drawn, minus the divergence of what is integrated out, `[S, R]`,
+            nats.
     """
 
     mean: Tensor
@@ -114,20 +118,22 @@ class PosteriorModule(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} cannot begin at given weights: take another posterior")
 
     @property
-    def law_size(self) -> int:
-        """How many standard normals `law` takes."""
+    def distribution_size(self) -> int:
+        """Number of standard normals that `distribution` needs."""
         return self.noise_size
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
-        """The unknowns as Gaussians: a draw of no spread, unless the posterior knows better.
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
+        """Return the distribution of the unknowns, by default a draw of them, without a covariance.
 
         Args:
             features: as for `draw`.
             prior_precision: as for `draw`.
-            noise: standard normals, `[S, R, law_size]`.
+            noise: standard normals, `[S, R, distribution_size]`.
         """
         weights, log_pq = self.draw(features, prior_precision, noise)
-        return Law(weights, None, log_pq)
+        return WeightDistribution(weights, None, log_pq)
 
     @property
     def estimate_size(self) -> NoiseSize:

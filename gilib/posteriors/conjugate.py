@@ -135,7 +135,7 @@ class ConjugateWeights(PosteriorModule):
 
     @property
     def posterior(self) -> MatrixNormalInverseWishart:
-        """The law of W̃ and Σ."""
+        """The distribution of W̃ and Σ."""
         return MatrixNormalInverseWishart(
             self.mean, self.precision_tril, self.df, self.scale_tril, validate_args=False
         )

@@ -148,8 +148,9 @@ class FactorisedKernels(FactorisedWeights):
     Outputs at two pixels of an image are correlated: sampled one by one they would be those of no kernel, and
     the bound that of no posterior. So the estimate samples weights, W = μ + σ ∘ z ∘ (s rᵀ) at every image:
     z is drawn once, the signs s of the input channels, each for its K rows, and r of the outputs for each
-    image (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the law Q,
-    and deviations of two images are uncorrelated. It takes two convolutions, where a draw takes one.
+    image (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). As z is symmetric, the W of an image has the
+    distribution Q, and deviations of two images are uncorrelated. It takes two convolutions, where a draw
+    takes one.
     """
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count, Positive
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
 from gilib.posteriors.inducing import network_points, own_points
 from gilib.posteriors.pseudo import fitted
 from gilib.sites import InducingOutputs, Site
@@ -121,14 +121,16 @@ class FreeInducing(PosteriorModule, Gaussians):
         return half_log_det(self.root)
 
     @property
-    def law_size(self) -> int:
-        """None: everything is integrated out."""
+    def distribution_size(self) -> int:
+        """Zero, because everything is integrated out."""
         return 0
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
         """Means, covariances L Lᵀ, and minus the divergence."""
         root = self.root.tril()
-        return Law(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
+        return WeightDistribution(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
 
     def kl(self) -> Tensor:
         """KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, `[R]` nats."""

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator, cholesky_and_inverse, readable
 from gilib.linalg.factor import tril_logdet
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
 from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
 from gilib.regression.dual import DualWeightPosterior, regress_dual
@@ -249,17 +249,19 @@ class InducingWeights(PosteriorModule):
 
 
 class MarginalisedOutputs(InducingWeights):
-    """Over inducing outputs of a process, which its law integrates out."""
+    """A posterior over the inducing outputs of a process, which an estimate integrates out."""
 
     @property
-    def law_size(self) -> int:
-        """None: everything is integrated out."""
+    def distribution_size(self) -> int:
+        """Zero, because everything is integrated out."""
         return 0
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
-        """N(m_o, S_o) with S = H⁻¹, m = S b, and minus the divergence from N(0, P⁻¹).
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
+        """Return N(m_o, S_o), with S = H⁻¹ and m = S b, and minus the divergence from N(0, P⁻¹).
 
-        That is ½ Σ_o [log det P + log det S_o + M - tr(P S_o) - m_oᵀ P m_o], nats.
+        The latter is ½ Σ_o [log det P + log det S_o + M - tr(P S_o) - m_oᵀ P m_o], nats.
         """
         posterior = self.condition(features, prior_precision)
         assert isinstance(posterior, WeightPosterior)
@@ -270,4 +272,4 @@ class MarginalisedOutputs(InducingWeights):
         log_dets = mean.shape[-1] * prior.log_det() + 2 * columns * tril_logdet(inverse).sum(-1)
         log_pq = 0.5 * (log_dets + self.noise_size - squares)
         found = (value.to(noise.dtype) for value in (mean, covariance, log_pq.expand(noise.shape[:-1])))
-        return Law(*found)
+        return WeightDistribution(*found)

@@ -48,7 +48,7 @@ ERRORS = {
     ),
     "stripes with several outputs": (
         lambda: model(out_features=2),
-        r"got widths \[2, 2, 2\]: use FullyCoupled, which takes any, or MeanField",
+        r"got widths \[2, 2, 2\]: use FullyCoupled or MeanField, which allow any widths",
     ),
     "a family's class": (
         lambda: StructuredGP([Process(2, 1)], FullyCoupled),
