@@ -39,7 +39,7 @@ class BayesianEstimator(BaseEstimator):
     seed in every call, and evaluated in float64.
     """
 
-    _law = "gaussian"  # of numbers; classes have one of their own
+    _kind = "gaussian"  # of likelihood; classes have one of their own
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class BayesianEstimator(BaseEstimator):
             check_choice(self.model, MODELS, "model")
         if self.kernel is not None and self.model not in (None, "gp"):
             raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
-        given: dict[str, Any] = {"likelihood": self._law}
+        given: dict[str, Any] = {"likelihood": self._kind}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
@@ -108,7 +108,7 @@ class BayesianEstimator(BaseEstimator):
         for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
         of_network = any(value is not None for value in (self.hidden, self.lr, self.batch_size))
-        by_adam = of_network or self._law != "gaussian"
+        by_adam = of_network or self._kind != "gaussian"
         suitable = "gp" if self.kernel is not None else "network" if by_adam else suited(rows, classes)
         model = self.model or suitable
         names = [name for name in RECIPES if model in (name, "auto")]
@@ -131,7 +131,7 @@ class BayesianEstimator(BaseEstimator):
         settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
-            by_adam = classes is not None or self._law != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
+            by_adam = classes is not None or self._kind != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
             read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
@@ -149,7 +149,7 @@ class BayesianEstimator(BaseEstimator):
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes(len(x), classes)
-        if (classes is not None or self._law != "gaussian") and self.model == "auto":
+        if (classes is not None or self._kind != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
         if own is not None:

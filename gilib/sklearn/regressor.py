@@ -26,7 +26,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import LAWS, Recipe, Trained, check_law
+from gilib.recipes.base import LIKELIHOODS, Recipe, Trained, check_likelihood
 from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     POINTS_AT_ONCE,
@@ -37,7 +37,7 @@ from gilib.sklearn.estimator import (
     seed_of,
     validated,
 )
-from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_other_laws
+from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_gaussian
 from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_choice, check_count
 
@@ -148,11 +148,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
-        check_law(self.likelihood, "likelihood")
-        self._law = self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
-        if self.target is not None and self._law != "gaussian":
+        check_likelihood(self.likelihood, "likelihood")
+        self._kind = (
+            self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
+        )
+        if self.target is not None and self._kind != "gaussian":
             raise ValueError(
-                f"target='log' has Gaussian noise on logarithms, and likelihood={self._law!r} another one: "
+                f"target='log' has Gaussian noise on logarithms, and likelihood={self._kind!r} another one: "
                 "give one of both"
             )
         self.target_names_ = names_of(y)
@@ -170,15 +172,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self._logs = self.target == "log"
         if self._logs:
             y = logarithms(y)
-        elif self._law == "gaussian":
+        elif self._kind == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
-            warn_of_other_laws(y.numpy(), names or (alone and [alone]))
+            warn_of_non_gaussian(y.numpy(), names or (alone and [alone]))
         warn_of_far_values(y.numpy(), names, "log y" if self._logs else "y")
         constant = constant_columns(y)
-        if self._law != "gaussian":
+        if self._kind != "gaussian":
             constant = self._checked(y, constant)
         inputs = torch.from_numpy(np.array(X))
-        scaled = self._law in ("gaussian", "student")
+        scaled = self._kind in ("gaussian", "student")
         self._scales = _scaling(inputs, y, self._logs) if scaled else Normalisation.fit(inputs)
         self.stretch_ = np.ones(y.shape[1])
         if constant.any():
@@ -196,9 +198,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             shift = float(y[:, self._varies].sum(1).mean())
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
-        if self._law == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
+        if self._kind == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
-        if self._law != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
+        if self._kind != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
             self.noise_sd_ = np.sqrt(np.square(self._noise_sd(X)).mean(0))
         else:
             noise: Any = self.likelihood_.noise_variance
@@ -211,12 +213,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Raises:
             ValueError: for targets that the likelihood cannot explain.
         """
-        if self._law == "student" and constant.any():
+        if self._kind == "student" and constant.any():
             raise ValueError(
                 "likelihood='student' wants targets that vary, and in an output all are the same: leave it "
                 "out"
             )
-        LAWS[self._law]().check_targets(y, *y.shape)
+        LIKELIHOODS[self._kind]().check_targets(y, *y.shape)
         return torch.zeros_like(constant)
 
     def noise_sd(self, X: Any) -> Any:
@@ -240,8 +242,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         levels = []
         with torch.no_grad():
             for part in points.split(POINTS_AT_ONCE):
-                law = self.likelihood_.distribution(draw.moments(part).mean)
-                levels.append(law.variance.log().mean(0))
+                found = self.likelihood_.distribution(draw.moments(part).mean)
+                levels.append(found.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
@@ -314,9 +316,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         (1,)
         """
         ends, targets = _ends(interval), self._targets(y, X)
-        if self._law != "gaussian":
+        if self._kind != "gaussian":
             raise ValueError(
-                f"calibrate stretches Gaussians, and predictions of likelihood={self._law!r} are none: see "
+                f"calibrate stretches Gaussians, and predictions of likelihood={self._kind!r} are none: see "
                 "their coverage by gilib.sklearn.coverage, or take likelihood='gaussian'"
             )
         rank = math.ceil((len(targets) + 1) * interval - ROUNDING)
@@ -420,7 +422,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _batches(self, X: Any, *options: Any) -> Iterator[Any]:
         """Of the targets themselves."""
-        if self._law != "gaussian":
+        if self._kind != "gaussian":
             yield from super()._batches(X, *options)
             return
         for batch in self._gaussians(X, *options):

@@ -77,7 +77,7 @@ def logarithms(y: Tensor) -> Tensor:
     return y.log()
 
 
-def warn_of_other_laws(y: NDArray[Any], names: Any) -> None:
+def warn_of_non_gaussian(y: NDArray[Any], names: Any) -> None:
     """Warn of columns of targets `[N, O]` that no Gaussian describes, and say what to do."""
     for k, column in enumerate(y.T):
         values, counts = np.unique(column, return_counts=True)

@@ -43,7 +43,7 @@ def test_draws_and_their_log_ratio():
     assert_equal(log_pq.detach(), wanted.detach(), 1e-10)
 
 
-def test_the_law_is_that_of_the_draws():
+def test_the_distribution_is_that_of_the_draws():
     """Over a cubature: means, covariances, and the mean of the log-ratio is minus the divergence."""
     module = built(initial_scale=0.7)
     weights, log_pq = module.draw(None, None, cubature(module.noise_size))

@@ -77,7 +77,7 @@ def test_two_outputs_in_their_own_units(model):
 
 
 def test_intervals_cover_what_they_say(model):
-    """New data of the same law: 600 targets, the standard error of a coverage of 0.9 is 0.012."""
+    """New data of the same distribution: 600 targets, the standard error of a coverage of 0.9 is 0.012."""
     fresh, targets = regression(seed=2)
     lower, upper = model.predict_interval(fresh, 0.9)
     assert (lower < upper).all()

@@ -78,8 +78,8 @@ def test_chance_is_the_binomial():
     """The least count with at least 1/40 at or below it, and that with at least 39/40, of 90 and of 30."""
     table = coverage(Fixed(), FRAME, Y[:, 0], interval=0.8).table
     for name, n in zip(table.index, (90, 30, 30, 30), strict=True):
-        law = [math.comb(n, k) * 0.8**k * 0.2 ** (n - k) for k in range(n + 1)]
-        ends = [next(k for k in range(n + 1) if sum(law[: k + 1]) >= p) / n for p in (0.025, 0.975)]
+        pmf = [math.comb(n, k) * 0.8**k * 0.2 ** (n - k) for k in range(n + 1)]
+        ends = [next(k for k in range(n + 1) if sum(pmf[: k + 1]) >= p) / n for p in (0.025, 0.975)]
         assert table.loc[name, ["least", "most"]].tolist() == ends
 
 

@@ -29,14 +29,14 @@ def mixture(m, s):
 
 
 def test_one_component_is_scipys():
-    own, law = mixture(M[:1], S[:1]), lognorm(s=S[0], scale=np.exp(M[0]))
-    np.testing.assert_allclose([own.mean.item(), own.sd.item()], [law.mean(), law.std()], rtol=1e-12)
+    own, dist = mixture(M[:1], S[:1]), lognorm(s=S[0], scale=np.exp(M[0]))
+    np.testing.assert_allclose([own.mean.item(), own.sd.item()], [dist.mean(), dist.std()], rtol=1e-12)
     assert own.function_sd.item() == 0
     for p in (0.001, 0.05, 0.5, 0.95):
-        np.testing.assert_allclose(own.quantile(p).item(), law.ppf(p), rtol=1e-10)
+        np.testing.assert_allclose(own.quantile(p).item(), dist.ppf(p), rtol=1e-10)
     for y in (0.01, 1.0, 7.0):
         target = torch.tensor([[y]], dtype=torch.float64)
-        np.testing.assert_allclose(own.log_prob(target).item(), law.logpdf(y), rtol=1e-12)
+        np.testing.assert_allclose(own.log_prob(target).item(), dist.logpdf(y), rtol=1e-12)
 
 
 def test_a_mixture_has_the_moments_of_its_density():
@@ -131,9 +131,9 @@ def test_a_constant_target_is_predicted_as_it_is():
     with pytest.warns(UserWarning, match="all targets are the same"):
         model = BayesianRegressor(**QUICK, target="log").fit(X, np.full(80, 1e6))
     low, high = model.predict_interval(X[:1], 0.5)
-    law = lognorm(s=1, scale=1e6)
+    dist = lognorm(s=1, scale=1e6)
     np.testing.assert_allclose(
-        [low[0], high[0], model.predict(X[:1])[0]], [*law.ppf([0.25, 0.75]), law.mean()]
+        [low[0], high[0], model.predict(X[:1])[0]], [*dist.ppf([0.25, 0.75]), dist.mean()]
     )
 
 

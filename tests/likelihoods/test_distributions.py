@@ -38,16 +38,16 @@ CASES = {
 EVERY = pytest.mark.parametrize("name", list(CASES))
 
 
-def score(law, targets):
+def score(dist, targets):
     """The log density, or the log probability, of scipy."""
-    return (law.logpmf if hasattr(law, "pmf") or hasattr(law.dist, "pmf") else law.logpdf)(targets)
+    return (dist.logpmf if hasattr(dist, "pmf") or hasattr(dist.dist, "pmf") else dist.logpdf)(targets)
 
 
 @EVERY
 def test_densities(name):
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     outputs = 0.6 * normals(3, 4, 1)
-    expected = score(law(outputs.numpy()), targets.numpy()).sum(-1)
+    expected = score(dist(outputs.numpy()), targets.numpy()).sum(-1)
     assert_equal(likelihood.log_prob(outputs, targets).detach(), expected, 1e-10)
     both = likelihood.log_prob(outputs.expand(3, 4, 2), targets.expand(4, 2))
     assert_equal(both.detach(), 2.0 * expected, 1e-10)
@@ -56,11 +56,11 @@ def test_densities(name):
 @EVERY
 def test_predictions(name):
     """Mean, deviation, density and quantiles of the mixture; counts: the least that reach a probability."""
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     outputs = 0.6 * normals(5, 4, 1)
     with torch.no_grad():
         found = likelihood.predictive(outputs)
-    parts = law(outputs.numpy())
+    parts = dist(outputs.numpy())
     assert_equal(found.mean, parts.mean().mean(0), 1e-10)
     assert_equal(found.sd, np.sqrt(parts.var().mean(0) + parts.mean().var(0)), 1e-10)
     assert_equal(
@@ -81,7 +81,7 @@ def test_predictions(name):
 @pytest.mark.parametrize("sd", [0.2, 0.7])
 def test_the_expectation_is_an_integral(name, sd):
     """Of outputs that are Gaussian, as those of a process, against the trapezoidal rule."""
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     mean = 0.5 * normals(1, 4, 1)
 
     class Functions:
@@ -90,21 +90,21 @@ def test_the_expectation_is_an_integral(name, sd):
 
     found = likelihood.expected_log_prob(Functions(), None, targets)
     at = np.linspace(-9.0, 9.0, 4001)[:, None, None]
-    scores = score(law(mean[0].numpy() + sd * at), targets.numpy())  # [4001, 4, 1]
+    scores = score(dist(mean[0].numpy() + sd * at), targets.numpy())  # [4001, 4, 1]
     expected = scipy.integrate.trapezoid(scores * np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), at, axis=0)
     assert_equal(found[0].detach(), expected[:, 0], 1e-5)
 
 
 @EVERY
 def test_samples(name):
-    """Their mean is the law's, within six standard errors; the global random state is left alone."""
-    likelihood, _, law = CASES[name]
+    """Their mean is the distribution's, within six standard errors; the global random state is left alone."""
+    likelihood, _, dist = CASES[name]
     outputs, count = 0.5 * normals(4, 1), 20000
     before = torch.get_rng_state()
     found = likelihood.sample(outputs.expand(count, 4, 1), seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(found, likelihood.sample(outputs.expand(count, 4, 1), seeded(1)))
-    parts = law(outputs.numpy())
+    parts = dist(outputs.numpy())
     gap = np.abs(found.mean(0).numpy() - parts.mean())
     assert (gap <= 6.0 * parts.std() / np.sqrt(count)).all()
     assert bool(likelihood.support.check(found).all())
