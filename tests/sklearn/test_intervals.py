@@ -113,7 +113,7 @@ def test_a_coverage_prints_as_a_table(fitted):
 
 
 def test_what_no_coverage_can_be_of_is_refused(fitted):
-    with pytest.raises(TypeError, match="LinearRegression predicts no intervals: hand over"):
+    with pytest.raises(TypeError, match="LinearRegression predicts no intervals: pass"):
         coverage(LinearRegression().fit(X, Y), X, Y)
     with pytest.raises(
         ValueError, match=r"by must be 'prediction' or a column of X, which are \['size', 'age'"
@@ -225,7 +225,7 @@ def test_a_constant_output_keeps_its_width():
 
 
 def test_what_cannot_calibrate_is_refused_and_changes_nothing(fitted):
-    with pytest.raises(ValueError, match="intervals of 0.9 need 9 rows at least to calibrate with, got 8"):
+    with pytest.raises(ValueError, match="intervals of 0.9 need at least 9 rows to calibrate with, got 8"):
         fitted.calibrate(X[40:48], Y[40:48])
     with pytest.raises(ValueError, match=r"y must hold \[50, 2\] targets"):
         fitted.calibrate(X[40:], Y[40:, 0])

@@ -165,7 +165,7 @@ def test_a_recipe_says_it_too():
         (
             {"likelihood": "gamma", "target": "log"},
             Y["gamma"],
-            "target='log' has Gaussian noise .* one of both",
+            "target='log' puts Gaussian noise .* only one of the two",
         ),
         (
             {"likelihood": "poisson", "model": "heteroscedastic_gp"},
@@ -181,7 +181,9 @@ def test_what_is_refused_before_any_work(settings, y, message):
 
 
 def test_what_is_refused_afterwards(fitted):
-    with pytest.raises(ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are none"):
+    with pytest.raises(
+        ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are not Gaussian"
+    ):
         fitted["poisson"].calibrate(X, Y["poisson"])
     recipe = gilib.recommended("network", likelihood="poisson", steps=5)
     with pytest.raises(ValueError, match="likelihood='poisson' is for numbers: of classes, leave it out"):

@@ -98,7 +98,7 @@ def test_it_is_calibrated_in_logarithms(both):
     np.testing.assert_allclose(own.stretch_, logs.calibrate(new, np.log(targets)).stretch_)
     assert (own.predict_interval(X, 0.999)[0] > 0).all()
     np.testing.assert_allclose(own.sample_y(X[:2], 3), np.exp(logs.sample_y(X[:2], 3)), rtol=1e-9)
-    with pytest.raises(ValueError, match="target='log' wants positive targets, and 30 of y are not"):
+    with pytest.raises(ValueError, match="target='log' wants positive targets, but 30 of y are not"):
         own.calibrate(new, np.stack([-targets[:, 0], targets[:, 1]], 1))
 
 
@@ -120,7 +120,7 @@ def test_frames_pickles_and_searches():
 
 def test_what_has_no_logarithm_is_refused():
     with pytest.raises(
-        ValueError, match="target='log' wants positive targets, and 2 of y are not, the lowest -1"
+        ValueError, match="target='log' wants positive targets, but 2 of y are not, the lowest -1"
     ):
         BayesianRegressor(**QUICK, target="log").fit(X, np.r_[0.0, -1.0, Y[2:, 0]])
     with pytest.raises(ValueError, match="unknown target 'sqrt': choose one of 'log'"):
@@ -152,13 +152,16 @@ def said(y, **options):
         (pd.Series(Y[:, 0], name="price"), "column 'price' of y holds positive numbers only"),
         (
             np.arange(80) % 4,
-            "column 0 of y holds 4 whole numbers only, and a Gaussian expects what lies between",
+            "column 0 of y holds only 4 different numbers, all whole, but a Gaussian",
         ),
         (
             np.where(X[:, 0] > 0.2, X[:, 1], 0.0),
-            "column 0 of y is 0 in 60% of the rows, and no Gaussian repeats",
+            "column 0 of y is 0 in 60% of the rows, but no Gaussian repeats",
         ),
-        (pd.DataFrame({"a": X[:, 0], "b": np.arange(80) % 2}), "column 'b' of y holds 2 whole numbers only"),
+        (
+            pd.DataFrame({"a": X[:, 0], "b": np.arange(80) % 2}),
+            "column 'b' of y holds only 2 different numbers",
+        ),
     ],
 )
 def test_a_gaussian_that_cannot_be_right_is_warned_of(y, words):
