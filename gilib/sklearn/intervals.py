@@ -33,12 +33,12 @@ class Coverage:
             and `inside` the fraction of targets inside. If the intervals keep their promise, `inside` lies
             between `least` and `most` in 95 of 100 samples of so many rows. With several outputs, their names
             are the first level of the index.
-        interval: the promised coverage.
+        coverage: the promised fraction.
         by: what groups the rows.
     """
 
     table: pd.DataFrame
-    interval: float
+    coverage: float
     by: Any
 
     def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
@@ -58,7 +58,7 @@ class Coverage:
         shown = self.table[self.table.index.get_level_values(-1) != ALL]
         places = np.arange(len(shown))
         axes.hlines(places, shown["least"], shown["most"], color="#BBBBBB", linewidth=6, alpha=0.5, zorder=0)
-        axes.axvline(self.interval, color="#4D4D4D", linestyle="--", linewidth=1, zorder=0)
+        axes.axvline(self.coverage, color="#4D4D4D", linestyle="--", linewidth=1, zorder=0)
         axes.plot(shown["inside"], places, **{"marker": "o", "linestyle": "none"} | options)
         names = [" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in shown.index]
         axes.set_yticks(places, names)
@@ -76,7 +76,7 @@ class Coverage:
 ALL = "all"
 
 
-def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float = 0.9) -> Coverage:
+def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float = 0.9) -> Coverage:
     """Count how many targets lie inside their intervals, for all rows and for groups of rows.
 
     The average can be right even though the intervals of some rows are too narrow, and those of others too
@@ -90,7 +90,7 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
         by: what groups the rows. "prediction": thirds of the rows by predicted mean, for every output
             separately. The name or number of a column of X: thirds if it has more than three different
             numbers, otherwise a group for each value; rows without a value form their own group.
-        interval: probability of the central intervals, between 0 and 1.
+        coverage: probability of the central intervals, between 0 and 1.
 
     Returns:
         A `Coverage`: for each group, the number of `rows`, the fraction `inside`, and the range from `least`
@@ -98,7 +98,7 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
 
     Raises:
         TypeError: if the model predicts no intervals.
-        ValueError: if the targets do not fit, the column does not exist, or `interval` is not between 0 and
+        ValueError: if the targets do not fit, the column does not exist, or `coverage` is not between 0 and
             1.
 
     >>> from gilib.sklearn import BayesianRegressor
@@ -108,7 +108,7 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
     [30, 10, 10, 10]
     """
     try:
-        predicted, lower, upper = model.predict(X, return_interval=interval)
+        predicted, lower, upper = model.predict(X, return_interval=coverage)
     except TypeError as error:
         if "return_interval" not in str(error):
             raise
@@ -126,12 +126,12 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
         rows = [np.ones(len(own), dtype=bool), *(members for _, members in parts)]
         counts = np.array([members.sum() for members in rows])
         shares = [own[members].mean() for members in rows]
-        least, most = (binom.ppf(0.5 * (1.0 + side * CHANCE), counts, interval) / counts for side in (-1, 1))
+        least, most = (binom.ppf(0.5 * (1.0 + side * CHANCE), counts, coverage) / counts for side in (-1, 1))
         index = pd.Index([ALL, *(name for name, _ in parts)])
         tables.append(pd.DataFrame({"rows": counts, "inside": shares, "least": least, "most": most}, index))
     outputs = names if isinstance(names, list) else range(len(tables))
     table = tables[0] if len(tables) == 1 else pd.concat(dict(zip(outputs, tables, strict=True)))
-    return Coverage(table, interval, by)
+    return Coverage(table, coverage, by)
 
 
 def _columns(values: Any) -> NDArray[Any]:

@@ -292,11 +292,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         lower, upper = (self._shown(values, X) for values in self._reduced(X, *_ends(coverage)))
         return lower, upper
 
-    def calibrate(self, X: Any, y: Any, interval: float = 0.9) -> Self:
+    def calibrate(self, X: Any, y: Any, coverage: float = 0.9) -> Self:
         """Stretch predictions around their mean until intervals cover rows that were held out.
 
         This is split conformal prediction. The distance of every target from its mean is measured as a
-        fraction of the distance to that end of its interval. The factor is the ⌈(N + 1) · interval⌉-th
+        fraction of the distance to that end of its interval. The factor is the ⌈(N + 1) · coverage⌉-th
         smallest of these fractions, for every output separately. If these rows and a new one are
         exchangeable, and none was used in training, the new target lies inside its interval with at least
         this probability. The promise holds on average over rows, not in every group of them,
@@ -310,10 +310,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Args:
             X: inputs `[N, D]` that were not used in training.
             y: their targets, `[N]` or `[N, O]`.
-            interval: the probability of central intervals that is to be guaranteed.
+            coverage: the probability of central intervals that is to be guaranteed.
 
         Raises:
-            ValueError: if targets do not fit, there are fewer than interval / (1 - interval) rows, or the
+            ValueError: if targets do not fit, there are fewer than coverage / (1 - coverage) rows, or the
                 likelihood is not "gaussian".
 
         >>> x = np.linspace(-1, 1, 60)[:, None]
@@ -321,17 +321,17 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         >>> model.calibrate(x[1::2], x[1::2, 0]).stretch_.shape
         (1,)
         """
-        ends, targets = _ends(interval), self._targets(y, X)
+        ends, targets = _ends(coverage), self._targets(y, X)
         if self._kind != "gaussian":
             raise ValueError(
                 f"calibrate stretches Gaussians, but predictions of likelihood={self._kind!r} are not "
                 "Gaussian: measure their coverage by gilib.sklearn.coverage, or use likelihood='gaussian'"
             )
-        rank = math.ceil((len(targets) + 1) * interval - ROUNDING)
+        rank = math.ceil((len(targets) + 1) * coverage - ROUNDING)
         if rank > len(targets):
-            least = math.ceil(interval / (1.0 - interval) - ROUNDING)
+            least = math.ceil(coverage / (1.0 - coverage) - ROUNDING)
             raise ValueError(
-                f"intervals of {interval:g} need at least {least} rows to calibrate with, got {len(targets)}"
+                f"intervals of {coverage:g} need at least {least} rows to calibrate with, got {len(targets)}"
             )
         parts = iter((logarithms(targets) if self._logs else targets).split(POINTS_AT_ONCE))
         ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
