@@ -515,7 +515,7 @@ class Select:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the coordinates in the order of `columns`."""
-        # by slices, because the host would wait until an accelerator has a tensor of indices
+        # slices, because the host would wait for a tensor of indices to reach an accelerator
         first, end = self.columns[0], self.columns[-1] + 1
         if self.columns == tuple(range(first, end)):
             return x[..., first:end]

@@ -414,7 +414,7 @@ class KernelOn(Kernel):
         """
         missing = [column for column in self.columns if isinstance(column, str) and column not in names]
         if missing:
-            raise ValueError(f"the kernel is on columns {missing}, and there are {list(names)}")
+            raise ValueError(f"the kernel is on columns {missing}, but the columns are {list(names)}")
         places = [list(names).index(column) if isinstance(column, str) else column for column in self.columns]
         within = [names[place] for place in places if place < len(names)]
         return replace(self, kernel=self.kernel.numbered(within), columns=tuple(places))
@@ -457,4 +457,4 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
 
 def _check_setting(value: Setting, name: str) -> None:
     if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
-        raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
+        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gilib.draws import Drawn
 
 LOG_2PI = math.log(2.0 * math.pi)
-NODES = 20  # of the quadrature of an expectation
+NODES = 20  # nodes of the quadrature for an expectation
 
 
 @cache
@@ -174,7 +174,7 @@ class Likelihood(nn.Module, Part, ABC):
         if self.replicas not in ((), given):
             raise ValueError(
                 f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, but the "
-                f"outputs are from a network with replicas={given}: give both the same"
+                f"outputs are from a network with replicas={given}: use the same for both"
             )
 
     def predictive(
@@ -194,8 +194,8 @@ class Likelihood(nn.Module, Part, ABC):
         """
         if not (self.support is constraints.real or normalisation is None or normalisation.inputs_alone):
             raise ValueError(
-                f"targets of {type(self).__name__} are not scaled: fit the normalisation to inputs alone, "
-                "Normalisation.fit(x)"
+                f"targets of {type(self).__name__} cannot be scaled: fit the normalisation to inputs only, "
+                "as by Normalisation.fit(x)"
             )
         return MixturePrediction(self.joint(outputs.double()), normalisation)
 

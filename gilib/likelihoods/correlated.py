@@ -178,7 +178,7 @@ class CorrelatedGaussian(Likelihood):
         if self.replicas not in ((), given) or outputs.shape[-1] != self.outputs:
             raise ValueError(
                 f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got a network with "
-                f"{outputs.shape[-1]} outputs and replicas={given}: give both the same"
+                f"{outputs.shape[-1]} outputs and replicas={given}: use the same for both"
             )
 
     def config(self) -> ConfigDict:

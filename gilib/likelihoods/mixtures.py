@@ -108,7 +108,7 @@ class GaussianPrediction(Prediction):
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
         check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
         sd = self.component_sd.expand_as(self.means)
-        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
+        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # failed replicas have NaN
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
 
 

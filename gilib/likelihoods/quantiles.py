@@ -83,7 +83,7 @@ def mixture_quantile(
     """
     check_probability(probability)
     own, scales = locations.double(), scales.double()
-    if probability > 0.5:  # the lower tail has small probabilities with full precision, the upper one has not
+    if probability > 0.5:  # only in the lower tail are small probabilities precise
         return -_lower_quantile(-own, scales, 1.0 - probability, standard).to(locations.dtype)
     return _lower_quantile(own, scales, float(probability), standard).to(locations.dtype)
 

@@ -57,7 +57,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
         if len(kinds) > 1:
-            raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
+            raise ValueError(
+                f"labels must be of one type, but y has {', '.join(sorted(kinds))}: use y.astype(str)"
+            )
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -123,7 +125,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         logs = torch.cat([batch.log_probabilities for batch in batches], 1)  # [n_samples, N, C]
         generator = torch.Generator().manual_seed(seed + 1)
         uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-        noisy = logs - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
+        noisy = logs - (-uniform.log()).log()  # with Gumbel noise, the largest is a sample
         return self.classes_[noisy.argmax(-1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:

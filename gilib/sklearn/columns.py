@@ -75,9 +75,9 @@ def _columns(table: Any) -> list[tuple[Any, Any]]:
         frame = table if hasattr(table, "columns") else table.to_frame()
         return [(frame.columns[k], frame.iloc[:, k]) for k in range(frame.shape[1])]
     labels = getattr(table, "columns", None)
-    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):  # as of polars
+    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):  # a frame of polars
         return [(label, np.asarray(table[label])) for label in labels]
-    if hasattr(table, "to_numpy") and isinstance(getattr(table, "name", None), str):  # a series of theirs
+    if hasattr(table, "to_numpy") and isinstance(getattr(table, "name", None), str):  # a series of polars
         return [(table.name, np.asarray(table))]
     array = _read(table) if isinstance(table, list | tuple) else table
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OMmUS" or array.ndim not in (1, 2):

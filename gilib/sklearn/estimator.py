@@ -39,7 +39,7 @@ class BayesianEstimator(BaseEstimator):
     same seed, and evaluates them in float64.
     """
 
-    _kind = "gaussian"  # of likelihood; classes have one of their own
+    _kind = "gaussian"  # the likelihood of numbers, by name
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class BayesianEstimator(BaseEstimator):
         self._warn_of_unread(list(recipes), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
-        if self.kernel is not None and self.recipe is None:  # whose lengthscales have the units of X
+        if self.kernel is not None and self.recipe is None:  # its lengthscales have the units of X
             normalisation = replace(normalisation, x_std=torch.ones_like(normalisation.x_std))
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
@@ -268,7 +268,7 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, Generator):
         return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0:
-        return int(random_state) % 2**63  # what torch takes
+        return int(random_state) % 2**63  # the range of torch's seeds
     raise ValueError(
         "random_state must be an integer of at least 0, a numpy RandomState or Generator, or None, "
         f"got {random_state!r}"

@@ -41,7 +41,7 @@ from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_g
 from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_choice, check_count
 
-ROUNDING = 1e-9  # rounding error of a rank
+ROUNDING = 1e-9  # by which rounding may raise a rank above a whole number
 CLASSES = "BayesianClassifier is for classes"
 
 
@@ -212,7 +212,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
     def _checked(self, y: Tensor, constant: Tensor) -> Tensor:
-        """Return which outputs the training leaves out: none.
+        """Check the targets of a likelihood that is not Gaussian, and return that all outputs are trained.
 
         Raises:
             ValueError: if the likelihood does not allow the targets.
@@ -477,8 +477,8 @@ class _ConstantRecipe(Recipe):
         net = models.mlp(
             *size,
             posterior=PointEstimate(),
-            inducing_points=points,
-            generator=generator,  # for their dtype
+            inducing_points=points,  # which set the dtype
+            generator=generator,
         )
         with torch.no_grad():
             for parameter in net.parameters():

@@ -16,7 +16,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.columns import label_of
 from gilib.validation import as_tensor
 
-FEW, ENOUGH = 10, 20  # up to so many whole numbers may be classes or grades; from so many rows on we judge
+FEW, ENOUGH = 10, 20  # greatest number of whole values that may be classes; smallest number of rows that tell
 SKEWED = 1.0  # skewness of an exponential is 2, of a Gaussian 0
 
 

@@ -88,8 +88,8 @@ class StructuredGP(Layer):
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:
                 raise ValueError(
-                    f"{below.describe()} gives {below.out_features} numbers, and {above.describe()}, after "
-                    f"it, takes {above.in_features}"
+                    f"{below.describe()} gives {below.out_features} numbers, but {above.describe()}, "
+                    f"which follows, takes {above.in_features}"
                 )
         self.family.check(widths)
         self.weights = None

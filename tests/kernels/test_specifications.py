@@ -55,7 +55,7 @@ VALUES = {
     "on a name": (lambda: module(RBF().on("age")), "names are for estimators that are given a data frame"),
     "on a name that is not there": (
         lambda: (RBF() + RBF().on("age")).numbered(["year", "sex"]),
-        r"the kernel is on columns \['age'\], and there are \['year', 'sex'\]",
+        r"the kernel is on columns \['age'\], but the columns are \['year', 'sex'\]",
     ),
     "on half a column": (lambda: RBF().on(0.5), r"columns\[0\] must be an integer, got 0.5"),
     "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
@@ -175,5 +175,5 @@ def test_every_hyper_parameter_gets_a_gradient():
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], ()])
 def test_lengthscales_are_one_number_or_a_tuple(value):
-    with pytest.raises(TypeError, match="lengthscale must be a number, or a tuple of one for every input"):
+    with pytest.raises(TypeError, match="lengthscale must be a number, or a tuple with one for each input"):
         RBF(value)

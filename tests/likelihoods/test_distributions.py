@@ -170,7 +170,9 @@ def test_targets_that_cannot_be(name, wrong, wanted):
 
 def test_what_is_refused():
     units = gilib.data.Normalisation.fit(normals(4, 1), POSITIVE)
-    with pytest.raises(ValueError, match="targets of Gamma are not scaled: fit the normalisation to inputs"):
+    with pytest.raises(
+        ValueError, match="targets of Gamma cannot be scaled: fit the normalisation to inputs"
+    ):
         Gamma().predictive(normals(3, 4, 1), units)
     with pytest.raises(ValueError, match=r"replicas=\(2,\)\) has a noise for each .* replicas=\(5,\)"):
         StudentT(replicas=(2,)).log_prob(normals(3, 5, 4, 1), REAL)

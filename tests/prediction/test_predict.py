@@ -125,7 +125,7 @@ def test_a_noise_of_other_replicas_is_refused():
         net = small_net(gilib.GlobalInducing(), replicas=replicas)
         with pytest.raises(ValueError, match=r"Gaussian\(replicas=\(3,\)\) has a noise for each"):
             gilib.predict(net, likelihood, x, 3)
-        with pytest.raises(ValueError, match=r"a network with replicas=.*give both the same"):
+        with pytest.raises(ValueError, match=r"a network with replicas=.*use the same for both"):
             likelihood.log_prob(net.draw(3)(x), x)
 
 

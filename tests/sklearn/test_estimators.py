@@ -245,7 +245,9 @@ def test_other_mistakes(model):
         BayesianClassifier().predict(X)
     with pytest.raises(ValueError, match="one class only"):
         BayesianClassifier().fit(X, np.zeros(300))
-    with pytest.raises(ValueError, match=r"labels must be of one type, y has int, str: y.astype\(str\)"):
+    with pytest.raises(
+        ValueError, match=r"labels must be of one type, but y has int, str: use y.astype\(str\)"
+    ):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])

@@ -39,7 +39,7 @@ ERRORS = {
     ),
     "unequal widths": (
         lambda: StructuredGP([Process(2, 3, num_inducing=4), Process(2, 1, num_inducing=4)]),
-        r"Process\(2 → 3\) gives 3 numbers, and Process\(2 → 1\), after it, takes 2",
+        r"Process\(2 → 3\) gives 3 numbers, but Process\(2 → 1\), which follows, takes 2",
     ),
     "stripes of unequal widths": (
         lambda: StructuredGP([Process(2, 3), Process(3, 2), Process(2, 1)]),
