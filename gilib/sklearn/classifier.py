@@ -125,7 +125,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         logs = torch.cat([batch.log_probabilities for batch in batches], 1)  # [n_samples, N, C]
         generator = torch.Generator().manual_seed(seed + 1)
         uniform = torch.rand(logs.shape, generator=generator, dtype=torch.float64).clamp_min(1e-300)
-        noisy = logs - (-uniform.log()).log()  # with Gumbel noise, the largest is a sample
+        noisy = logs - (-uniform.log()).log()  # the greatest is a sample (Gumbel)
         return self.classes_[noisy.argmax(-1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:

@@ -29,7 +29,7 @@ from gilib.validation import check_choice, check_count, check_instance, check_po
 
 Array = NDArray[Any]
 MODELS = (*RECIPES, "auto")
-POINTS_AT_ONCE = 1000  # points of a batch at which drawn functions are evaluated
+POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 
 
 class BayesianEstimator(BaseEstimator):
