@@ -86,7 +86,7 @@ class StandardStudent(SymmetricDistribution):
     """Student's t distribution with location 0 and scale 1.
 
     Attributes:
-        df: ν, broadcastable to the components of a mixture, float64.
+        df: ν, float64, broadcastable with the components of a mixture.
     """
 
     df: Tensor
@@ -101,7 +101,10 @@ class StandardStudent(SymmetricDistribution):
         return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Bracket the quantile of a probability ≤ ½, which lies below the normal one, by doubling."""
+        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
+
+        The lower bound is doubled until it is low enough.
+        """
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
