@@ -445,7 +445,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             yield LogNormalPrediction(batch.means, batch.component_sd) if self._logs else batch
 
     def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
-        """Of targets or their logarithms, with constant outputs, too, stretched around the mean."""
+        """Predict targets or their logarithms, constant outputs included, stretched as `calibrate` found."""
         check_is_fitted(self, "net_")
         stretch = torch.from_numpy(self.stretch_)
         for batch in super()._batches(X, *options):
@@ -498,9 +498,9 @@ class _ConstantRecipe(Recipe):
 
 
 def _scaling(x: Tensor, y: Tensor, are_logs: bool) -> Normalisation:
-    """Targets that are all the same are divided by their size: more of a scale nobody knows.
+    """Return a normalisation that divides constant targets, whose scale is unknown, by their size.
 
-    Zeros are divided by one, and so are logarithms, whose size depends on units.
+    Zeros are divided by one, and so are logarithms, whose size depends on the units.
     """
     found = Normalisation.fit(x, y)
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
