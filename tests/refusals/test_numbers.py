@@ -15,7 +15,7 @@ X, Y = normals(12, 2, seed=1), normals(12, 1, seed=2)
 @pytest.mark.parametrize("kernel", [gilib.kernels.RBF, gilib.kernels.Matern])
 def test_a_lengthscale_of_numpy(kernel):
     assert kernel(lengthscale=np.float64(2.0)) == kernel(lengthscale=2.0)
-    with pytest.raises(TypeError, match="a tuple of one for every input"):
+    with pytest.raises(TypeError, match="a tuple with one for each input"):
         kernel(lengthscale=())
 
 
