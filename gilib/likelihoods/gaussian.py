@@ -75,8 +75,8 @@ def check_inferred(learned: bool, instead: str) -> None:
     """
     if not learned:
         raise ValueError(
-            f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and do not change "
-            "its requires_grad"
+            f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "
+            "requires_grad as it is"
         )
 
 
