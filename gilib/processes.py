@@ -22,7 +22,7 @@ from gilib.draws import GaussianFunction, Moments
 from gilib.kernels import KernelFunction
 from gilib.linalg import cholesky, cholesky_and_inverse, readable
 from gilib.linalg.products import matmul, product
-from gilib.posteriors import Law
+from gilib.posteriors import WeightDistribution
 from gilib.projection import project
 from gilib.randomness import noise_at
 from gilib.validation import check_points_kind
@@ -105,35 +105,35 @@ class Marginals(GaussianFunction):
 
     Attributes:
         inducing: prior of the process at its inducing inputs.
-        law: distribution of w.
+        distribution: distribution of w.
         noise: z, `[S, R, N, O]`.
     """
 
     inducing: Inducing
-    law: Law
+    distribution: WeightDistribution
     noise: Tensor
 
     def moments(self, x: Tensor) -> Moments:
         """Return mean and variance of f(x), with w integrated out."""
-        mean, variance = gaussian(self.inducing, self.law, x)
+        mean, variance = gaussian(self.inducing, self.distribution, x)
         noise = noise_at(self.noise, mean, -2)
         return Moments(mean.expand(noise.shape), variance.expand(noise.shape))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return mean + √variance · z at `x`."""
-        mean, variance = gaussian(self.inducing, self.law, x)
+        mean, variance = gaussian(self.inducing, self.distribution, x)
         noise = noise_at(self.noise, mean, -2)
         return mean.expand(noise.shape) + variance.sqrt() * noise
 
 
-def gaussian(inducing: Inducing, law: Law, x: Tensor) -> tuple[Tensor, Tensor]:
+def gaussian(inducing: Inducing, distribution: WeightDistribution, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and variance of f(x), `[..., N, O]`; variances have one column if outputs share them."""
-    kernel, covariance, x = inducing.kernel, law.covariance, inducing.points(x)
-    dtype = inducing.arithmetic(x, law.mean)
+    kernel, covariance, x = inducing.kernel, distribution.covariance, inducing.points(x)
+    dtype = inducing.arithmetic(x, distribution.mean)
     at = project(
         kernel.unevaluated(x.to(dtype), inducing.inputs),
         inducing.inverse.to(dtype),
-        law.mean.to(dtype),
+        distribution.mean.to(dtype),
         None if covariance is None else covariance.to(dtype),
     ).to(x.dtype)
     prior = kernel.diagonal(x)[..., None]
@@ -192,7 +192,7 @@ class Path(GaussianFunction):
 
     Attributes:
         inducing: prior of the process at its inducing inputs.
-        law: distribution of w.
+        distribution: distribution of w.
         features: normals of the random features, `[S, R, F, P]`.
         weights: ω/√F, `[S, R, F, O]`.
         correction: the vector that multiplies a(x), `[S, R, M, O]`.
@@ -200,7 +200,7 @@ class Path(GaussianFunction):
 
     approximate: ClassVar[bool] = True
     inducing: Inducing
-    law: Law
+    distribution: WeightDistribution
     features: Tensor
     weights: Tensor
     correction: Tensor
@@ -209,7 +209,7 @@ class Path(GaussianFunction):
     def of(
         cls,
         inducing: Inducing,
-        law: Law,
+        distribution: WeightDistribution,
         drawn: Tensor,
         noise: Tensor,
         num_features: int,
@@ -218,7 +218,7 @@ class Path(GaussianFunction):
 
         Args:
             inducing: prior of the process at its inducing inputs.
-            law: distribution of w, for `moments`.
+            distribution: distribution of w, for `moments`.
             drawn: w, `[S, R, M, O]`.
             noise: standard normals, `[S, R, size]`: for the features, `[S, R, F, P]`; for their weights ω,
                 `[S, R, F, O]`; and for the jitter, ε, `[S, R, M, O]`.
@@ -237,7 +237,7 @@ class Path(GaussianFunction):
             nugget = nugget + torch.sub(*diagonals)[..., None]
         prior = prior.double() + nugget.sqrt() * jitter.double()
         correction = drawn - (inducing.inverse @ prior).to(drawn.dtype)
-        return cls(inducing, law, features, weights, correction)
+        return cls(inducing, distribution, features, weights, correction)
 
     @staticmethod
     def sizes(kernel: KernelFunction, num_features: int, points: int, outputs: int) -> tuple[int, int, int]:
@@ -252,7 +252,7 @@ class Path(GaussianFunction):
 
     def moments(self, x: Tensor) -> Moments:
         """Return mean and variance of f(x), with the path integrated out but not the layers below."""
-        mean, variance = gaussian(self.inducing, self.law, x)
+        mean, variance = gaussian(self.inducing, self.distribution, x)
         lead = (*self.correction.shape[:-2], *mean.shape[-2:])
         return Moments(mean.expand(lead), variance.expand(lead))
 

@@ -69,7 +69,7 @@ def task(name: str, split: int, dtype: torch.dtype = torch.float32, fresh: int =
         ValueError: if `fresh` is given for another set.
     """
     if fresh and name != MOONS:
-        raise ValueError(f"there are no fresh points of {name}: only the law of {MOONS} is known")
+        raise ValueError(f"there are no fresh points of {name}: only the distribution of {MOONS} is known")
     if name == MOONS or name in classification_names():
         table = _table(name)
         part = table.split(split, dtype)

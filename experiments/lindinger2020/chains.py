@@ -205,7 +205,7 @@ def process(net: gilib.Network) -> GP:
 
 EXPERIMENTS = {
     "structured_chains": Experiment(
-        "Figure S6: chains over the inducing outputs of one layer against their exact law",
+        "Figure S6: chains over the inducing outputs of one layer against their exact distribution",
         ChainsConfig,
         grid,
         one_by_one(run),

@@ -116,7 +116,7 @@ def couplings(net: gilib.Network) -> Tensor:
     """
     joint = networks.gaussian_of(net)
     places = range(len(joint.pattern.places))
-    blocks = {place: block.double() for place, block in joint.law().covariance.items()}
+    blocks = {place: block.double() for place, block in joint.distribution().covariance.items()}
     scales = [blocks[t, t].diagonal(dim1=-2, dim2=-1).rsqrt() for t in places]
     found = torch.zeros(len(places), len(places), dtype=torch.float64)
     for (row, column), block in blocks.items():
@@ -138,7 +138,7 @@ def correlations(net: gilib.Network, shown: int) -> Tensor:
         picked.append(root[torch.arange(min(shown, size)) * size // min(shown, size)])
     ends = [0, *accumulate(len(picked[place.layer]) for place in pattern.places)]
     found = torch.zeros(ends[-1], ends[-1], dtype=torch.float64)
-    for (row, column), block in joint.law().covariance.items():
+    for (row, column), block in joint.distribution().covariance.items():
         left, right = (picked[pattern.places[t].layer] for t in (row, column))
         values = left @ block.double().reshape(left.shape[-1], -1) @ right.mT
         rows, columns = (slice(ends[t], ends[t + 1]) for t in (row, column))

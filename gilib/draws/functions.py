@@ -59,7 +59,7 @@ class GaussianFunction(ABC):
     """A function whose outputs are Gaussian, given its input and what was drawn once.
 
     Attributes:
-        approximate: whether several points have their joint law only on average over what was drawn.
+        approximate: whether several points have the right joint distribution only on average over draws.
     """
 
     approximate: ClassVar[bool] = False

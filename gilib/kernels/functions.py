@@ -1,11 +1,13 @@
-"""Kernels with given hyper-parameters: values between points, and random features with these products.
+"""Kernels with given hyper-parameters: their values between points, and their random features.
 
-Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(x, x') (Rahimi & Recht, 2007): F
-of them with standard normal weights, divided by √F, make a function whose covariance is k on average over the
-features, and given the features is off by about σ²/√F. Sums of kernels add features, products multiply them.
+Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(x, x') (Rahimi & Recht, 2007). F
+features, multiplied by independent standard normal weights, added and divided by √F, make a function. On
+average over the features, its covariance is k; given the features, the covariance has an error of about
+σ²/√F. A sum of kernels adds their features, a product multiplies them.
 
-Noise that belongs to a row alone, as `White` is, is on a kernel's diagonal, and not in its `cross`. Points of
-one `gram` are rows that differ, whatever their coordinates; so are points and inducing points.
+White noise belongs to a single row. It is part of a kernel's diagonal and never of its `cross`, because two
+rows never share it, even where their coordinates are equal. All rows of one `gram` are different rows in this
+sense, and so are points and inducing points.
 """
 
 from __future__ import annotations
@@ -23,50 +25,58 @@ from torch.special import ndtr
 from gilib.distributions import gamma_from_normal
 from gilib.linalg.exponential import Exponents
 
-CLOSEST = 1e-30  # of squared distances: √ has no slope at 0
-LOST = 1e-14  # what rounding leaves of the squared distance of two points that are one, of their squares
-ALIKE = 1.0 - 1e-14  # of cosines, nor has arccos at 1
-APART = 1e-4  # between points, beyond which white noise along a path is independent
+CLOSEST = 1e-30  # smallest squared distance: at 0 the slope of √ is infinite
+LOST = 1e-14  # rounding error of |a - b|², as a fraction of |a|² + |b|²
+ALIKE = 1.0 - 1e-14  # largest cosine: at 1 the slope of arccos is infinite
+APART = 1e-4  # distance beyond which the white noise of a path is independent
 
 
 def longer(a: Tensor, b: Tensor) -> torch.dtype:
-    """The dtype of values between points of two dtypes."""
+    """Return the longer of the dtypes of two tensors, which values between their points have."""
     return torch.promote_types(a.dtype, b.dtype)
 
 
 class KernelFunction(ABC):
-    """A kernel with its hyper-parameters; a value, as a drawn function is.
+    """A kernel with given hyper-parameters; it is immutable, as a drawn function is.
 
-    Hyper-parameters have shape `[R, 1, D]` or `[R, 1, 1]` and are kept in float64.
+    Hyper-parameters have shape `[R, 1, D]` or `[R, 1, 1]` and are stored in float64.
     """
 
     @property
     @abstractmethod
     def feature_noise(self) -> int:
-        """How many standard normals a random feature takes."""
+        """Number of standard normals that one random feature needs."""
 
     @abstractmethod
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b), `[..., M, N]`, of points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
+        """Return k(a, b), `[..., M, N]`, for points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
-        """The same, or what it is the exponential of, for those who evaluate it in pieces."""
+        """Return `cross(a, b)`, or its exponents if the kernel is an exponential.
+
+        A caller that evaluates the kernel in pieces can then take the exponential of each piece.
+        """
         return self.cross(a, b)
 
     @abstractmethod
     def diagonal(self, x: Tensor) -> Tensor:
-        """k(x, x), `[..., N]`, of every point of `[..., N, D]`."""
+        """Return k(x, x) for every point of `[..., N, D]`, `[..., N]`."""
 
     @abstractmethod
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """F random features `[S, R, N, F]` of `[..., N, D]`, from normals `[S, R, F, feature_noise]`."""
+        """Return F random features at points `[..., N, D]`, `[S, R, N, F]`.
+
+        Args:
+            x: the points.
+            noise: standard normals, `[S, R, F, feature_noise]`.
+        """
 
     def without_white(self) -> KernelFunction:
-        """The kernel without noise that belongs to a row alone, with as many normals a feature."""
+        """Return the kernel without its white noise; its features need as many normals as before."""
         return self
 
     def gram(self, z: Tensor, nugget: Tensor | None = None) -> Tensor:
-        """k(z, z), `[..., M, M]`, with an exact diagonal, to which a nugget `[..., 1]` may be added."""
+        """Return k(z, z), `[..., M, M]`, with an exact diagonal, plus a nugget `[..., 1]` if one is given."""
         matrix, diagonal = self.cross(z, z), self.diagonal(z)
         if nugget is not None:
             diagonal = diagonal + nugget
@@ -75,7 +85,7 @@ class KernelFunction(ABC):
 
 @dataclass(frozen=True)
 class Stationary(KernelFunction):
-    """A kernel of the distance r = |(x - x') / ℓ|.
+    """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|.
 
     Attributes:
         lengthscale: ℓ.
@@ -89,46 +99,53 @@ class Stationary(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """A frequency and a phase."""
+        """D normals for a frequency and one for a phase."""
         return self.inputs + 1
 
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """The coordinates of both, `[..., D, N]`, in units of the lengthscales, centred, in float64."""
+        """Return both sets of points in units of the lengthscales, `[..., D, N]`, in float64.
+
+        The mean of `b` is subtracted from both, so that their squared distances lose few digits to
+        cancellation.
+        """
         a, b = (points.mT.to(torch.float64, memory_format=torch.contiguous_format) for points in (a, b))
         centre, lengthscale = b.mean(-1, keepdim=True).detach(), self.lengthscale.mT
         return (a - centre) / lengthscale, (b - centre) / lengthscale
 
     def distances(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        """Squared, and the squares that they are made of, `[..., M, N]`, in float64."""
+        """Return r², and |a|² + |b|², which sets the size of its rounding error, `[..., M, N]`, float64."""
         left, right = self.scaled(a, b)
         squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
         return squares - 2 * left.mT @ right, squares
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """σ²."""
+        """Return σ² for every point, `[..., N]`."""
         variance = self.variance[..., 0].to(x.dtype)
         return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """√2 σ cos(ωᵀx + b), ω from the spectral density, b uniform."""
+        """Return √2 σ cos(ωᵀx + b), with ω drawn from the spectral density and b uniform on a full turn."""
         frequencies = self.spectrum(noise) / self.lengthscale.to(x.dtype)
         phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
         return (2 * self.variance.to(x.dtype)).sqrt() * torch.cos(x @ frequencies.mT + phases.mT)
 
     @abstractmethod
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Frequencies `[S, R, F, D]` at lengthscale 1, from the normals of the features."""
+        """Return frequencies at lengthscale 1, `[S, R, F, D]`, computed from the normals of the features."""
 
 
 class RBFFunction(Stationary):
-    """σ² exp(-½ r²)."""
+    """The squared exponential kernel, σ² exp(-½ r²)."""
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """By its exponents."""
+        """Return the exponential of what `unevaluated` returns."""
         return self.unevaluated(a, b).values()
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
-        """One product of points with two more coordinates is the whole exponent."""
+        """Return log σ² - ½ r² as one product, for which both sets of scaled points get two more coordinates.
+
+        Points a get the coordinates log σ² - ½ |a|² and 1, and points b get 1 and -½ |b|².
+        """
         left, right = self.scaled(a, b)
         squares = [0.5 * points.square().sum(-2, keepdim=True) for points in (left, right)]
         one = left.new_ones(())
@@ -137,13 +154,13 @@ class RBFFunction(Stationary):
         return Exponents(left, right, longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Standard normals."""
+        """Return standard normals."""
         return noise[..., : self.inputs]
 
 
 @dataclass(frozen=True)
 class MaternFunction(Stationary):
-    """Matérn kernels of smoothness ½, 3/2 and 5/2.
+    """Matérn kernels of smoothness ν = ½, 3/2 and 5/2.
 
     Attributes:
         degrees: 2ν.
@@ -153,27 +170,27 @@ class MaternFunction(Stationary):
 
     @property
     def feature_noise(self) -> int:
-        """A frequency, a phase, and 2ν normals."""
+        """D normals for a frequency, one for a phase, and 2ν that scale the frequency."""
         return self.inputs + 1 + self.degrees
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """From distances in float64; for ν = ½ points that coincide up to rounding are one."""
+        """Compute the values from distances in float64."""
         distances, squares = self.distances(a, b)
-        if self.degrees == 1:  # which alone is so rough that the root of a rounding shows
+        if self.degrees == 1:  # near 0 this kernel is linear in r, where the root of a rounding error shows
             distances = distances.masked_fill(distances < LOST * squares, 0.0)
         r = (self.degrees * distances.clamp_min(CLOSEST)).sqrt()
         polynomial = {1: torch.ones_like(r), 3: 1 + r, 5: 1 + r + r.square() / 3}[self.degrees]
         return (self.variance * polynomial * torch.exp(-r)).to(longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Student's t with 2ν degrees of freedom: a normal over the root of a mean of 2ν squares."""
+        """Return Student's t with 2ν degrees of freedom: a normal over the root of a mean of 2ν squares."""
         squares = noise[..., -self.degrees :].square().mean(-1, keepdim=True)
         return noise[..., : self.inputs] / squares.sqrt()
 
 
 @dataclass(frozen=True)
 class RationalQuadraticFunction(Stationary):
-    """σ² (1 + r² / 2α)^-α, a mixture of RBF kernels.
+    """The rational quadratic kernel, σ² (1 + r² / 2α)^-α, a mixture of RBF kernels.
 
     Attributes:
         alpha: α.
@@ -183,24 +200,24 @@ class RationalQuadraticFunction(Stationary):
 
     @property
     def feature_noise(self) -> int:
-        """A frequency, a phase, and the normal that a lengthscale is made from."""
+        """D normals for a frequency, one for a phase, and one for the variable that scales the frequency."""
         return self.inputs + 2
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """From distances in float64."""
+        """Compute the values from distances in float64."""
         distances = self.distances(a, b)[0].clamp_min(0.0)
         power = -self.alpha * torch.log1p(distances / (2 * self.alpha))
         return (self.variance * power.exp()).to(longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Normals times the root of a Gamma variable with shape α and mean 1."""
+        """Return normals times the root of a Gamma variable with shape α and mean 1."""
         scale = gamma_from_normal(self.alpha, noise[..., -1:]) / self.alpha.to(noise.dtype)
         return noise[..., : self.inputs] * scale.sqrt()
 
 
 @dataclass(frozen=True)
 class CosineFunction(KernelFunction):
-    """Π_d cos(2π (x_d - x'_d) / p_d).
+    """The cosine kernel, Π_d cos(2π (x_d - x'_d) / p_d).
 
     Attributes:
         period: p.
@@ -212,21 +229,21 @@ class CosineFunction(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """Signs and a phase."""
+        """D normals for signs and one for a phase."""
         return self.inputs + 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Products of points on circles, one for each coordinate."""
+        """Map each coordinate to a circle, and multiply the inner products of all coordinates."""
         left, right = (Circle(self.period)(x).unflatten(-1, (2, -1)).movedim(-1, -3) for x in (a, b))
         return (left @ right.mT).prod(-3).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """1."""
+        """Return 1 for every point, `[..., N]`."""
         lead = torch.broadcast_shapes(self.period.shape[:-1], x.shape[:-1])
         return x.new_ones(()).expand(lead)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """√2 cos(Σ_d ±2π x_d / p_d + b), b uniform, every sign by itself."""
+        """Return √2 cos(Σ_d ±2π x_d / p_d + b), with random, independent signs and b uniform."""
         frequencies = noise[..., : self.inputs].sign() / self.period.to(x.dtype)
         phases = ndtr(noise[..., self.inputs, None])
         return math.sqrt(2) * torch.cos(2 * math.pi * (x @ frequencies.mT + phases.mT))
@@ -234,7 +251,7 @@ class CosineFunction(KernelFunction):
 
 @dataclass(frozen=True)
 class WhiteFunction(KernelFunction):
-    """σ² for a row and itself, 0 for two rows.
+    """White noise: σ² between a row and itself, 0 between two rows.
 
     Attributes:
         variance: σ².
@@ -246,34 +263,37 @@ class WhiteFunction(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """A frequency and a phase."""
+        """D normals for a frequency and one for a phase."""
         return self.inputs + 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Zeros."""
+        """Return zeros, because different rows share no noise."""
         lead = torch.broadcast_shapes(self.variance.shape[:-2], a.shape[:-2], b.shape[:-2])
         return a.new_zeros((), dtype=longer(a, b)).expand(*lead, a.shape[-2], b.shape[-2])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """σ²."""
+        """Return σ² for every point, `[..., N]`."""
         variance = self.variance[..., 0].to(x.dtype)
         return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Waves so short that points differ as soon as they are `APART`; no slope in x."""
+        """Return waves so short that their values are independent at points more than `APART` away.
+
+        Gradients do not flow to x, because such a path has no useful slope.
+        """
         points = x.detach() / APART
         phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
         waves = torch.cos(points @ noise[..., : self.inputs].mT + phases.mT)
         return (2 * self.variance.to(x.dtype)).sqrt() * waves
 
     def without_white(self) -> KernelFunction:
-        """Nothing."""
+        """Return the kernel with σ² = 0."""
         return replace(self, variance=torch.zeros_like(self.variance))
 
 
 @dataclass(frozen=True)
 class ArcCosineFunction(KernelFunction):
-    """The arc-cosine kernels of order 0 and 1.
+    """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009).
 
     Attributes:
         weight_variance: v.
@@ -291,14 +311,14 @@ class ArcCosineFunction(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """Weights, a bias and a sign."""
+        """D normals for weights, one for a bias and one for a sign."""
         return self.inputs + 2
 
     def _augmented(self, x: Tensor) -> Tensor:
         return _augmented(x, self.weight_variance, self.bias_variance)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """From angles in float64."""
+        """Compute the values from the angles between the augmented points, in float64."""
         left, right = self._augmented(a.double()), self._augmented(b.double())
         norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
         cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)
@@ -310,13 +330,13 @@ class ArcCosineFunction(KernelFunction):
         return (self.variance * value).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """σ², times |x̃|² at order 1."""
+        """Return σ² (order 0) or σ² |x̃|² (order 1) for every point, `[..., N]`."""
         squares = self._augmented(x).square().sum(-1)
         variance = self.variance[..., 0].to(x.dtype)
         return variance * (squares if self.order else torch.ones_like(squares))
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """±√2 σ times a rectifier or a step of wᵀx̃."""
+        """Return ±√2 σ times a step (order 0) or a rectifier (order 1) of wᵀx̃, with a random sign."""
         projected = self._augmented(x) @ noise[..., :-1].mT
         value = projected.relu() if self.order else (projected > 0).to(projected)
         return (2 * self.variance.to(x.dtype)).sqrt() * noise[..., -1:].mT.sign() * value
@@ -324,11 +344,11 @@ class ArcCosineFunction(KernelFunction):
 
 @dataclass(frozen=True)
 class DotProductFunction(KernelFunction):
-    """Σ_d v_d x_d x'_d + b.
+    """The kernel of linear functions, Σ_d v_d x_d x'_d + b.
 
     Attributes:
         weight_variance: v.
-        bias_variance: b, or None.
+        bias_variance: b; None: there is no bias.
         inputs: D.
     """
 
@@ -338,27 +358,30 @@ class DotProductFunction(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """Weights, and a bias if there is one."""
+        """D normals for weights, and one for a bias if there is one."""
         return self.inputs + (self.bias_variance is not None)
 
     def _augmented(self, x: Tensor) -> Tensor:
         return _augmented(x, self.weight_variance, self.bias_variance)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """A product."""
+        """Return the inner products of the augmented points."""
         return (self._augmented(a.double()) @ self._augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Squares."""
+        """Return the squared norm of every augmented point, `[..., N]`."""
         return self._augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Linear functions."""
+        """Return linear functions of the augmented points."""
         return self._augmented(x) @ noise.mT
 
 
 def _augmented(x: Tensor, weight_variance: Tensor, bias_variance: Tensor | None) -> Tensor:
-    """(√v_1 x_1, ..., √v_D x_D, √b), `[..., N, D + 1]`."""
+    """Return the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b), `[..., N, D + 1]`.
+
+    Without a bias, they have no coordinate √b.
+    """
     points = x * weight_variance.to(x.dtype).sqrt()
     if bias_variance is None:
         return points
@@ -367,7 +390,7 @@ def _augmented(x: Tensor, weight_variance: Tensor, bias_variance: Tensor | None)
 
 @dataclass(frozen=True)
 class Combined(KernelFunction):
-    """Values of several kernels, added or multiplied.
+    """Several kernels, whose values are added or multiplied.
 
     Attributes:
         parts: the kernels.
@@ -377,57 +400,57 @@ class Combined(KernelFunction):
 
     @abstractmethod
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Of the parts' values."""
+        """Add or multiply the values of the parts."""
 
     @property
     def feature_noise(self) -> int:
-        """That of all parts."""
+        """The numbers of normals of all parts, added."""
         return sum(part.feature_noise for part in self.parts)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Of all parts."""
+        """Combine the values of all parts."""
         return self.combine([part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Of all parts."""
+        """Combine the diagonals of all parts."""
         return self.combine([part.diagonal(x) for part in self.parts])
 
     def without_white(self) -> KernelFunction:
-        """Of all parts; the kernel itself where none is white."""
+        """Remove white noise from every part; return this object itself if no part has any."""
         parts = tuple(part.without_white() for part in self.parts)
         same = all(new is old for new, old in zip(parts, self.parts, strict=True))
         return self if same else replace(self, parts=parts)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Of all parts, which are independent and have mean zero."""
+        """Combine the features of all parts, which are independent and have mean zero."""
         pieces = noise.split([part.feature_noise for part in self.parts], -1)
         pairs = zip(self.parts, pieces, strict=True)
         return self.combine([part.features(x, piece) for part, piece in pairs])
 
 
 class SumFunction(Combined):
-    """k_1 + k_2 + ..."""
+    """The sum of kernels, k_1 + k_2 + ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """The sum."""
+        """Return the sum."""
         return reduce(torch.add, values)
 
 
 class ProductFunction(Combined):
-    """k_1 · k_2 · ..."""
+    """The product of kernels, k_1 · k_2 · ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """The product."""
+        """Return the product."""
         return reduce(torch.mul, values)
 
 
 @dataclass(frozen=True)
 class Warped(KernelFunction):
-    """A kernel of what a map makes of the points.
+    """A kernel between the images of points under a map.
 
     Attributes:
-        kernel: of the images.
-        warp: the map, from points `[..., N, D]`; its images may be in a longer dtype.
+        kernel: the kernel between images.
+        warp: the map, a function of points `[..., N, D]`; its images may have a longer dtype than the points.
     """
 
     kernel: KernelFunction
@@ -435,38 +458,38 @@ class Warped(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """That of the kernel."""
+        """The number of normals of the kernel between images."""
         return self.kernel.feature_noise
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Between images."""
+        """Return the kernel between the images."""
         found = self.unevaluated(a, b)
         return found.values() if isinstance(found, Exponents) else found
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
-        """Between images."""
+        """Return the kernel between the images, or its exponents; values have the dtype of the points."""
         found, dtype = self.kernel.unevaluated(self.warp(a), self.warp(b)), longer(a, b)
         return found._replace(dtype=dtype) if isinstance(found, Exponents) else found.to(dtype)
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Of images."""
+        """Return the kernel's diagonal at the images, `[..., N]`."""
         return self.kernel.diagonal(self.warp(x)).to(x.dtype)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Of images."""
+        """Return the kernel's features at the images."""
         return self.kernel.features(self.warp(x).to(x.dtype), noise)
 
     def without_white(self) -> KernelFunction:
-        """The same of a kernel without."""
+        """Remove white noise from the kernel between images; return this object itself if it has none."""
         kernel = self.kernel.without_white()
         return self if kernel is self.kernel else replace(self, kernel=kernel)
 
 
 @dataclass(frozen=True)
 class Circle:
-    """Points on the unit circle, one for every coordinate, once around in each period.
+    """Maps every coordinate to the unit circle, once around in each period.
 
-    The squared distance of two of them is 4 sin²(π (x - x') / p).
+    The squared distance between the images of x and x' is 4 sin²(π (x - x') / p).
 
     Attributes:
         period: p.
@@ -475,23 +498,24 @@ class Circle:
     period: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """All cosines, then all sines, `[..., N, 2D]`, in float64."""
+        """Return the cosines of all coordinates, then their sines, `[..., N, 2D]`, in float64."""
         angles = 2 * math.pi * x.double() / self.period
         return torch.cat([angles.cos(), angles.sin()], -1)
 
 
 @dataclass(frozen=True)
 class Select:
-    """Some coordinates of points.
+    """Selects coordinates of points.
 
     Attributes:
-        columns: which.
+        columns: the numbers of the coordinates, from 0.
     """
 
     columns: tuple[int, ...]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """In the order of `columns`; without an index, which an accelerator would have to wait for."""
+        """Return the coordinates in the order of `columns`."""
+        # slices, because the host would wait for a tensor of indices to reach an accelerator
         first, end = self.columns[0], self.columns[-1] + 1
         if self.columns == tuple(range(first, end)):
             return x[..., first:end]
@@ -499,6 +523,6 @@ class Select:
 
 
 def periodic(lengthscale: Tensor, variance: Tensor, period: Tensor, inputs: int) -> KernelFunction:
-    """σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²): the RBF kernel of points on circles."""
+    """Return σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²), the RBF kernel between points on circles."""
     wide = lengthscale.expand(*lengthscale.shape[:-1], inputs)
     return Warped(RBFFunction(torch.cat([wide, wide], -1), variance, 2 * inputs), Circle(period))

@@ -1,4 +1,4 @@
-"""Hyper-parameters of kernels, positive by their logarithms."""
+"""Modules that hold the hyper-parameters of kernels, as logarithms so that they stay positive."""
 
 from __future__ import annotations
 
@@ -18,27 +18,31 @@ Setting = Scale | tuple[Scale, ...]
 
 
 class KernelModule(nn.Module, ABC):
-    """A kernel inside a layer: `module()` is the kernel with its hyper-parameters of that moment."""
+    """A kernel inside a layer; calling it returns the kernel with the current hyper-parameters."""
 
     @abstractmethod
     def forward(self) -> KernelFunction:
-        """The kernel; gradients of its values reach the parameters."""
+        """Return the kernel; gradients of its values reach the parameters."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a hyper-parameter starts.
+    """The initial value of a hyper-parameter.
 
     Attributes:
-        value: one number, or one for each entry.
-        size: how many entries it has.
+        value: one number for all entries, or a tuple with one for each.
+        size: number of entries.
     """
 
     value: Setting
     size: int = 1
 
     def logs(self, name: str, context: BuildContext) -> Tensor:
-        """Their logarithms, `[R, size]`."""
+        """Return the logarithms of the entries, `[R, size]`.
+
+        Raises:
+            ValueError: if `value` is a tuple of another length.
+        """
         values = self.value if isinstance(self.value, tuple) else (self.value,) * self.size
         if len(values) != self.size:
             raise ValueError(
@@ -49,10 +53,16 @@ class Start:
 
 
 class BasicKernel(KernelModule):
-    """Hyper-parameters by name, and the function made from them.
+    """A kernel with hyper-parameters of its own.
+
+    Args:
+        starts: initial values of the hyper-parameters, by name.
+        function: makes the kernel from the hyper-parameters, which it takes by name.
+        context: replicas, dtype and device of the parameters.
+        log_lengthscale_sd: s of `log_prior`; None: the lengthscales have no prior.
 
     Attributes:
-        log: logarithms, `[R, size]` each.
+        log: logarithms of the hyper-parameters by name, `[R, size]` each.
     """
 
     def __init__(
@@ -69,10 +79,13 @@ class BasicKernel(KernelModule):
         self.log = nn.ParameterDict(logs)
 
     def log_prior(self) -> Tensor:
-        """-½ Σ_d (log ℓ_d - m)² / s², m the mean of the log ℓ_d and s their deviation, `[R]`.
+        """Return -½ Σ_d (log ℓ_d - m)² / s², with m the mean of the log ℓ_d, `[R]`.
 
-        It is what is left of log ℓ_d ~ N(c, s²), independent given c, where c may be anything: integrated
-        over a flat c, exp(-½ Σ_d (log ℓ_d - c)² / s²) is this, but for a constant.
+        This is the log density of lengthscales with log ℓ_d ~ N(c, s²), independent given c, after c has been
+        integrated out under a flat prior, up to a constant.
+
+        Raises:
+            ValueError: if the lengthscales have no prior.
         """
         if self.log_lengthscale_sd is None:
             raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")
@@ -80,15 +93,19 @@ class BasicKernel(KernelModule):
         return -0.5 * ((logs - logs.mean(-1, keepdim=True)) / self.log_lengthscale_sd).square().sum(-1)
 
     def forward(self) -> KernelFunction:
-        """In float64, with an axis for points."""
+        """Return the kernel, with hyper-parameters `[R, 1, size]` in float64."""
         return self.function(**{name: log.double().exp()[..., None, :] for name, log in self.log.items()})
 
 
 class CombinedKernel(KernelModule):
-    """Several kernels as one.
+    """Several kernels combined into one.
+
+    Args:
+        parts: modules of the kernels.
+        combine: makes one kernel from a tuple of kernels.
 
     Attributes:
-        parts: their modules.
+        parts: modules of the kernels.
     """
 
     def __init__(
@@ -96,16 +113,16 @@ class CombinedKernel(KernelModule):
         parts: Sequence[KernelModule],
         combine: Callable[[tuple[KernelFunction, ...]], KernelFunction],
     ):
-        """Collect the parts."""
+        """Store the parts."""
         super().__init__()
         self.parts, self.combine = nn.ModuleList(parts), combine
 
     def forward(self) -> KernelFunction:
-        """Of the parts' functions."""
+        """Return the combination of the parts' current kernels."""
         return self.combine(tuple(part() for part in self.parts))
 
 
 def kernels_with_prior(net: nn.Module) -> list[BasicKernel]:
-    """The kernels of a network whose lengthscales have a prior."""
+    """Return the kernels in a network whose lengthscales have a prior."""
     found = (module for module in net.modules() if isinstance(module, BasicKernel))
     return [kernel for kernel in found if kernel.log_lengthscale_sd is not None]

@@ -1,4 +1,4 @@
-"""Kernels as frozen specifications: what they are, and where their hyper-parameters start."""
+"""Specifications of kernels: frozen descriptions of a kernel and of its initial hyper-parameters."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ SMOOTHNESS = (0.5, 1.5, 2.5)
 
 @dataclass(frozen=True)
 class Kernel(Specification, ABC):
-    """A specification of a kernel; `k1 + k2` and `k1 * k2` are kernels too."""
+    """A specification of a kernel; `k1 + k2` and `k1 * k2` are kernels, too."""
 
     @abstractmethod
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """The module for points of `inputs` coordinates.
+        """Create the module of this kernel for points with `inputs` coordinates.
 
         Raises:
-            ValueError: if a hyper-parameter is given for another number of coordinates.
+            ValueError: if a hyper-parameter was given for another number of coordinates.
         """
 
     def on(self, *columns: int | str) -> KernelOn:
-        """This kernel of some of the columns, which others call `active_dims`: by number, or by name.
+        """Return this kernel on some of the columns of X, which other libraries call `active_dims`.
 
-        Names are for estimators that are given a data frame.
+        Args:
+            columns: the columns' numbers, from 0, or their names. Names are for estimators, which find them
+                in a data frame.
 
         >>> import torch
         >>> kernel = (RBF().on(0, 2) + Periodic().on(1)).build(3, BuildContext())()
@@ -43,37 +45,41 @@ class Kernel(Specification, ABC):
         return KernelOn(self, columns)
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """This kernel with numbers for the names of columns.
+        """Return this kernel with every column name replaced by the column's number.
+
+        Args:
+            names: the names of all columns, in order.
 
         Raises:
-            ValueError: for a name that is not among `names`.
+            ValueError: if the kernel is on a column that is not among `names`.
         """
         return self
 
     def __add__(self, other: Kernel) -> KernelSum:
-        """The sum of two kernels."""
+        """Return the sum of two kernels."""
         return KernelSum((*_terms(self, KernelSum), *_terms(other, KernelSum)))
 
     def __radd__(self, other: int) -> Kernel:
-        """Zero and a kernel, with which `sum` begins."""
+        """Return this kernel for `0 + kernel`, with which `sum` begins."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, other: Kernel) -> KernelProduct:
-        """The product of two kernels."""
+        """Return the product of two kernels."""
         return KernelProduct((*_terms(self, KernelProduct), *_terms(other, KernelProduct)))
 
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """k(x, x') = σ² exp(-½ Σ_d (x_d - x'_d)² / ℓ_d²), the squared exponential.
+    """The squared exponential kernel, k(x, x') = σ² exp(-½ Σ_d (x_d - x'_d)² / ℓ_d²).
 
     Args:
-        lengthscale: ℓ at the start, one number or D of them, in units of the inputs.
-        variance: σ² at the start, the squared amplitude.
+        lengthscale: initial ℓ, one number or a tuple of D, in units of the inputs.
+        variance: initial σ², the squared amplitude.
         ard: whether every coordinate has its own lengthscale (automatic relevance determination).
-        log_lengthscale_sd: s of the prior log ℓ_d ~ N(c, s²) with any c, the same for all d, whose log
-            density `gilib.fit` adds to the bound; None: the bound alone decides. Where columns are nearly as
-            many as rows its maximum takes noise for signal, and intervals come out far too narrow.
+        log_lengthscale_sd: s of the prior log ℓ_d ~ N(c, s²), where c is the same for all d and unknown.
+            `gilib.fit` adds its log density to the bound. None: no prior. When a data set has nearly as many
+            columns as rows, the lengthscales that maximise the bound alone take noise for signal, and
+            intervals come out far too narrow.
 
     >>> import torch
     >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()
@@ -87,15 +93,15 @@ class RBF(Kernel):
     log_lengthscale_sd: Positive | None = None
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         _check_setting(self.lengthscale, "lengthscale")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Lengthscales and a variance."""
+        """Create lengthscales, a variance, and the hyper-parameters that subclasses add."""
         return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
 
     def _starts(self, inputs: int) -> dict[str, Start]:
-        """Of all hyper-parameters."""
+        """Return the initial values of all hyper-parameters, by name."""
         lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
         return {"lengthscale": lengthscale, "variance": Start(self.variance)}
 
@@ -105,13 +111,13 @@ class RBF(Kernel):
 
 @dataclass(frozen=True)
 class Matern(RBF):
-    """The Matérn kernel, r² = Σ_d (x_d - x'_d)² / ℓ_d² (Rasmussen & Williams, 2006, Eq. 4.17).
+    """The Matérn kernel, a function of r² = Σ_d (x_d - x'_d)² / ℓ_d² (Rasmussen & Williams, 2006, Eq. 4.17).
 
-    ν = ½: σ² e^-r;  3/2: σ² (1 + √3 r) e^-√3r;  5/2: σ² (1 + √5 r + 5r²/3) e^-√5r.
+    For ν = ½ it is σ² e^-r, for 3/2 σ² (1 + √3 r) e^-√3r, and for 5/2 σ² (1 + √5 r + 5r²/3) e^-√5r.
 
     Args:
-        lengthscale: as for `RBF`; `variance`, `ard` and `log_lengthscale_sd` likewise.
-        smoothness: ν, 0.5, 1.5 or 2.5; by name, as the first setting is the lengthscale.
+        lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
+        smoothness: ν: 0.5, 1.5 or 2.5. Give it by name, because the first argument is the lengthscale.
 
     >>> import torch
     >>> Matern(smoothness=1.5).build(2, BuildContext())().diagonal(torch.zeros(3, 2)).tolist()
@@ -121,7 +127,7 @@ class Matern(RBF):
     smoothness: float = 2.5
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         super().__post_init__()
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
@@ -132,13 +138,14 @@ class Matern(RBF):
 
 @dataclass(frozen=True)
 class RationalQuadratic(RBF):
-    """k(x, x') = σ² (1 + r² / 2α)^-α, r² = Σ_d (x_d - x'_d)² / ℓ_d²: RBF kernels of many lengthscales, mixed.
+    """The rational quadratic kernel, σ² (1 + r² / 2α)^-α with r² = Σ_d (x_d - x'_d)² / ℓ_d².
 
-    The smaller α, the more lengthscales; α → ∞ is the RBF kernel (Rasmussen & Williams, 2006, Eq. 4.19).
+    It is a mixture of RBF kernels whose lengthscales vary more, the smaller α is; for α → ∞ it is the RBF
+    kernel (Rasmussen & Williams, 2006, Eq. 4.19).
 
     Args:
-        lengthscale: as for `RBF`; `variance`, `ard` and `log_lengthscale_sd` likewise.
-        alpha: α at the start; by name, as the first setting is the lengthscale.
+        lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
+        alpha: initial α. Give it by name, because the first argument is the lengthscale.
 
     >>> import torch
     >>> kernel = RationalQuadratic(alpha=0.5).build(1, BuildContext())()
@@ -157,15 +164,17 @@ class RationalQuadratic(RBF):
 
 @dataclass(frozen=True)
 class Periodic(RBF):
-    """k(x, x') = σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²): functions that repeat (MacKay, 1998).
+    """The periodic kernel, σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²) (MacKay, 1998).
 
-    It is the RBF kernel of points on circles. `Periodic() * RBF(lengthscale)` is of a season that changes.
+    Its functions repeat: it is the RBF kernel between points on circles. `Periodic() * RBF(lengthscale)`
+    describes a season that changes over the years.
 
     Args:
-        lengthscale: ℓ at the start, beside the unit circle; `variance`, `ard`, `log_lengthscale_sd` as for
-            `RBF`.
-        period: p at the start, one number or D of them, in units of the inputs; by name, as the first setting
-            is the lengthscale. Start it where you know it to be: the bound has a maximum for many a period.
+        lengthscale: initial ℓ, in units in which the circle has radius 1. `variance`, `ard` and
+            `log_lengthscale_sd` are as for `RBF`.
+        period: initial p, one number or a tuple of D, in units of the inputs. Give it by name, because the
+            first argument is the lengthscale. Start from the period that you expect, because the bound has
+            local maxima at many others.
 
     >>> import torch
     >>> kernel = Periodic(period=0.5).build(1, BuildContext())()
@@ -176,7 +185,7 @@ class Periodic(RBF):
     period: Setting = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         super().__post_init__()
         _check_setting(self.period, "period")
 
@@ -189,12 +198,13 @@ class Periodic(RBF):
 
 @dataclass(frozen=True)
 class Cosine(Kernel):
-    """k(x, x') = Π_d cos(2π (x_d - x'_d) / p_d): pure waves.
+    """The cosine kernel, k(x, x') = Π_d cos(2π (x_d - x'_d) / p_d), whose functions are pure waves.
 
-    It has no variance of its own: multiply it. A sum of products with `RBF` is a `spectral_mixture`.
+    It has no variance; multiply it by a kernel that has one. A `spectral_mixture` is a sum of products of
+    `RBF` and `Cosine`.
 
     Args:
-        period: p at the start, one number or D of them, in units of the inputs.
+        period: initial p, one number or a tuple of D, in units of the inputs.
 
     >>> import torch
     >>> kernel = Cosine(period=2.0).build(1, BuildContext())()
@@ -205,27 +215,29 @@ class Cosine(Kernel):
     period: Setting = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         _check_setting(self.period, "period")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Periods."""
+        """Create the periods."""
         function = partial(functions.CosineFunction, inputs=inputs)
         return BasicKernel({"period": Start(self.period, inputs)}, function, context)
 
 
 @dataclass(frozen=True)
 class White(Kernel):
-    """k = σ² for a row and itself, 0 for two rows, even of the same coordinates: noise of the function.
+    """White noise of the function: σ² between a row and itself, 0 between two rows, even if they are equal.
 
-    An inducing point is a row like any other: its output has noise of its own, which tells nothing of the
-    noise of the data. Lindinger et al. (2020) take 1e-3 of it in hidden layers. Where all noise is noise of
-    the targets the likelihood has it, and learns it better: `gilib.training.Collapsed` refuses this kernel.
-    Along the path of a draw, points of the same coordinates share their noise, so that it is a function, and
-    those 1e-4 apart, in units of the inputs, have noise of their own.
+    Inducing points are rows, too, so the noise of an inducing output tells nothing about the noise at the
+    data. Lindinger et al. (2020) give hidden layers white noise of variance 1e-3. If all noise belongs to the
+    targets, leave it to the likelihood, which learns it better; `gilib.training.Collapsed` refuses this
+    kernel.
+
+    A path, being a function, has the same noise at points of equal coordinates. At points that are more than
+    1e-4 apart, in units of the inputs, its noise is independent.
 
     Args:
-        variance: σ² at the start.
+        variance: initial σ².
 
     >>> import torch
     >>> (RBF() + White(0.5)).build(1, BuildContext())().gram(torch.zeros(2, 1)).tolist()
@@ -235,23 +247,23 @@ class White(Kernel):
     variance: Scale = 1.0
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """A variance."""
+        """Create the variance."""
         function = partial(functions.WhiteFunction, inputs=inputs)
         return BasicKernel({"variance": Start(self.variance)}, function, context)
 
 
 @dataclass(frozen=True)
 class ArcCosine(Kernel):
-    """The kernel of an infinitely wide layer of rectifiers or steps (Cho & Saul, 2009).
+    """The kernel of an infinitely wide layer of steps or rectifiers (Cho & Saul, 2009).
 
-    With x̃ = (√v_1 x_1, ..., √v_D x_D, √b) and θ the angle between x̃ and x̃': k = 1 - θ/π for order 0 (steps),
-    k = |x̃||x̃'| (sin θ + (π - θ) cos θ)/π for order 1 (rectifiers), each times σ².
+    With x̃ = (√v_1 x_1, ..., √v_D x_D, √b) and θ the angle between x̃ and x̃', it is σ² (1 - θ/π) at order 0
+    (steps) and σ² |x̃||x̃'| (sin θ + (π - θ) cos θ)/π at order 1 (rectifiers).
 
     Args:
         order: 0 or 1.
-        weight_variance: v at the start, one number or D of them.
-        bias_variance: b at the start.
-        variance: σ² at the start.
+        weight_variance: initial v, one number or a tuple of D.
+        bias_variance: initial b.
+        variance: initial σ².
 
     >>> import torch
     >>> kernel = ArcCosine(bias_variance=1.0).build(1, BuildContext())()
@@ -265,13 +277,13 @@ class ArcCosine(Kernel):
     variance: Scale = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_setting(self.weight_variance, "weight_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Variances."""
+        """Create the three variances."""
         function = partial(functions.ArcCosineFunction, inputs=inputs, order=self.order)
         starts = {
             "weight_variance": Start(self.weight_variance, inputs),
@@ -283,14 +295,14 @@ class ArcCosine(Kernel):
 
 @dataclass(frozen=True)
 class DotProduct(Kernel):
-    """k(x, x') = Σ_d v_d x_d x'_d + b: linear functions, weights N(0, v_d) and bias N(0, b).
+    """The kernel of linear functions, k(x, x') = Σ_d v_d x_d x'_d + b: weights N(0, v_d) and bias N(0, b).
 
     With v_d = b = 1/(D+1) it is the kernel of a dense layer with a bias under `NealPrior` (Ober & Aitchison,
     2021, Sec. 2.4).
 
     Args:
-        weight_variance: v at the start, one number or D of them.
-        bias_variance: b at the start; 0: no bias.
+        weight_variance: initial v, one number or a tuple of D.
+        bias_variance: initial b; 0: no bias.
 
     >>> import torch
     >>> kernel = DotProduct().build(1, BuildContext())()
@@ -302,13 +314,13 @@ class DotProduct(Kernel):
     bias_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse unsuitable settings."""
+        """Check the settings."""
         _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
             check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Variances."""
+        """Create the variances of weights and bias."""
         function = functions.DotProductFunction
         starts = {"weight_variance": Start(self.weight_variance, inputs)}
         if self.bias_variance == 0:
@@ -320,6 +332,8 @@ class DotProduct(Kernel):
 
 @dataclass(frozen=True)
 class _Combination(Kernel):
+    """Several kernels, added or multiplied."""
+
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
@@ -327,13 +341,13 @@ class _Combination(Kernel):
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """All parts."""
+        """Replace names by numbers in all parts."""
         return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
 
 
 @dataclass(frozen=True)
 class KernelSum(_Combination):
-    """k_1 + k_2 + ...: the sum of independent functions.
+    """The sum of kernels, k_1 + k_2 + ..., whose functions are sums of independent functions.
 
     Args:
         parts: the kernels.
@@ -343,45 +357,45 @@ class KernelSum(_Combination):
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """The parts."""
+        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
 
 
 @dataclass(frozen=True)
 class KernelProduct(_Combination):
-    """k_1 · k_2 · ...
+    """The product of kernels, k_1 · k_2 · ...
 
     Args:
         parts: the kernels.
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """The parts."""
+        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
 
 
 @dataclass(frozen=True)
 class KernelOn(Kernel):
-    """A kernel of some of the columns; `kernel.on(...)` is shorter.
+    """A kernel on some of the columns; `kernel.on(...)` is a shorter way to write it.
 
     Args:
-        kernel: of these columns: hyper-parameters with a value for each input have one for each of them.
-        columns: by number, from 0, or by name.
+        kernel: the kernel. A hyper-parameter with a value for each input has one for each of these columns.
+        columns: the columns' numbers, from 0, or their names.
     """
 
     kernel: Kernel
     columns: tuple[int | str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse no columns, and one twice."""
+        """Refuse an empty list of columns, and repeated ones."""
         if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"a kernel needs columns that differ, at least one, got {self.columns}")
+            raise ValueError(f"a kernel needs one column or more, and none twice, got {self.columns}")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """The kernel, for so many columns.
+        """Create the module of the kernel for these columns.
 
         Raises:
-            ValueError: for a column that is not there, and for names.
+            ValueError: if a column does not exist, or is given by name.
         """
         places = [column for column in self.columns if not isinstance(column, str)]
         if len(places) < len(self.columns) or not all(0 <= place < inputs for place in places):
@@ -393,10 +407,14 @@ class KernelOn(Kernel):
         return CombinedKernel([part], partial(_selected, columns=tuple(places)))
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """Names as numbers, here and within."""
+        """Replace the names of these columns, and those in the kernel, by numbers.
+
+        Raises:
+            ValueError: if a name is not among `names`.
+        """
         missing = [column for column in self.columns if isinstance(column, str) and column not in names]
         if missing:
-            raise ValueError(f"the kernel is on columns {missing}, and there are {list(names)}")
+            raise ValueError(f"the kernel is on columns {missing}, but the columns are {list(names)}")
         places = [list(names).index(column) if isinstance(column, str) else column for column in self.columns]
         within = [names[place] for place in places if place < len(names)]
         return replace(self, kernel=self.kernel.numbered(within), columns=tuple(places))
@@ -405,19 +423,19 @@ class KernelOn(Kernel):
 def spectral_mixture(
     periods: Sequence[Setting], lengthscales: Sequence[Setting], variances: Sequence[Scale]
 ) -> Kernel:
-    """Σ_q σ_q² Π_d exp(-½ (x_d - x'_d)² / ℓ_qd²) cos(2π (x_d - x'_d) / p_qd) (Wilson & Adams, 2013, Eq. 12).
+    """Return Σ_q σ_q² Π_d exp(-½ (x_d - x'_d)² / ℓ_qd²) cos(2π (x_d - x'_d) / p_qd).
 
-    The spectral density of this sum of `RBF() * Cosine()` is a mixture of Gaussians with weights σ_q², means
-    1 / p_qd and deviations 1 / (2π ℓ_qd); of enough of them it is any. The bound has many maxima: start the
-    periods where the data show them.
+    Each component is an `RBF() * Cosine()` (Wilson & Adams, 2013, Eq. 12). The spectral density is a mixture
+    of Gaussians with weights σ_q², means 1 / p_qd and standard deviations 1 / (2π ℓ_qd); enough of them come
+    close to any spectral density. The bound has many maxima, so start from the periods that the data show.
 
     Args:
-        periods: p_q at the start, for every component one number or D of them.
-        lengthscales: ℓ_q at the start, over which a wave of this component loses its phase.
-        variances: σ_q² at the start.
+        periods: initial p_q, for every component one number or a tuple of D.
+        lengthscales: initial ℓ_q, the distance over which the waves of a component lose their phase.
+        variances: initial σ_q².
 
     Raises:
-        ValueError: if these are not equally many.
+        ValueError: if the three lists differ in length.
 
     >>> spectral_mixture([1.0, 0.3], [5.0, 2.0], [0.5, 0.1]).parts[1]
     KernelProduct(parts=(RBF(lengthscale=2.0, variance=0.1, ...), Cosine(period=0.3)))
@@ -439,4 +457,4 @@ def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
 
 def _check_setting(value: Setting, name: str) -> None:
     if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
-        raise TypeError(f"{name} must be a number, or a tuple of one for every input, got {value!r}")
+        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")

@@ -144,7 +144,7 @@ class GP(Layer):
         if mode is Draw:
             return NoiseSize(self.noise_size)
         _, posterior = self._built()
-        own = posterior.law_size if mode is Estimate else posterior.noise_size
+        own = posterior.distribution_size if mode is Estimate else posterior.noise_size
         return NoiseSize(own, self.out_features)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -163,11 +163,11 @@ class GP(Layer):
             drawn, log_pq = posterior.draw(root, self._prior, own)
         function: Function
         if mode is Estimate:
-            function = Marginals(process, law, noise.points)
+            function = Marginals(process, distribution, noise.points)
         elif mode is JointDraw:
             function = Jointly(process, drawn, noise.points)
         else:
-            function = Path.of(process, law, drawn, path, self.num_features)
+            function = Path.of(process, distribution, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
 
     @property

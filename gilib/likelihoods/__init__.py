@@ -1,4 +1,4 @@
-"""Likelihoods: how targets scatter around the outputs of a network, and what that predicts."""
+"""Likelihoods: distributions of targets given the outputs of a network, and the predictions they lead to."""
 
 from gilib.likelihoods.base import Categorical, Likelihood
 from gilib.likelihoods.correlated import CorrelatedGaussian

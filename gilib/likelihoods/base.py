@@ -1,4 +1,4 @@
-"""Likelihoods: how outputs of a network explain targets."""
+"""The base class of likelihoods, and the likelihood of class labels."""
 
 from __future__ import annotations
 
@@ -24,49 +24,50 @@ if TYPE_CHECKING:
     from gilib.draws import Drawn
 
 LOG_2PI = math.log(2.0 * math.pi)
-NODES = 20  # of an expectation
+NODES = 20  # nodes of the quadrature for an expectation
 
 
 @cache
 def hermite() -> tuple[list[float], list[float]]:
-    """Nodes and weights of an expectation under N(0, 1), by Gauss and Hermite's rule."""
+    """Return nodes and weights of Gauss-Hermite quadrature for an expectation under N(0, 1)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     return nodes.tolist(), (weights / weights.sum()).tolist()
 
 
 def as_row(values: float | Sequence[float]) -> list[float]:
-    """One number for all outputs, or one for each, as a list.
+    """Return a list of one number for all outputs, or of one for each.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: if the list is empty.
     """
     row = [float(value) for value in (values if isinstance(values, Sequence) else [values])]
     if not row:
-        raise ValueError("give one number for all outputs, or one for each, got none")
+        raise ValueError("give one number for all outputs, or a list with one for each, got none")
     return row
 
 
 def check_axes(targets: Tensor, shape: Sequence[int]) -> None:
-    """Raise unless targets end with the axes `shape`, points first."""
+    """Raise ValueError unless the last axes of the targets have the given shape, points first."""
     if tuple(targets.shape[-len(shape) :]) != tuple(shape):
         names = "(points, outputs of the network)" if len(shape) > 1 else "(points)"
         raise ValueError(f"targets must have shape {list(shape)} {names}, got {list(targets.shape)}")
 
 
 class Likelihood(nn.Module, Part, ABC):
-    """P(y | f), independent over points.
+    """A likelihood P(y | f), independent over points.
 
-    Define `distribution`, and all else follows: densities, their expectation, predictions, quantiles and
-    samples. What has a closed form may override them. Define `config`, too, to save it.
+    A subclass must define `distribution`. Densities, their expectations, predictions, quantiles and samples
+    follow from it, and may be overridden where a closed form exists. A likelihood that is to be saved must
+    also define `config`.
 
     Attributes:
-        target_axes: how many axes one target has: 1 for numbers `[O]`, 0 for a label.
-        support: which numbers a target may be. Unless it is `constraints.real`, targets have units of their
-            own and are not normalised.
-        wanted: the same in words, for errors.
-        replicas: shape of the replica axes, if every replica has its own parameters; else `()`.
-        integrates: whether it predicts from Gaussian outputs in closed form; else they are sampled.
-        output_axes: how many axes an output at one point has that it is trained on; None: any number.
+        target_axes: number of axes of one target: 1 for numbers `[O]`, 0 for a label.
+        support: the set of possible targets. Unless it is `constraints.real`, targets keep their own units
+            and are not normalised.
+        wanted: describes the support in error messages.
+        replicas: shape of the replica axes if every replica has its own parameters; otherwise `()`.
+        integrates: whether it predicts from Gaussian outputs in closed form; otherwise outputs are sampled.
+        output_axes: number of axes that an output at one point must have for training; None: any number.
 
     >>> class Exponential(Likelihood):
     ...     support = torch.distributions.constraints.positive
@@ -86,50 +87,56 @@ class Likelihood(nn.Module, Part, ABC):
 
     @property
     def points_axis(self) -> int:
-        """The axis of the points in targets `[..., N, O]`, or in labels `[..., N]`."""
+        """The axis of the points, in targets `[..., N, O]` or labels `[..., N]`."""
         return -1 - self.target_axes
 
     @abstractmethod
     def distribution(self, outputs: Tensor) -> Distribution:
-        """What targets are, given outputs.
+        """Return the distribution of the targets given the outputs.
+
+        Create it with `validate_args=False`, so that a training step does not wait to inspect its values.
 
         Args:
             outputs: f, `[S, R, N, O]`.
 
         Returns:
-            Its batch shape is that of the outputs if each target depends on one of them, which are then
-            integrated over one by one; else `[S, R, N]` with the axes of a target as event shape, or as last
-            axes of the batch. With `validate_args=False`, so that a step does not look at its numbers.
+            If every target depends on one output, a distribution whose batch shape is the shape of the
+            outputs; expectations are then integrals over one output at a time. Otherwise, a distribution of
+            batch shape `[S, R, N]`, with the axes of a target as event shape or as further axes of the batch.
         """
 
     def joint(self, outputs: Tensor) -> Distribution:
-        """The distribution of all that is one target: batch shape `[S, R, N]`."""
-        law = self.distribution(outputs)
-        return Independent(law, self.target_axes - len(law.event_shape), validate_args=False)
+        """Return the joint distribution of all numbers in a target, with batch shape `[S, R, N]`."""
+        distribution = self.distribution(outputs)
+        return Independent(
+            distribution, self.target_axes - len(distribution.event_shape), validate_args=False
+        )
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Log P(y_n | f_n) of every point, nats.
+        """Return log P(y_n | f_n) for every point, `[S, R, N]`, nats.
 
         Args:
             outputs: f, `[S, R, N, O]`.
-            targets: y, `[N, O]` or `[R, N, O]` (class labels: `[N]` or `[R, N]`, integers).
+            targets: y, `[N, O]` or `[R, N, O]` (class labels: integers, `[N]` or `[R, N]`).
 
-        Returns:
-            `[S, R, N]`.
+        Raises:
+            ValueError: if the targets do not fit the outputs.
         """
-        law = self.joint(outputs)
-        check_axes(targets, law.batch_shape[-1:] + law.event_shape)
-        check_own_targets(targets.shape[: -1 - self.target_axes], law.batch_shape[1:-1])
-        found: Tensor = law.log_prob(targets.to(outputs.dtype) if self.target_axes else targets)
+        distribution = self.joint(outputs)
+        check_axes(targets, distribution.batch_shape[-1:] + distribution.event_shape)
+        check_own_targets(targets.shape[: -1 - self.target_axes], distribution.batch_shape[1:-1])
+        found: Tensor = distribution.log_prob(targets.to(outputs.dtype) if self.target_axes else targets)
         return found
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """E log P(y_n | f_n), `[S, R, N]` nats: over what the functions sample last, if that is known.
+        """Return E log P(y_n | f_n) for every point, `[S, R, N]`, nats.
 
-        By Gauss and Hermite's rule where each target depends on one output; else of the sample.
+        If the marginals of the last layer's outputs are known, and every target depends on one output, the
+        expectation over these outputs is computed by Gauss-Hermite quadrature. Otherwise, it is estimated
+        from one sample.
 
         Args:
-            functions: S of them.
+            functions: S drawn functions.
             x: inputs, `[N, D]` or `[R, N, D]`.
             targets: as for `log_prob`.
         """
@@ -144,59 +151,63 @@ class Likelihood(nn.Module, Part, ABC):
         return (weights[..., 0] * log_prob.unflatten(0, outputs.shape[:2])).sum(0)
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless `targets` fit `num_points` points and a network with `outputs` outputs."""
+        """Raise ValueError unless targets fit `num_points` points and a network with `outputs` outputs."""
         check_axes(targets, (num_points, outputs)[: 1 + self.target_axes])
         wrong = ~self.support.check(targets)
         if bool(wrong.any()):
             raise ValueError(
-                f"{type(self).__name__} wants {self.wanted}, and {int(wrong.sum())} of the targets are not, "
-                f"{float(targets[wrong][0]):g} the first"
+                f"{type(self).__name__} wants {self.wanted}, but {int(wrong.sum())} of the targets are not: "
+                f"the first of these is {float(targets[wrong][0]):g}"
             )
 
     def check_output_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise unless a network that is to be trained has outputs of this many axes."""
+        """Raise ValueError unless outputs of this shape at one point can be trained on."""
         if self.output_axes is not None and len(shape) != self.output_axes:
             raise ValueError(
-                f"{type(self).__name__} takes outputs [S, R, N, O], and at one point the network gives "
+                f"{type(self).__name__} takes outputs [S, R, N, O], but at one point the network gives "
                 f"{list(shape)}: end it with torch.nn.Flatten()"
             )
 
     def check_replicas(self, outputs: Tensor) -> None:
-        """Raise unless the noise is shared, or the outputs `[S, R, N, O]` have its replicas."""
+        """Raise ValueError if the noise has replicas, and the outputs `[S, R, N, O]` have others."""
         given = tuple(outputs.shape[1:-2])
         if self.replicas not in ((), given):
             raise ValueError(
-                f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, the outputs "
-                f"are of a network with replicas={given}: give both the same"
+                f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, but the "
+                f"outputs are from a network with replicas={given}: use the same for both"
             )
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> Prediction:
-        """The mixture over S functions that `predict` returns.
+        """Return the predictive distribution, an equal mixture over S functions.
 
         Args:
             outputs: f, `[S, R, N, O]`.
-            normalisation: how targets were scaled for training; the prediction is in original units.
-            variance: of independent Gaussian outputs, whose means are f; handed over if `integrates` is True.
+            normalisation: how targets were scaled for training; the prediction is in original units. None:
+                not at all.
+            variance: variances of independent Gaussian outputs with means f, given only if `integrates` is
+                True.
 
         Raises:
-            ValueError: for scaled targets, if they cannot be scaled.
+            ValueError: if targets were scaled although this likelihood's targets cannot be.
         """
         if not (self.support is constraints.real or normalisation is None or normalisation.inputs_alone):
             raise ValueError(
-                f"targets of {type(self).__name__} are not scaled: fit the normalisation to inputs alone, "
-                "Normalisation.fit(x)"
+                f"targets of {type(self).__name__} cannot be scaled: fit the normalisation to inputs only, "
+                "as by Normalisation.fit(x)"
             )
         return MixturePrediction(self.joint(outputs.double()), normalisation)
 
     @torch.no_grad()
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Targets given outputs: a sample for each function and point, `[S, R, N, O]`.
+        """Sample targets for every function and point, `[S, R, N, O]`.
+
+        The global random state stays as it was.
 
         Args:
             outputs: f, `[S, R, N, O]`.
-            generator: source of the seed with which distributions of torch are sampled, as they take none.
+            generator: draws the seed for torch's distributions, which accept no generator themselves.
         """
         on = None if generator is None else generator.device
         seed = int(torch.randint(2**62, (), generator=generator, device=on))
@@ -207,38 +218,36 @@ class Likelihood(nn.Module, Part, ABC):
         return found
 
     def link(self, targets: Tensor) -> Tensor:
-        """Outputs that would explain targets `[..., O]`: where pseudo-outputs start."""
+        """Return outputs that would explain the targets `[..., O]`; pseudo-outputs start from them."""
         return targets
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """With parameters from which a training on these targets `[..., O]` starts."""
+        """Return a likelihood whose parameters are good starting values for these targets, `[..., O]`."""
         return cls()
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Whether targets are the outputs plus Gaussian noise, whose covariance `set_noise` takes.
-
-        By default they are not.
+        """Return whether targets are outputs plus Gaussian noise with a covariance that `set_noise` can set.
 
         Args:
-            replicas: of the network.
+            replicas: shape of the network's replica axes.
 
         Raises:
-            ValueError: if they are, and the noise is fixed, or not one for every replica.
+            ValueError: if there is such noise, but it is fixed, or replicas share it.
         """
         return False
 
     def set_noise(self, covariance: Tensor) -> None:
-        """Take an inferred covariance of the noise, `[R, O, O]`.
+        """Set the covariance of the noise to one that a training rule has inferred, `[R, O, O]`.
 
         Raises:
-            TypeError: if there is no such noise.
+            TypeError: if the likelihood has no such noise.
         """
         raise TypeError(f"{type(self).__name__} has no Gaussian noise whose covariance could be set")
 
 
 class Categorical(Likelihood):
-    """y ~ Categorical(softmax(f)).
+    """Class labels, y ~ Categorical(softmax(f)).
 
     >>> import torch
     >>> Categorical().log_prob(torch.zeros(3, 2, 4), torch.tensor([0, 1]))[0]
@@ -248,15 +257,15 @@ class Categorical(Likelihood):
     output_axes, target_axes = 1, 0
 
     def distribution(self, outputs: Tensor) -> distributions.Categorical:
-        """Classes, whose logits are the outputs."""
+        """Return the distribution of labels with the outputs as logits."""
         return distributions.Categorical(logits=outputs, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Of a sample: a class depends on all outputs."""
+        """Estimate the expectation from one sample of the outputs, because a label depends on all outputs."""
         return self.log_prob(functions(x), targets)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Log softmax(f)_y, `[S, R, N]` nats."""
+        """Return log softmax(f)_y for every point, `[S, R, N]`, nats."""
         self._check_shape(targets, outputs.shape[-2])
         check_own_targets(targets.shape[:-1], outputs.shape[1:-2], "class labels")
         labels = as_labels(targets, outputs.shape[-1]) if readable(targets) else as_integers(targets)
@@ -264,7 +273,7 @@ class Categorical(Likelihood):
         return log_softmax(outputs, -1).gather(-1, index)[..., 0]
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Labels must be integers `[N]` below the number of outputs, of which there are two or more."""
+        """Raise unless labels are integers `[N]` below the number of outputs, which must be two or more."""
         as_labels(targets, outputs, f" (the network has {outputs} outputs)")
         self._check_classes(outputs)
         self._check_shape(targets, num_points)
@@ -273,8 +282,8 @@ class Categorical(Likelihood):
     def _check_classes(outputs: int) -> None:
         if outputs < 2:
             raise ValueError(
-                "classes need a network with an output for each, two at least: this one has one, whose "
-                "softmax is 1 whatever it is"
+                "classes need a network with an output for each, at least two: this network has one output, "
+                "whose softmax is always 1"
             )
 
     def _check_shape(self, targets: Tensor, num_points: int) -> None:
@@ -284,10 +293,10 @@ class Categorical(Likelihood):
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CategoricalPrediction:
-        """Class probabilities; labels have no units."""
+        """Return class probabilities; `normalisation` has no effect, because labels have no units."""
         self._check_classes(outputs.shape[-1])
         return CategoricalPrediction(log_softmax(outputs, -1))
 
     def config(self) -> ConfigDict:
-        """No settings."""
+        """Return the settings, of which there are none."""
         return {}

@@ -31,7 +31,12 @@ __all__ = ["CorrelatedGaussian", "CorrelatedPrediction"]
 
 
 def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
-    """Log N(d; 0, C Cᵀ) of `deviation` `[..., N, O]` for roots C `[..., O, O]`, nats."""
+    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
+
+    Args:
+        deviation: d, `[..., N, O]`.
+        root: C, lower triangular, `[..., O, O]`.
+    """
     white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
     log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
     return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * LOG_2PI) - log_det
@@ -39,9 +44,9 @@ def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class CorrelatedPrediction(GaussianPrediction):
-    """An equal mixture of S Gaussians at every point, with noise that is correlated between outputs.
+    """An equal mixture of S Gaussians at every point, whose noise is correlated between outputs.
 
-    Quantiles, means and standard deviations are those of single outputs; `log_prob` is joint.
+    Means, standard deviations and quantiles are of single outputs; `log_prob` is joint over outputs.
 
     Attributes:
         noise_tril: Cholesky factor of the noise covariance, `[S or 1, R, O, O]`, in the units of the data.
@@ -55,7 +60,11 @@ class CorrelatedPrediction(GaussianPrediction):
         return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log (1/S) Σ_s N(y_n; m_sn, Σ) of every point, `[R, N]` nats, in units of the data."""
+        """Return log (1/S) Σ_s N(y_n; m_sn, Σ) for every point, `[R, N]`, nats, in the units of the data.
+
+        Raises:
+            ValueError: if the targets have another shape than the means.
+        """
         targets = as_tensor(targets, "targets", self.means)
         if targets.shape[-2:] != self.means.shape[-2:]:
             wanted = list(self.means.shape[-2:])
@@ -65,15 +74,15 @@ class CorrelatedPrediction(GaussianPrediction):
 
 
 class CorrelatedGaussian(Likelihood):
-    """y ~ N(f, Σ): noise with a full covariance over the outputs.
+    """Gaussian noise with a full covariance over the outputs, y ~ N(f, Σ).
 
-    `gilib.training.Bali` infers Σ in closed form and sets all of it here; a `Gaussian` takes the mean
-    variance. Other rules learn Σ = C Cᵀ as a point estimate, by C with its
-    diagonal's logarithm.
+    `gilib.training.Bali` infers Σ in closed form, and `set_noise` stores all of it, whereas a `Gaussian`
+    stores only the mean variance. Other rules learn Σ = C Cᵀ as a point estimate; the parameter is C, with
+    logarithms on its diagonal.
 
     Args:
         outputs: O.
-        noise_variance: Σ starts as this times the identity.
+        noise_variance: the initial Σ is this number times the identity.
         learn: whether Σ is learned.
         replicas: shape of the replica axes, if every replica has its own noise.
 
@@ -91,7 +100,7 @@ class CorrelatedGaussian(Likelihood):
         learn: bool = False,
         replicas: tuple[int, ...] = (),
     ):
-        """Start from independent noise."""
+        """Create the parameter, with independent noise."""
         super().__init__()
         self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
@@ -99,7 +108,7 @@ class CorrelatedGaussian(Likelihood):
 
     @property
     def noise_tril(self) -> Tensor:
-        """C, `[R, O, O]`, in float64."""
+        """C, `[R, O, O]`, in float64 and units of the targets."""
         diagonal = self.log_root.diagonal(dim1=-2, dim2=-1).exp()
         return self.log_root.tril(-1) + torch.diag_embed(diagonal)
 
@@ -110,32 +119,34 @@ class CorrelatedGaussian(Likelihood):
         return root @ root.mT
 
     def distribution(self, outputs: Tensor) -> MultivariateNormal:
-        """Gaussians around the outputs."""
+        """Return Gaussians around the outputs."""
         self._check_outputs(outputs)
         root = self.noise_tril.to(outputs)[..., None, :, :]
         return MultivariateNormal(outputs, scale_tril=root, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Of a sample: the outputs may depend on each other."""
+        """Estimate the expectation from one sample of the outputs, which may depend on each other."""
         return self.log_prob(functions(x), targets)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Log N(y_n; f_n, Σ), `[S, R, N]` nats."""
+        """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
         self._check_outputs(outputs)
         Gaussian().check_targets(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`, floating point, and the network must have as many outputs."""
+        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
         if outputs != self.outputs:
-            raise ValueError(f"CorrelatedGaussian({self.outputs}) is for as many outputs, got {outputs}")
+            raise ValueError(
+                f"CorrelatedGaussian({self.outputs}) is for {self.outputs} outputs, got {outputs}"
+            )
         Gaussian().check_targets(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CorrelatedPrediction:
-        """Gaussians around the outputs, with the noise of every replica."""
+        """Return Gaussians around the outputs, with each replica's noise."""
         self._check_outputs(outputs)
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
@@ -147,13 +158,17 @@ class CorrelatedGaussian(Likelihood):
         return CorrelatedPrediction(outputs, sd, root)
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Targets are outputs plus noise, and Σ must be learned, for every replica by itself."""
+        """Return True.
+
+        Raises:
+            ValueError: if Σ is fixed, or not every replica has its own.
+        """
         check_inferred(self.log_root.requires_grad, f"CorrelatedGaussian({self.outputs}, learn=True)")
         return Gaussian(learn=True, replicas=self.replicas).infers_noise(replicas)
 
     @torch.no_grad()
     def set_noise(self, covariance: Tensor) -> None:
-        """All of it.
+        """Set Σ.
 
         Raises:
             FactorisationError: if it is not positive definite.
@@ -163,13 +178,14 @@ class CorrelatedGaussian(Likelihood):
         self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))
 
     def _check_outputs(self, outputs: Tensor) -> None:
+        """Raise ValueError if the noise is for another number of outputs, or for other replicas."""
         given = tuple(outputs.shape[1:-2])
         if self.replicas not in ((), given) or outputs.shape[-1] != self.outputs:
             raise ValueError(
-                f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got outputs of a network with "
-                f"{outputs.shape[-1]} of them and replicas={given}: give both the same"
+                f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got a network with "
+                f"{outputs.shape[-1]} outputs and replicas={given}: use the same for both"
             )
 
     def config(self) -> ConfigDict:
-        """Settings; the noise itself is part of the state."""
+        """Return the settings; the noise itself is part of the state."""
         return {"outputs": self.outputs, "learn": self.learn, "replicas": list(self.replicas)}

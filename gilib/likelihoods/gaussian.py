@@ -1,4 +1,4 @@
-"""Gaussian noise: what its likelihoods share, and one size of it for all outputs."""
+"""Gaussian noise: what all Gaussian likelihoods share, and the one with a single variance for all outputs."""
 
 from __future__ import annotations
 
@@ -24,59 +24,67 @@ if TYPE_CHECKING:
 
 
 class GaussianNoise(Likelihood):
-    """Targets are Gaussian given the outputs of a network, independent of each other."""
+    """Base class of likelihoods whose targets are independent Gaussians given the outputs of a network."""
 
     integrates = True
     output_axes = 1
 
     @abstractmethod
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Means and variances of the targets given outputs, in the units of training.
+        """Return means and variances of the targets given the outputs, in the units of training.
 
         Args:
             outputs: f, `[S, R, N, ...]`.
 
         Returns:
-            `[S, R, N, O]`, and what can be broadcast to it.
+            Means, `[S, R, N, O]`, and variances that broadcast with them.
         """
 
     def distribution(self, outputs: Tensor) -> Normal:
-        """Gaussians of these moments."""
+        """Return Gaussians with the moments of `target_moments`."""
         mean, noise = self.target_moments(outputs)
         assert noise is not None
         return Normal(mean, noise.sqrt(), validate_args=False)
 
     @torch.no_grad()
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Targets given outputs, of standard normals of the generator."""
-        law = self.distribution(outputs)
-        noise = torch.randn(law.loc.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
-        return law.loc + law.scale * noise
+        """Sample targets for every function and point, `[S, R, N, O]`."""
+        given = self.distribution(outputs)
+        noise = torch.randn(given.loc.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
+        return given.loc + given.scale * noise
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`, floating point."""
+        """Raise unless targets are floating-point numbers `[N, O]`."""
         check_shape(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> GaussianPrediction:
-        """Gaussians around the outputs, with the variance of the noise and theirs."""
+        """Return a mixture of Gaussians whose variances include those of the outputs."""
         mean, noise = self.target_moments(outputs)
         assert noise is not None
         return gaussians(mean, noise if variance is None else noise + variance, normalisation)
 
 
 def check_inferred(learned: bool, instead: str) -> None:
-    """Raise where noise that would be inferred is fixed, or frozen, and say what to take `instead`."""
+    """Raise ValueError if noise that is to be inferred is fixed or frozen.
+
+    Args:
+        learned: whether the likelihood learns the noise.
+        instead: what to use instead, for the error message.
+    """
     if not learned:
         raise ValueError(
-            f"the noise is inferred here, and this likelihood has it fixed: use {instead}, and leave its "
+            f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "
             "requires_grad as it is"
         )
 
 
 def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | None) -> GaussianPrediction:
-    """An equal mixture of Gaussians; in original units, which may be far from zero, it is in float64."""
+    """Return an equal mixture of Gaussians in original units, `[S, R, N, O]`.
+
+    A mixture that is transformed back is in float64, because original units may have a large offset.
+    """
     sd = variance.sqrt()
     if normalisation is None:
         return GaussianPrediction(mean, sd)
@@ -84,7 +92,12 @@ def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | Non
 
 
 def check_shape(targets: Tensor, num_points: int, outputs: int, name: str = "outputs of the network") -> None:
-    """Raise unless targets are floating-point numbers, `[N, O]`."""
+    """Raise unless targets are floating-point numbers of shape `[N, O]`.
+
+    Raises:
+        TypeError: if they are not floating-point numbers.
+        ValueError: if they have another shape.
+    """
     if not targets.is_floating_point():
         raise TypeError(
             f"targets must be floating-point numbers, got {targets.dtype}: convert with y.to(x.dtype)"
@@ -96,17 +109,18 @@ def check_shape(targets: Tensor, num_points: int, outputs: int, name: str = "out
 
 
 class Gaussian(GaussianNoise):
-    """y ~ N(f, σ²), the same noise variance for all outputs.
+    """Gaussian noise with one variance for all outputs, y ~ N(f, σ²).
 
     Args:
-        noise_variance: σ², in the squared units of the targets; the starting value if learned: about 0.1 for
-            normalised targets. A much smaller start asks for a fit before there are functions to fit with.
-        learn: whether σ² is learned, as a point estimate. True unless the noise is known.
-        scale: the stored parameter is log σ² / scale; 10 in the paper's UCI experiments (Ober & Aitchison,
+        noise_variance: σ², or its initial value if it is learned, in squared units of the targets; 0.1 is a
+            good start for normalised targets. A much smaller start demands a close fit before the network has
+            found functions that can fit.
+        learn: whether σ² is learned, as a point estimate; should be True unless the noise is known.
+        scale: the stored parameter is log σ² / scale. The paper's UCI experiments have 10 (Ober & Aitchison,
             2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.
 
-    The parameter is kept in float64, so that a given σ² is exact whatever the dtype of the network.
+    The parameter is stored in float64, so that a given σ² is exact whatever the dtype of the network.
 
     >>> likelihood = Gaussian(noise_variance=0.25)
     >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
@@ -120,7 +134,7 @@ class Gaussian(GaussianNoise):
         scale: Positive = 1.0,
         replicas: tuple[int, ...] = (),
     ):
-        """Start from a noise variance."""
+        """Create the parameter."""
         super().__init__()
         self.learn, self.scale = learn, scale
         self.replicas = as_replicas(replicas)
@@ -129,7 +143,7 @@ class Gaussian(GaussianNoise):
 
     @property
     def log_variance(self) -> Tensor:
-        """Log σ², `[R]`."""
+        """The logarithm of σ², `[R]`."""
         return self.scale * self.scaled_log_variance
 
     @property
@@ -138,7 +152,7 @@ class Gaussian(GaussianNoise):
         return self.log_variance.exp()
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Σ_o log N(y_no; f_no, σ²), `[S, R, N]` nats."""
+        """Return Σ_o log N(y_no; f_no, σ²) for every point, `[S, R, N]`, nats."""
         self.check_replicas(outputs)
         check_shape(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
@@ -148,7 +162,7 @@ class Gaussian(GaussianNoise):
         return -0.5 * torch.addcmul(constant, squares, (-log_variance).exp())
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Σ_o log N(y_no; E f_no, σ²) - ½ V f_no / σ², `[S, R, N]` nats (Hensman et al., 2013)."""
+        """Return Σ_o [log N(y_no; E f_no, σ²) - ½ V f_no / σ²], `[S, R, N]`, nats (Hensman et al., 2013)."""
         mean, variance = functions.marginals(x)
         log_prob = self.log_prob(mean, targets)
         if variance is None:
@@ -157,24 +171,28 @@ class Gaussian(GaussianNoise):
         return log_prob - 0.5 * precision * variance.sum(-1)
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """The outputs, and σ² of every replica."""
+        """Return the outputs as means, and every replica's σ²."""
         self.check_replicas(outputs)
         noise = self.noise_variance.to(outputs)[..., None, None]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Targets are outputs plus noise, and σ² must be learned, for every replica by itself."""
+        """Return True.
+
+        Raises:
+            ValueError: if σ² is fixed, or not every replica has its own.
+        """
         check_inferred(self.learn and self.scaled_log_variance.requires_grad, "Gaussian(learn=True)")
         if self.replicas != replicas:
             raise ValueError(
-                f"the noise is inferred for every replica: use Gaussian(learn=True, replicas={replicas}), "
+                f"every replica infers its own noise: use Gaussian(learn=True, replicas={replicas}), "
                 f"got replicas={self.replicas}"
             )
         return True
 
     @torch.no_grad()
     def set_noise(self, covariance: Tensor) -> None:
-        """σ² = tr Σ / O: of all N(f, σ² Id) the nearest to N(f, Σ), in KL(N(f, Σ)‖N(f, σ² Id))."""
+        """Set σ² to tr Σ / O, which minimises KL(N(f, Σ) ‖ N(f, σ² Id))."""
         variance = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).to(self.scaled_log_variance)
         self.scaled_log_variance.copy_(variance.log() / self.scale)
 
@@ -185,12 +203,12 @@ class Gaussian(GaussianNoise):
             self.scaled_log_variance.add_(factor.to(self.scaled_log_variance).log(), alpha=1.0 / self.scale)
 
     def config(self) -> ConfigDict:
-        """Settings; the noise itself is part of the state."""
+        """Return the settings; the noise variance itself is part of the state."""
         return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
 
 
 def _check_single(value: Any, name: str) -> None:
-    """Raise unless it is one variance."""
+    """Raise unless the value is a single variance."""
     several = isinstance(value, list | tuple | np.ndarray | Tensor)
     if several and (count := torch.as_tensor(value).numel()) > 1:
         raise ValueError(

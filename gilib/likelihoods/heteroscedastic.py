@@ -1,4 +1,4 @@
-"""Gaussian noise whose size is a function of the input, as the mean is."""
+"""Gaussian noise whose variance depends on the input, as the mean does."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
     from gilib.data import Normalisation
     from gilib.draws import Drawn
 
-NODES = 20  # Gaussians that stand for one whose variance is uncertain
+NODES = 20  # Gaussians that approximate one whose variance is uncertain
 
 
 class HeteroscedasticGaussian(NoisePerTarget):
-    """y_o ~ N(f_o, σ_o² exp(g_o)): a network with 2 · O outputs says mean and log variance of the targets.
+    """Gaussian noise with a variance that the network predicts, y_o ~ N(f_o, σ_o² exp(g_o)).
 
-    The first O outputs are f, the others g. Where both are Gaussian and independent, as those of processes
-    side by side (`gilib.layers.Concat`), the expected log-likelihood has a closed form (Lázaro-Gredilla &
-    Titsias, 2011): with f ~ N(m, v) and g ~ N(μ, τ)
+    For O targets, the network has 2 · O outputs: first f, then g. If f and g are independent Gaussians, as
+    outputs of Gaussian processes side by side are (`gilib.layers.Concat`), the expected log-likelihood has a
+    closed form (Lázaro-Gredilla & Titsias, 2011). With f ~ N(m, v) and g ~ N(μ, τ) it is
 
         E log N(y; f, σ² eᵍ) = -½ [((y - m)² + v) exp(τ/2 - μ) / σ² + μ + log σ² + log 2π].
 
     Args:
-        noise_variance: σ_o², one for every target: the variance where g is 0; where they start if learned.
-        learn: whether they are learned, as point estimates.
-        replicas: shape of the replica axes, if every replica has its own.
+        noise_variance: σ_o² for every target, the noise variance where g is 0; initial values if they are
+            learned.
+        learn: whether σ_o² are learned, as point estimates.
+        replicas: shape of the replica axes, if every replica has its own σ_o².
 
     >>> likelihood = HeteroscedasticGaussian([0.25])
     >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 1)).shape
@@ -44,23 +45,27 @@ class HeteroscedasticGaussian(NoisePerTarget):
     """
 
     def __init__(self, noise_variance: Sequence[Scale], learn: bool = True, replicas: tuple[int, ...] = ()):
-        """Start from noise variances."""
+        """Create the parameters."""
         super().__init__(noise_variance, learn, replicas)
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """F, and σ² eᵍ."""
+        """Return f as means and σ² eᵍ as variances."""
         mean, log_variance = self._parts(outputs)
         return Moments(mean, log_variance.exp())
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Σ_o log N(y_no; f_no, σ_o² exp(g_no)), `[S, R, N]` nats."""
+        """Return Σ_o log N(y_no; f_no, σ_o² exp(g_no)) for every point, `[S, R, N]`, nats."""
         self.check_targets(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         mean, log_variance = self._parts(outputs)
         return _scored((mean - targets).square(), log_variance, -log_variance)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """In closed form where outputs are Gaussian and independent, else of a sample, `[S, R, N]` nats."""
+        """Return the expectation for every point, `[S, R, N]`, nats.
+
+        It is in closed form if the outputs are independent Gaussians, and otherwise estimated from one
+        sample.
+        """
         outputs, variance = functions.moments(x)
         if variance is None:
             return self.log_prob(outputs, targets)
@@ -70,20 +75,21 @@ class HeteroscedasticGaussian(NoisePerTarget):
         return _scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`, floating point, and the network must have twice as many outputs."""
+        """Raise unless targets are floating-point numbers `[N, O]`, and the network has 2 · O outputs."""
         self._check_outputs(outputs)
         check_shape(targets, num_points, len(self.start), "half of the network's outputs")
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> GaussianPrediction:
-        """Gaussians around f; where g is uncertain, twenty for each draw, at equally probable values of g.
+        """Return a mixture of Gaussians around f; where g is uncertain, twenty for each draw.
 
-        These values are bounded, and so the far tails are light. With g ~ N(μ, τ) and τ = 1 the standard
-        deviation is low by 1 %, the log density by 0.1 at 5 standard deviations and by 1.7 at 8, and an
-        interval of 99.9 % covers 99.84 %. At τ = 4 the standard deviation is low by 13 %, the log density
-        high by 0.1 at 5 and low by 0.9 at 8, and such an interval covers 99.71 %. Intervals up to 99 % and
-        mean scores are right: the divergence from the exact mixture is below 0.01 nats a point.
+        The twenty Gaussians have equally probable values of g. These values are bounded, which makes the far
+        tails too light. With g ~ N(μ, τ) and τ = 1, the standard deviation is low by 1 %, the log density by
+        0.1 at 5 standard deviations and by 1.7 at 8, and an interval of 99.9 % covers 99.84 %. At τ = 4, the
+        standard deviation is low by 13 %, the log density is high by 0.1 at 5 and low by 0.9 at 8, and the
+        same interval covers 99.71 %. Intervals up to 99 % and mean scores are right: the divergence from the
+        exact mixture is below 0.01 nats per point.
         """
         mean, log_variance = self._parts(outputs)
         if variance is None:
@@ -94,15 +100,15 @@ class HeteroscedasticGaussian(NoisePerTarget):
         return gaussians(mean.expand_as(noise).flatten(0, 1), noise.flatten(0, 1), normalisation)
 
     def _check_outputs(self, outputs: int) -> None:
-        """Raise unless there are twice as many as targets."""
+        """Raise ValueError unless there are twice as many outputs as targets."""
         if outputs != 2 * len(self.start):
             raise ValueError(
-                f"this likelihood wants mean and log variance of {len(self.start)} targets from a network "
-                f"with {2 * len(self.start)} outputs, got {outputs}"
+                f"this likelihood needs mean and log variance of {len(self.start)} targets, a network with "
+                f"{2 * len(self.start)} outputs, got {outputs}"
             )
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """F and log σ² + g, `[S, R, N, O]` both."""
+        """Return f and log σ² + g, both `[S, R, N, O]`."""
         self._check_outputs(outputs.shape[-1])
         self.check_replicas(outputs)
         mean, log_ratio = outputs.chunk(2, -1)
@@ -114,7 +120,10 @@ def _scored(squares: Tensor, log_variance: Tensor, log_precision: Tensor) -> Ten
 
 
 def _standard_normal(count: int) -> Tensor:
-    """Equally probable values, medians of as many parts of the normal, scaled to a variance of 1."""
+    """Return `count` equally probable values of a standard normal, scaled to have variance 1.
+
+    They are the medians of `count` parts of the distribution, each of the same probability.
+    """
     middles = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     nodes = Normal(0.0, 1.0).icdf(middles)
     return nodes / nodes.square().mean().sqrt()

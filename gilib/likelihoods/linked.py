@@ -1,4 +1,4 @@
-"""Counts, positive numbers and shares: laws whose mean follows the outputs by a link."""
+"""Counts, positive numbers and proportions, whose mean follows the outputs by a link function."""
 
 from __future__ import annotations
 
@@ -15,73 +15,75 @@ from gilib.likelihoods.base import Likelihood, as_row
 from gilib.optional import require_package
 from gilib.validation import as_replicas
 
-BETWEEN = constraints.interval(1e-30, 1.0 - 1e-7)  # in float32, too, neither 0 nor 1
+BETWEEN = constraints.interval(1e-30, 1.0 - 1e-7)  # excludes 0 and 1 in float32, too
 
 
 class LinkedMean(Likelihood):
-    """Targets whose mean follows the outputs: g(E y_o) = g(mean_o) + f_o, g being a logarithm or a logit.
+    """Base class of likelihoods whose mean follows the outputs by a link function g, a logarithm or a logit.
+
+        g(E y_o) = g(mean_o) + f_o
 
     Args:
-        mean: of targets where f is 0, one for all outputs or one for each, in their units: that of the
-            training data, say.
+        mean: mean of the targets where f is 0, in their units, one number for all outputs or a list with one
+            for each; the mean of the training data, for example.
     """
 
     output_axes = 1
     offset: Tensor  # [O]
 
     def __init__(self, mean: Scale | Sequence[Scale] = 1.0):
-        """Keep the mean."""
+        """Store the mean, and its image under the link function."""
         super().__init__()
         self.mean = as_row(mean)
         self.register_buffer("offset", self.linked(torch.tensor(self.mean).double()), persistent=False)
 
     @staticmethod
     def linked(mean: Tensor) -> Tensor:
-        """The logarithm, so that means are positive."""
+        """Return the link function of a mean, here the logarithm, so that means are positive."""
         return mean.log()
 
     def predictor(self, outputs: Tensor) -> Tensor:
-        """G of the mean, `[S, R, N, O]`.
+        """Return the link function of the targets' mean, `[S, R, N, O]`.
 
         Raises:
-            ValueError: if the likelihood is for another number of outputs, or of replicas.
+            ValueError: if the likelihood is for another number of outputs, or for other replicas.
         """
         self.check_replicas(outputs)
         if len(self.mean) not in (1, outputs.shape[-1]):
             raise ValueError(
-                f"{type(self).__name__} has means of {len(self.mean)} outputs, the network has "
+                f"{type(self).__name__} has means of {len(self.mean)} outputs, but the network has "
                 f"{outputs.shape[-1]} outputs"
             )
         return self.offset.to(outputs) + outputs
 
     def link(self, targets: Tensor) -> Tensor:
-        """G of the targets, counts raised by a half, less that of the mean."""
+        """Return outputs that make the mean equal to the targets, or to counts plus a half."""
         return self.linked(targets + _half(self.support)) - self.offset.to(targets)
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """With the mean of the targets."""
+        """Return a likelihood with the mean of the targets."""
         every = targets.double().flatten(0, -2)
         return cls(((every.sum(0) + _half(cls.support)) / len(every)).tolist())
 
     def config(self) -> ConfigDict:
-        """Settings; what is learned is part of the state."""
+        """Return the settings; learned values are part of the state."""
         return {"mean": self.mean}
 
 
 def _half(support: Any) -> float:
-    """What is added to counts so that 0 has a logarithm."""
+    """Return what is added to counts so that 0 has a logarithm."""
     return 0.5 if support.is_discrete else 0.0
 
 
 class Precise(LinkedMean):
-    """Those that beside their mean have a precision: the larger it is, the smaller is the variance.
+    """Base class for distributions with a mean and a precision; the variance falls as the precision rises.
 
     Args:
-        mean: of targets where f is 0, one for all outputs or one for each.
-        precision: positive; where it starts if learned.
-        learn: whether it is learned, as a point estimate, for each of the means.
-        replicas: shape of the replica axes, if every replica has its own.
+        mean: mean of the targets where f is 0, one number for all outputs or a list with one for each.
+        precision: a positive number; the initial value if it is learned.
+        learn: whether the precision is learned, as a point estimate, one for each of the means.
+        replicas: shape of the replica axes, if every replica has its own precision.
     """
 
     def __init__(
@@ -91,29 +93,29 @@ class Precise(LinkedMean):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Start from one precision."""
+        """Create the parameter."""
         super().__init__(mean)
         self.start_precision, self.learn, self.replicas = precision, learn, as_replicas(replicas)
         start = torch.full((*self.replicas, len(self.mean)), precision, dtype=torch.float64).log()
         self.log_precision = nn.Parameter(start, requires_grad=learn)  # [R, O]
 
     def precision(self, outputs: Tensor) -> Tensor:
-        """As a tensor that goes with outputs."""
+        """Return the precision as a tensor that broadcasts with outputs."""
         return self.log_precision.exp().to(outputs)[..., None, :]
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """With the mean of the targets."""
+        """Return a likelihood with the mean of the targets."""
         return cls(super().for_targets(targets).mean, replicas=replicas)
 
     def config(self) -> ConfigDict:
-        """Settings; what is learned is part of the state."""
+        """Return the settings; learned values are part of the state."""
         own = {"precision": self.start_precision, "learn": self.learn, "replicas": list(self.replicas)}
         return super().config() | own
 
 
 class Poisson(LinkedMean):
-    """y_o ~ Poisson(mean_o exp(f_o)): counts whose variance is their mean.
+    """Counts whose variance equals their mean, y_o ~ Poisson(mean_o exp(f_o)).
 
     >>> Poisson(3.0).distribution(torch.zeros(1, 2, 1)).mean.flatten()
     tensor([3., 3.])
@@ -122,12 +124,12 @@ class Poisson(LinkedMean):
     support, wanted = constraints.nonnegative_integer, "counts (0, 1, 2 and so on)"
 
     def distribution(self, outputs: Tensor) -> distributions.Poisson:
-        """Counts at this rate."""
+        """Return Poisson distributions with the rate mean · exp(f)."""
         return _Poisson(self.predictor(outputs).exp(), validate_args=False)
 
 
 class NegativeBinomial(Precise):
-    """Counts that scatter more: with mean μ_o = mean_o exp(f_o), a variance of μ + μ² / precision.
+    """Counts that vary more than Poisson counts: mean μ_o = mean_o exp(f_o), variance μ + μ² / precision.
 
     >>> round(NegativeBinomial(3.0, precision=9.0).distribution(torch.zeros(1, 1, 1)).variance.item(), 4)
     4.0
@@ -136,13 +138,13 @@ class NegativeBinomial(Precise):
     support, wanted = constraints.nonnegative_integer, "counts (0, 1, 2 and so on)"
 
     def distribution(self, outputs: Tensor) -> distributions.NegativeBinomial:
-        """Counts of failures before so many successes."""
+        """Return negative binomial distributions with this mean, whose total count is the precision."""
         count = self.precision(outputs)
         return _NegativeBinomial(count, logits=self.predictor(outputs) - count.log(), validate_args=False)
 
 
 class Gamma(Precise):
-    """Positive numbers: with mean μ_o = mean_o exp(f_o), a variance of μ² / precision.
+    """Positive numbers with mean μ_o = mean_o exp(f_o) and variance μ² / precision.
 
     >>> round(Gamma(3.0, precision=9.0).distribution(torch.zeros(1, 1, 1)).variance.item(), 4)
     1.0
@@ -151,19 +153,19 @@ class Gamma(Precise):
     support, wanted = constraints.positive, "positive numbers"
 
     def distribution(self, outputs: Tensor) -> distributions.Gamma:
-        """Of this shape, and mean."""
+        """Return Gamma distributions with this mean, whose shape is the precision."""
         shape = self.precision(outputs)
         return distributions.Gamma(shape, shape * (-self.predictor(outputs)).exp(), validate_args=False)
 
 
 class Beta(Precise):
-    """Shares between 0 and 1: with a mean of μ_o, a variance of μ (1 - μ) / (1 + precision).
+    """Proportions between 0 and 1 with mean μ_o and variance μ (1 - μ) / (1 + precision).
 
     >>> round(Beta(0.25, precision=2.0).distribution(torch.zeros(1, 1, 1)).variance.item(), 4)
     0.0625
     """
 
-    support, wanted = BETWEEN, "shares, above 0 and below 1"
+    support, wanted = BETWEEN, "proportions, above 0 and below 1"
 
     def __init__(
         self,
@@ -172,18 +174,18 @@ class Beta(Precise):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Start from one precision."""
+        """Create the parameter."""
         if not all(value < 1.0 for value in as_row(mean)):
-            raise ValueError(f"mean must be a share, above 0 and below 1, got {mean!r}")
+            raise ValueError(f"mean must be a proportion, above 0 and below 1, got {mean!r}")
         super().__init__(mean, precision, learn, replicas)
 
     @staticmethod
     def linked(mean: Tensor) -> Tensor:
-        """The logit, so that means are shares."""
+        """Return the logit, so that means lie between 0 and 1."""
         return mean.logit()
 
     def distribution(self, outputs: Tensor) -> distributions.Beta:
-        """Shares around the mean."""
+        """Return Beta distributions with this mean and precision."""
         logits, size = self.predictor(outputs), self.precision(outputs)
         return _Beta(size * logits.sigmoid(), size * (-logits).sigmoid(), validate_args=False)
 
@@ -207,7 +209,7 @@ class _Beta(distributions.Beta):
 
 
 def _betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """The regularised incomplete beta function, which torch has not; without gradients."""
+    """Return the regularised incomplete beta function, which torch lacks; without gradients."""
     special = require_package("scipy.special", "scipy", "compute quantiles of this likelihood")
     values = special.betainc(*(each.detach().cpu().double().numpy() for each in (a, b, x)))
     return torch.as_tensor(values).to(x)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile, quantile_of_laws
+from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile, quantile_of_components
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Prediction(ABC):
     """An equal mixture of S components at every point; a dataclass of tensors `[S, R, N, ...]`.
 
-    To write one, for a likelihood of your own, define `mean` and `log_prob`.
+    A prediction for a new likelihood must define `mean` and `log_prob`.
     """
 
     @property
@@ -33,15 +33,15 @@ class Prediction(ABC):
 
     @abstractmethod
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log density or probability of the target of every point, `[R, N]` nats."""
+        """Return the log density or log probability of the target of every point, `[R, N]`, nats."""
 
     def __repr__(self) -> str:
-        """The axes of the components, not their numbers."""
+        """Show the shape of the components, not their numbers."""
         first = getattr(self, fields(self)[0].name)
         return f"{type(self).__name__}({first.shape[0]} components, mean {list(first.shape[1:])})"
 
     def pooled(self, axes: int) -> Self:
-        """The mixture over samples and the `axes` axes after them, `[S, K, R, ...]` to `[S K, R, ...]`."""
+        """Return the mixture over samples and the next `axes` axes, `[S, K, R, ...]` to `[S K, R, ...]`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         lead = torch.broadcast_shapes(*(value.shape[: axes + 1] for value in values.values()))
         return replace(
@@ -58,8 +58,8 @@ class GaussianPrediction(Prediction):
     """An equal mixture of S Gaussians at every point and output.
 
     Attributes:
-        means: of the components, `[S, R, N, O]`, in the units of the data.
-        component_sd: their standard deviations, noise included, broadcastable to `means`: components may
+        means: means of the components, `[S, R, N, O]`, in the units of the data.
+        component_sd: their standard deviations, noise included, broadcastable with `means`. Components may
             differ between samples, replicas, points and outputs.
     """
 
@@ -67,7 +67,7 @@ class GaussianPrediction(Prediction):
     component_sd: Tensor
 
     def __post_init__(self) -> None:
-        """Refuse standard deviations that do not belong to the means."""
+        """Raise ValueError unless the standard deviations broadcast with the means."""
         given, wanted = self.component_sd.shape, self.means.shape
         pairs = zip(reversed(given), reversed(wanted), strict=False)
         if len(given) > len(wanted) or any(own not in (1, size) for own, size in pairs):
@@ -96,13 +96,16 @@ class GaussianPrediction(Prediction):
         return replace(self, means=means, component_sd=factor.to(self.means) * self.component_sd)
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`."""
+        """Return the quantile of every output's mixture, `[R, N, O]`."""
         return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) of every point, `[R, N]` nats, in units of the data.
+        """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) for every point, `[R, N]`, nats, units of the data.
 
-        NaN where a replica's means are, because one of its factorisations failed.
+        It is NaN for a replica whose means are NaN because a factorisation failed.
+
+        Raises:
+            ValueError: if the targets have another shape than the means.
         """
         targets = as_tensor(targets, "targets", self.means)
         if targets.shape[-2:] != self.means.shape[-2:]:
@@ -110,66 +113,71 @@ class GaussianPrediction(Prediction):
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
         check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
         sd = self.component_sd.expand_as(self.means)
-        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # NaN: a failed replica
+        density = torch.distributions.Normal(self.means, sd, validate_args=False)  # failed replicas have NaN
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
 
 
 @dataclass(frozen=True, repr=False)
 class MixturePrediction(Prediction):
-    """An equal mixture of whatever law a likelihood gives to targets, in float64.
+    """An equal mixture of the distributions that a likelihood gives to targets, in float64.
 
     Attributes:
-        law: of the components, in the units of training: batch shape `[S, R, N]`, event shape `[O]`.
+        distribution: the components, in the units of training: batch shape `[S, R, N]`, event shape `[O]`.
         normalisation: how targets were scaled for training; None: not at all.
-        members: how many axes of the law after the first hold components, too.
+        members: number of axes after the first that hold components, too.
     """
 
-    law: Distribution
+    distribution: Distribution
     normalisation: Normalisation | None = None
     members: int = 0
 
     @property
     def mean(self) -> Tensor:
         """Mean of the mixture, `[R, N, O]`."""
-        return self._in_units(self._components(self.law.mean).mean(0))
+        return self._in_units(self._components(self.distribution.mean).mean(0))
 
     @property
     def function_sd(self) -> Tensor:
         """Standard deviation of the components' means, `[R, N, O]`."""
-        return self._scaled(self._components(self.law.mean).std(0, correction=0))
+        return self._scaled(self._components(self.distribution.mean).std(0, correction=0))
 
     @property
     def sd(self) -> Tensor:
         """Standard deviation of the mixture, noise included, `[R, N, O]`."""
-        means, noise = self._components(self.law.mean), self._components(self.law.variance)
+        means, noise = self._components(self.distribution.mean), self._components(self.distribution.variance)
         return self._scaled((noise.mean(0) + means.var(0, correction=0)).sqrt())
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`; of counts the least that reaches it."""
-        single = getattr(self.law, "base_dist", self.law)
-        return self._in_units(quantile_of_laws(single, probability, 1 + self.members))
+        """Return the quantile of every output's mixture, `[R, N, O]`, for counts a whole number."""
+        single = getattr(self.distribution, "base_dist", self.distribution)
+        return self._in_units(quantile_of_components(single, probability, 1 + self.members))
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log of the mixture's density or probability, `[R, N]` nats; -∞ beyond its support."""
-        shape = self.law.batch_shape[1 + self.members :] + self.law.event_shape
-        targets, axes = as_tensor(targets, "targets", self.law.mean).double(), 1 + len(self.law.event_shape)
+        """Return the log density or log probability of every target, `[R, N]`, nats; -∞ outside the support.
+
+        Raises:
+            ValueError: if the targets have another shape than the components.
+        """
+        each = self.distribution
+        shape = each.batch_shape[1 + self.members :] + each.event_shape
+        targets, axes = as_tensor(targets, "targets", each.mean).double(), 1 + len(each.event_shape)
         if targets.shape[-axes:] != shape[-axes:]:
             wanted = list(shape[-axes:])
             raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
         check_own_targets(targets.shape[:-axes], shape[:-axes])
-        units, support = self.normalisation, cast(Constraint, self.law.support)
+        units, support = self.normalisation, cast(Constraint, each.support)
         values = targets if units is None else units.y(targets)
-        found = log_mean_exp(self._components(self.law.log_prob(values)), 0)
+        found = log_mean_exp(self._components(each.log_prob(values)), 0)
         found = found.masked_fill(~support.check(values), -torch.inf)
         return found if units is None else found + units.log_density_shift
 
     def pooled(self, axes: int) -> Self:
-        """The mixture over samples and the `axes` axes after them."""
+        """Return the mixture over samples and the `axes` axes after them."""
         return replace(self, members=axes)
 
     def __repr__(self) -> str:
-        """The axes of the components, not their numbers."""
-        shape = self._components(self.law.mean).shape
+        """Show the shape of the components, not their numbers."""
+        shape = self._components(self.distribution.mean).shape
         return f"{type(self).__name__}({shape[0]} components, mean {list(shape[1:])})"
 
     def _components(self, values: Tensor) -> Tensor:
@@ -184,10 +192,10 @@ class MixturePrediction(Prediction):
 
 @dataclass(frozen=True, repr=False)
 class CategoricalPrediction(Prediction):
-    """Class probabilities averaged over S draws.
+    """Class probabilities, averaged over S draws.
 
     Attributes:
-        log_probabilities: of every draw, `[S, R, N, O]`.
+        log_probabilities: logarithms of every draw's probabilities, `[S, R, N, O]`.
     """
 
     log_probabilities: Tensor
@@ -204,11 +212,15 @@ class CategoricalPrediction(Prediction):
 
     @property
     def entropy(self) -> Tensor:
-        """The entropy of the averaged probabilities, `[R, N]` nats, large where the prediction is unsure."""
+        """Entropy of the averaged probabilities, `[R, N]`, nats; large where the prediction is unsure."""
         return entropy(self.mean)
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log of the averaged probability of each label `[N]`; `[R, N]` nats."""
+        """Return the log of each label's averaged probability, `[R, N]`, nats, for labels `[N]` or `[R, N]`.
+
+        Raises:
+            ValueError: if there is not one label for each point.
+        """
         averaged = log_mean_exp(self.log_probabilities, 0)
         targets = as_labels(as_tensor(targets, "labels", averaged), averaged.shape[-1])
         if targets.shape[-1:] != averaged.shape[-2:-1]:

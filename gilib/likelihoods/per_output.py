@@ -1,4 +1,4 @@
-"""Gaussian noise with a parameter for every target, and, of these, noise of one size for every output."""
+"""Gaussian noise with a variance for every target."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
 
 
 class NoisePerTarget(GaussianNoise):
-    """Gaussian noise with a parameter for every target.
+    """Base class of Gaussian likelihoods with a noise variance for every target.
 
     Args:
-        noise_variance: σ_o², one for every target, in their squared units; where they start if learned.
+        noise_variance: a list of σ_o², one for every target, in their squared units; initial values if
+            learned.
         learn: whether they are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own.
 
-    The parameter is kept in float64, as that of `gilib.Gaussian`.
+    The parameter is stored in float64, like that of `gilib.Gaussian`.
     """
 
     def __init__(self, noise_variance: Sequence[Scale], learn: bool = False, replicas: tuple[int, ...] = ()):
-        """Start from noise variances."""
+        """Create the parameter."""
         super().__init__()
         if not len(noise_variance):
-            raise ValueError("noise_variance must be a list of one variance for every output, got none")
+            raise ValueError("noise_variance must be a list with a variance for every output, got none")
         self.start = [float(value) for value in noise_variance]
         self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
@@ -52,20 +53,20 @@ class NoisePerTarget(GaussianNoise):
             self.log_variance.add_(factor.to(self.log_variance).log())
 
     def config(self) -> ConfigDict:
-        """Settings; what is learned is part of the state."""
+        """Return the settings; learned values are part of the state."""
         return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}
 
 
 class PerOutputGaussian(NoisePerTarget):
-    """y_o ~ N(f_o, σ_o²), independent over outputs, of which each has its own noise variance.
+    """Gaussian noise with a variance for every output, y_o ~ N(f_o, σ_o²), independent over outputs.
 
     Args:
-        noise_variance: σ_o², one for every output, in the squared units of the targets; where they start if
-            learned.
+        noise_variance: a list of σ_o², one for every output, in squared units of the targets; initial values
+            if learned.
         learn: whether they are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own.
 
-    The parameter is kept in float64, as that of `gilib.Gaussian`.
+    The parameter is stored in float64, like that of `gilib.Gaussian`.
 
     >>> likelihood = PerOutputGaussian([0.25, 4.0])
     >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape
@@ -73,7 +74,7 @@ class PerOutputGaussian(NoisePerTarget):
     """
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Σ_o log N(y_no; f_no, σ_o²), `[S, R, N]` nats."""
+        """Return Σ_o log N(y_no; f_no, σ_o²) for every point, `[S, R, N]`, nats."""
         self.check_targets(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         self.check_replicas(outputs)
@@ -82,7 +83,7 @@ class PerOutputGaussian(NoisePerTarget):
         return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Σ_o log N(y_no; E f_no, σ_o²) - ½ V f_no / σ_o², `[S, R, N]` nats."""
+        """Return Σ_o [log N(y_no; E f_no, σ_o²) - ½ V f_no / σ_o²] for every point, `[S, R, N]`, nats."""
         mean, variance = functions.marginals(x)
         log_prob = self.log_prob(mean, targets)
         if variance is None:
@@ -91,21 +92,21 @@ class PerOutputGaussian(NoisePerTarget):
         return log_prob - 0.5 * (precision * variance).sum(-1)
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """It would be, as a covariance of the outputs, which this has no place for, learned or fixed."""
+        """Raise ValueError, because rules infer a full covariance, which this likelihood cannot store."""
         raise ValueError(
-            f"the noise is inferred here, as a covariance of the outputs: use CorrelatedGaussian("
-            f"{len(self.start)}, learn=True), whose diagonal has the variance of each output"
+            f"a covariance of the noise is inferred here: use CorrelatedGaussian({len(self.start)}, "
+            "learn=True), whose diagonal holds the variance of each output"
         )
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """The outputs, and σ_o² of every replica."""
+        """Return the outputs as means, and every replica's σ_o²."""
         self._check_width(outputs.shape[-1])
         self.check_replicas(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Targets must be `[N, O]`, floating point, and the network must have as many outputs."""
+        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
         if targets.is_floating_point():
             self._check_width(outputs)
         super().check_targets(targets, num_points, outputs)
@@ -114,5 +115,5 @@ class PerOutputGaussian(NoisePerTarget):
         if outputs != len(self.start):
             raise ValueError(
                 f"this likelihood has a noise for each of {len(self.start)} outputs, "
-                f"the network has {outputs} outputs"
+                f"but the network has {outputs} outputs"
             )

@@ -1,6 +1,8 @@
-"""Quantiles of equal mixtures: of shifted and stretched laws, and of any.
+"""Quantiles of equal mixtures.
 
-A bracket is halved until the components are smooth in it; from there Newton's method goes on.
+`mixture_quantile` is for components that shift and scale one symmetric distribution, `quantile_of_components`
+for components of any kind. Both find where the distribution function of the mixture reaches the probability.
+They halve a bracket until all components are smooth across it, and then use Newton's method.
 """
 
 from __future__ import annotations
@@ -15,63 +17,65 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-LOOKS = 60  # at the distribution function, at most: as many halvings exhaust float64
-SMOOTH = 0.1  # scales of the components: a bracket within which Newton's method is fast
-CLOSE = 1e-14  # a step of Newton's, of the largest number around, after which there is no other
-ENDS = ("lower", "upper")  # of what a law supports, as torch names them
+LOOKS = 60  # evaluations of the distribution function, at most: so many halvings exhaust float64
+SMOOTH = 0.1  # width of a bracket, as a fraction of the smallest scale, below which Newton's method is fast
+CLOSE = 1e-14  # a Newton step smaller than this fraction of the largest number is the last
+ENDS = ("lower", "upper")  # the ends of a support, as torch names them
 ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
-class SymmetricLaw(ABC):
-    """A standard law, symmetric around zero, which the components of a mixture shift and stretch."""
+class SymmetricDistribution(ABC):
+    """A standard distribution, symmetric around zero, which the components of a mixture shift and scale."""
 
     @abstractmethod
     def cdf(self, values: Tensor) -> Tensor:
-        """Its distribution function; small ones to their last digits."""
+        """Return the distribution function at `values`, with full relative precision where it is small."""
 
     @abstractmethod
     def density(self, values: Tensor) -> Tensor:
-        """Its density."""
+        """Return the density at `values`."""
 
     @abstractmethod
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Two numbers, or tensors that go with the components, between which its quantile is."""
+        """Return two bounds of the quantile of `probability`; they broadcast with the components."""
 
 
-class StandardNormal(SymmetricLaw):
-    """N(0, 1)."""
+class StandardNormal(SymmetricDistribution):
+    """The standard normal distribution, N(0, 1)."""
 
     def cdf(self, values: Tensor) -> Tensor:
-        """By erfc, as ndtr has no digits in tails."""
+        """Return the distribution function at `values`; torch's ndtr would lose its digits in the tails."""
         return 0.5 * torch.erfc(-ROOT_HALF * values)
 
     def density(self, values: Tensor) -> Tensor:
-        """Its density."""
+        """Return the density at `values`."""
         return (-0.5 * values.square()).exp() / ROOT_2PI
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """The quantile itself, twice."""
+        """Return the exact quantile as both bounds."""
         found = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64))
         return found, found
 
 
 def check_probability(probability: object) -> None:
-    """Raise unless a quantile can be asked for."""
+    """Raise ValueError unless `probability` is a number above 0 and below 1."""
     if not isinstance(probability, Real) or not 0.0 < float(probability) < 1.0:
         raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
 
 
-def mixture_quantile(locations: Tensor, scales: Tensor, probability: float, law: SymmetricLaw) -> Tensor:
-    """The quantile of an equal mixture over the first axis, in float64 within.
+def mixture_quantile(
+    locations: Tensor, scales: Tensor, probability: float, standard: SymmetricDistribution
+) -> Tensor:
+    """Return the quantile of an equal mixture over the first axis; the arithmetic is in float64.
 
     Args:
         locations: m, `[S, ...]`.
-        scales: of the components m + scale · z, broadcastable to them.
+        scales: scales of the components m + scale · z, broadcastable with the locations.
         probability: above 0 and below 1.
-        law: of z.
+        standard: distribution of z.
 
     Raises:
-        ValueError: for other probabilities.
+        ValueError: if the probability is not between 0 and 1.
 
     >>> found = mixture_quantile(torch.tensor([-1.0, 3.0]), torch.ones(2), 0.5, StandardNormal())
     >>> round(float(found), 6)
@@ -79,17 +83,19 @@ def mixture_quantile(locations: Tensor, scales: Tensor, probability: float, law:
     """
     check_probability(probability)
     own, scales = locations.double(), scales.double()
-    if probability > 0.5:  # of two tails the lower one has small probabilities to its last digit
-        return -_lower_quantile(-own, scales, 1.0 - probability, law).to(locations.dtype)
-    return _lower_quantile(own, scales, float(probability), law).to(locations.dtype)
+    if probability > 0.5:  # only in the lower tail are small probabilities precise
+        return -_lower_quantile(-own, scales, 1.0 - probability, standard).to(locations.dtype)
+    return _lower_quantile(own, scales, float(probability), standard).to(locations.dtype)
 
 
-def _lower_quantile(locations: Tensor, scales: Tensor, probability: float, law: SymmetricLaw) -> Tensor:
-    """The same for a probability of at most one half, in float64."""
-    lowest, highest = (locations + scales * edge.to(scales.device) for edge in law.bracket(probability))
+def _lower_quantile(
+    locations: Tensor, scales: Tensor, probability: float, standard: SymmetricDistribution
+) -> Tensor:
+    """Return the quantile of a probability of at most one half, in float64."""
+    lowest, highest = (locations + scales * edge.to(scales.device) for edge in standard.bracket(probability))
     return _found(
-        lambda at: law.cdf((at - locations) / scales).mean(0) - probability,
-        lambda at: (law.density((at - locations) / scales) / scales).mean(0),
+        lambda at: standard.cdf((at - locations) / scales).mean(0) - probability,
+        lambda at: (standard.density((at - locations) / scales) / scales).mean(0),
         (lowest.amin(0), highest.amax(0)),
         smooth=SMOOTH * scales.amin(0),
         least=CLOSE * (lowest.abs().amax(0) + scales.amax(0)),
@@ -103,7 +109,15 @@ def _found(
     smooth: Tensor,
     least: Tensor,
 ) -> Tensor:
-    """Where an excess is 0, to within `least`; within `smooth` Newton's method begins."""
+    """Return the root of an increasing function.
+
+    Args:
+        excess_at: the function.
+        density: its derivative.
+        between: lower and upper bound of the root.
+        smooth: width of the bracket below which Newton's method replaces bisection.
+        least: the accuracy at which the search ends.
+    """
     low, high = between
     at = 0.5 * (low + high)
     for _ in range(LOOKS):
@@ -121,20 +135,21 @@ def _found(
     return at
 
 
-def quantile_of_laws(law: Distribution, probability: float, axes: int = 1) -> Tensor:
-    """The quantile of an equal mixture of any laws over the first axes, within their support.
+def quantile_of_components(components: Distribution, probability: float, axes: int = 1) -> Tensor:
+    """Return the quantile of an equal mixture of any distributions over the first axes, within their support.
 
     Args:
-        law: univariate, batch shape `[S, ...]`, with `cdf`, a mean and a variance; in float64.
+        components: univariate distributions of batch shape `[S, ...]` in float64, with `cdf`, mean and
+            variance.
         probability: above 0 and below 1.
-        axes: how many.
+        axes: number of axes over which to mix.
 
     Raises:
-        ValueError: for other probabilities.
+        ValueError: if the probability is not between 0 and 1.
 
-    >>> law = torch.distributions.Gamma(torch.tensor([2.0, 5.0], dtype=torch.float64), 1.0)
-    >>> found = quantile_of_laws(law, 0.3)
-    >>> round(float(law.cdf(found).mean()), 6)
+    >>> components = torch.distributions.Gamma(torch.tensor([2.0, 5.0], dtype=torch.float64), 1.0)
+    >>> found = quantile_of_components(components, 0.3)
+    >>> round(float(components.cdf(found).mean()), 6)
     0.3
     """
     check_probability(probability)
@@ -143,10 +158,10 @@ def quantile_of_laws(law: Distribution, probability: float, axes: int = 1) -> Te
         return values.flatten(0, axes - 1).mean(0)
 
     def excess(at: Tensor) -> Tensor:
-        return mixed(law.cdf(at)) - probability
+        return mixed(components.cdf(at)) - probability
 
-    support: Any = law.support
-    centre, width = mixed(law.mean), law.stddev.flatten(0, axes - 1)
+    support: Any = components.support
+    centre, width = mixed(components.mean), components.stddev.flatten(0, axes - 1)
     low, high = (torch.full_like(centre, getattr(support, f"{end}_bound", torch.nan)) for end in ENDS)
     low = low.where(low.isfinite(), _beyond(centre, -width.amax(0), lambda at: excess(at) > 0))
     high = high.where(high.isfinite(), _beyond(centre, width.amax(0), lambda at: excess(at) < 0))
@@ -154,7 +169,7 @@ def quantile_of_laws(law: Distribution, probability: float, axes: int = 1) -> Te
         return _whole(excess, low.floor() - 1.0, high.ceil())
     return _found(
         excess,
-        lambda at: mixed(law.log_prob(at).exp()),
+        lambda at: mixed(components.log_prob(at).exp()),
         (low, high),
         smooth=SMOOTH * width.amin(0),
         least=CLOSE * (low.abs() + high.abs()),
@@ -162,14 +177,20 @@ def quantile_of_laws(law: Distribution, probability: float, axes: int = 1) -> Te
 
 
 def _beyond(centre: Tensor, step: Tensor, short: Callable[[Tensor], Tensor]) -> Tensor:
-    """A number, by doubling a step from the centre until none is short of what is sought."""
+    """Return a bound of the quantile: double the distance from `centre` until `short` is nowhere True.
+
+    Args:
+        centre: where the search starts.
+        step: the first distance, negative for a lower bound.
+        short: tells where a value does not yet bound the quantile.
+    """
     while bool((missing := short(centre + step) & step.isfinite()).any()):
         step = torch.where(missing, 2.0 * step, step)
     return centre + step
 
 
 def _whole(excess: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """The least whole number where `excess` is not negative; at `low` it is."""
+    """Return the smallest whole number where `excess` is not negative, given that it is negative at `low`."""
     while bool((high - low > 1.0).any()):
         middle = (0.5 * (low + high)).floor()
         below = excess(middle) < 0

@@ -1,4 +1,4 @@
-"""Student's t: a likelihood that outliers do not move, and the distribution function that torch has not."""
+"""Student's t: a likelihood that outliers hardly affect, and the distribution function, which torch lacks."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from torch import Tensor, distributions, nn
 from gilib.arguments import Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood, as_row
-from gilib.likelihoods.quantiles import SymmetricLaw
+from gilib.likelihoods.quantiles import SymmetricDistribution
 from gilib.validation import as_replicas, check_scale
 
-NODES, FAR = 64, 12.0  # nodes of the quadrature, and its limit: beyond 12 deviations a normal tail vanishes
+NODES, FAR = 64, 12.0  # nodes of the quadrature, and where it ends: beyond 12 deviations a normal tail is 0
 TERMS, MANY = 56, 50.0  # terms of a tail's series; arguments of log Γ from which its series is used
 
 
 def _check_df(value: Any, name: str) -> None:
-    """Raise unless a t with these degrees of freedom has a variance."""
+    """Raise ValueError unless Student's t with these degrees of freedom has a variance."""
     check_scale(value, name)
     if value <= 2.0:
         raise ValueError(f"{name} must be above 2, so that targets have a variance, got {value!r}")
 
 
 class StudentT(Likelihood):
-    """y_o ~ f_o + scale_o · t_ν, independent over outputs: noise with heavy tails, for targets with outliers.
+    """Student's t noise for targets with outliers, y_o ~ f_o + scale_o · t_ν, independent over outputs.
 
     Args:
-        scale: one for all outputs or one for each, in units of the targets; where they start if learned.
-        df: ν, above 2, likewise.
-        learn: whether both are learned, as point estimates.
-        replicas: shape of the replica axes, if every replica has its own.
+        scale: scale of the noise in units of the targets, one number for all outputs or a list with one for
+            each; its initial value if it is learned.
+        df: ν, the degrees of freedom, above 2 so that targets have a variance; the initial value if learned.
+        learn: whether scale and ν are learned, as point estimates.
+        replicas: shape of the replica axes, if every replica has its own scale and ν.
 
     >>> likelihood = StudentT(0.2)
     >>> likelihood.log_prob(torch.zeros(3, 5, 1), torch.zeros(5, 1)).shape
@@ -51,7 +52,7 @@ class StudentT(Likelihood):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Start from noise that is the same for all replicas."""
+        """Create parameters with equal values for all replicas."""
         super().__init__()
         self.scale, self.df, self.learn, self.replicas = as_row(scale), df, learn, as_replicas(replicas)
         start = torch.tensor(self.scale, dtype=torch.float64).log().expand(*self.replicas, -1)
@@ -59,19 +60,19 @@ class StudentT(Likelihood):
         self.log_excess = nn.Parameter(torch.full_like(start, math.log(df - 2.0)), requires_grad=learn)
 
     def distribution(self, outputs: Tensor) -> distributions.StudentT:
-        """T around the outputs."""
+        """Return Student's t distributions around the outputs."""
         self.check_replicas(outputs)
         scale, excess = (each.exp().to(outputs)[..., None, :] for each in (self.log_scale, self.log_excess))
         return _StudentT(2.0 + excess, outputs, scale, validate_args=False)
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """A fifth of the standard deviation."""
+        """Return noise whose scale is a fifth of the standard deviation of the targets."""
         sd = targets.double().flatten(0, -2).std(0)
         return cls((0.2 * sd.clamp_min(1e-6)).tolist(), replicas=replicas)
 
     def config(self) -> ConfigDict:
-        """Settings; what is learned is part of the state."""
+        """Return the settings; learned values are part of the state."""
         return {"scale": self.scale, "df": self.df, "learn": self.learn, "replicas": list(self.replicas)}
 
 
@@ -81,11 +82,11 @@ class _StudentT(distributions.StudentT):
 
 
 @dataclass(frozen=True)
-class StandardStudent(SymmetricLaw):
+class StandardStudent(SymmetricDistribution):
     """Student's t distribution with location 0 and scale 1.
 
     Attributes:
-        df: ν, broadcastable to the components of a mixture, float64.
+        df: ν, float64, broadcastable with the components of a mixture.
     """
 
     df: Tensor
@@ -100,7 +101,10 @@ class StandardStudent(SymmetricLaw):
         return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Bracket the quantile of a probability ≤ ½, which lies below the normal one, by doubling."""
+        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
+
+        The lower bound is doubled until it is low enough.
+        """
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
@@ -109,16 +113,17 @@ class StandardStudent(SymmetricLaw):
 
 
 def student_cdf(values: Tensor, df: Tensor) -> Tensor:
-    r"""The distribution function of Student's t, to 1e-13 for df of 1 and more.
+    r"""Return the distribution function of Student's t at `values`, to 1e-13 for df of 1 and more.
 
-    With t = √ν tan θ the density of θ is C cos(θ)^(ν-1). Within √ν it is integrated by Gauss and Legendre's
-    rule from 0 to |θ|, or to where nothing is left; beyond, with c = cos θ, by the series of the tail
+    With t = √ν tan θ, the density of θ is C cos(θ)^(ν-1). For |t| ≤ √ν, Gauss-Legendre quadrature integrates
+    it from 0 to |θ|, or to the angle beyond which it has vanished. For larger |t|, with c = cos θ, the tail
+    has the series
 
         P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
 
     Args:
         values: t, float64.
-        df: ν, broadcastable to them.
+        df: ν, broadcastable with the values.
     """
     log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
     end = angle.clamp_max(FAR / df.sqrt())
@@ -138,12 +143,12 @@ def student_cdf(values: Tensor, df: Tensor) -> Tensor:
 
 
 def _log_constant(df: Tensor) -> Tensor:
-    """Log C, of the density of θ."""
+    """Return log C, where C is the constant in the density of θ."""
     return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
 
 
 def log_gamma_ratio(x: Tensor) -> Tensor:
-    """Log Γ(x + ½) - log Γ(x); by its asymptotic series where the difference would cancel."""
+    """Return log Γ(x + ½) - log Γ(x), by its asymptotic series where the difference would cancel."""
     inverse = 1.0 / x
     series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
     return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)

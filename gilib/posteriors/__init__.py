@@ -32,7 +32,7 @@ __all__ = [
     "GlobalInducing",
     "InducingPosterior",
     "InducingWeights",
-    "Law",
+    "WeightDistribution",
     "LocalInducing",
     "MatrixGaussian",
     "MatrixGaussianWeights",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count, Positive
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
 from gilib.posteriors.inducing import network_points, own_points
 from gilib.posteriors.pseudo import fitted
 from gilib.sites import InducingOutputs, Site
@@ -134,7 +134,7 @@ class FreeInducing(PosteriorModule, Gaussians):
     def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
         """Return the means m, the covariances L Lᵀ, and minus the Kullback-Leibler divergence."""
         root = self.root.tril()
-        return Law(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
+        return WeightDistribution(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))
 
     def kl(self) -> Tensor:
         """Return KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, nats, `[R]`."""

@@ -21,7 +21,7 @@ from torch.nn.functional import pad
 from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator, cholesky_and_inverse, readable
 from gilib.linalg.factor import tril_logdet
-from gilib.posteriors.base import BuildContext, InducingPosterior, Law, PosteriorModule
+from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
 from gilib.posteriors.pseudo import PseudoData
 from gilib.regression import WeightPosterior, regress
 from gilib.regression.dual import DualWeightPosterior, regress_dual
@@ -290,4 +290,4 @@ class MarginalisedOutputs(InducingWeights):
         log_dets = mean.shape[-1] * prior.log_det() + 2 * columns * tril_logdet(inverse).sum(-1)
         log_pq = 0.5 * (log_dets + self.noise_size - squares)
         found = (value.to(noise.dtype) for value in (mean, covariance, log_pq.expand(noise.shape[:-1])))
-        return Law(*found)
+        return WeightDistribution(*found)

@@ -94,8 +94,8 @@ class StudentPrediction(Prediction):
 
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`."""
-        law = StandardStudent(self.df[..., None, None])
-        return mixture_quantile(self.locations, self.component_scale, probability, law)
+        standard = StandardStudent(self.df[..., None, None])
+        return mixture_quantile(self.locations, self.component_scale, probability, standard)
 
 
 @checked

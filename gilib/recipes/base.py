@@ -35,7 +35,7 @@ from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_inputs, as_labels, as_tensor, check_choice, check_tensor
 
-LAWS: dict[str, type[Likelihood]] = {
+LIKELIHOODS: dict[str, type[Likelihood]] = {
     "student": StudentT,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
@@ -46,9 +46,9 @@ EVALUATIONS = 10**6  # of drawn functions, that tell the bound of a model well e
 LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
 
 
-def check_law(value: Any, name: str) -> None:
-    """Raise unless it is the name of a likelihood of numbers."""
-    check_choice(value, ("gaussian", *LAWS), name)
+def check_likelihood(value: Any, name: str) -> None:
+    """Raise ValueError unless the value names a likelihood of numbers."""
+    check_choice(value, ("gaussian", *LIKELIHOODS), name)
 
 
 class Trained(NamedTuple):
@@ -99,7 +99,7 @@ class Recipe(Checked, ABC):
     num_inducing: Count = 200
     noise_variance: Positive = 0.05
     label_scale: Positive = 2.0
-    likelihood: Annotated[str, check_law] = "gaussian"
+    likelihood: Annotated[str, check_likelihood] = "gaussian"
 
     @abstractmethod
     def network(
@@ -130,7 +130,7 @@ class Recipe(Checked, ABC):
         if self.likelihood != "gaussian":
             if classes is not None:
                 raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
-            kind = LAWS[self.likelihood]
+            kind = LIKELIHOODS[self.likelihood]
             kind().check_targets(y, *y.shape[-2:])
             return kind.for_targets(y, replicas)
         outputs = y.shape[-1]

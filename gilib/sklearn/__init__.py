@@ -1,8 +1,8 @@
-"""scikit-learn's estimators: own data in a few lines, with normalisation and recommended settings inside.
+"""scikit-learn estimators that normalise the data and use recommended settings.
 
     pip install -c constraints.txt -e '.[sklearn]'
 
-`import gilib` does not open this room: write `from gilib.sklearn import BayesianRegressor`.
+`import gilib` does not import this package: write `from gilib.sklearn import BayesianRegressor`.
 """
 
 from gilib.optional import require

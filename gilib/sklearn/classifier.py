@@ -1,4 +1,4 @@
-"""Classification of own data."""
+"""The classifier."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from gilib.validation import check_count
 
 
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
-    """Classification with a distribution over functions, of two classes or more.
+    """Classification with a distribution over functions, for two classes or more.
 
-    Inputs are normalised inside. The settings that are None are those of `gilib.recommended(model)`.
+    Inputs are normalised internally. Settings that are None have the values of `gilib.recommended(model)`.
 
     Args:
-        model: None is "network". By name as for `BayesianRegressor`, and so are all other settings; but that
-            no noise varies, and that "auto", of three models, takes two minutes for a thousand rows.
+        model: "network", "gp", "deep_gp" or "auto", as for `BayesianRegressor`; None: "network". "auto"
+            compares all three, which takes two minutes for a thousand rows.
         hidden: widths of the network's hidden layers; None: the recipe's.
-        num_inducing: inducing points, at most; the Gaussian process is sparse then.
-        steps: of training.
+        num_inducing: greatest number of inducing points; makes the Gaussian process sparse.
+        steps: number of training steps.
         lr: learning rate of Adam.
-        batch_size: points a step.
-        num_samples: functions drawn for a prediction.
-        recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
-        kernel: of model="gp", as for `BayesianRegressor`.
+        batch_size: number of points in a step.
+        num_samples: number of functions drawn for a prediction.
+        recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
+        kernel: kernel for model="gp", as for `BayesianRegressor`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
         class_weight: how many rows each row of a class counts as, `{class: weight}`, times `sample_weight`;
@@ -56,7 +56,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             are then those of a world with these shares of classes. None: one.
 
     Attributes:
-        classes_: the labels in sorted order, `[C]`; columns of `predict_proba` are in this order.
+        classes_: the sorted labels, `[C]`, in the order of the columns of `predict_proba`.
         net_: the trained `gilib.Network`; likelihood_, normalisation_, elbo_, elbos_, model_, history_,
             converged_, n_iter_, n_features_in_ and feature_names_in_ are as for `BayesianRegressor`.
 
@@ -106,7 +106,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         kinds = {type(label).__name__ for label in y} if y.dtype == object else set()
         if len(kinds) > 1:
-            raise ValueError(f"labels must be of one type, y has {', '.join(sorted(kinds))}: y.astype(str)")
+            raise ValueError(
+                f"labels must be of one type, but y has {', '.join(sorted(kinds))}: use y.astype(str)"
+            )
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
         X, y, weights = X[weights > 0.0], y[weights > 0.0], weights[weights > 0.0]
@@ -134,21 +136,21 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return found[labels]
 
     def predict_proba(self, X: Any) -> Array:
-        """Class probabilities averaged over drawn functions, `[N, C]`, columns as in `classes_`.
+        """Return class probabilities, averaged over drawn functions, `[N, C]`, in the order of `classes_`.
 
-        An array also of a data frame: scikit-learn's scores take its columns by number.
+        They are an array even if X is a data frame, because scikit-learn's scores find columns by number.
         """
         return self._reduced(X, lambda batch: batch.mean)[0].numpy()
 
     def predict_log_proba(self, X: Any) -> Array:
-        """Their logarithms, `[N, C]`."""
+        """Return the logarithms of the class probabilities, `[N, C]`."""
         return self._reduced(X, _log_mean)[0].numpy()
 
     def log_prob(self, X: Any, y: Any) -> Array:
-        """Log probability of labels, `[N]` nats: what a proper score of a forecast is.
+        """Return the log-probability of each label, `[N]`, nats, a proper score.
 
         Raises:
-            ValueError: for labels that are not in `classes_`, or not one for each input.
+            ValueError: if a label is not in `classes_`, or there is not one label for each row of X.
         """
         (logs,), indices = self._reduced(X, _log_mean), self._indices(y)
         if len(indices) != len(logs):
@@ -156,34 +158,34 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return logs.gather(-1, indices[:, None])[:, 0].numpy()
 
     def predict(self, X: Any) -> Any:
-        """The most probable label of every point, `[N]`; of a data frame with its rows."""
+        """Return the most probable label of every point, `[N]`; for a data frame, a series with its index."""
         (index,) = self._reduced(X, lambda batch: batch.classes)
         return named(self.classes_[index.numpy()], X, self.target_names_)
 
     def predict_entropy(self, X: Any) -> Array:
-        """Entropy of the class probabilities, `[N]` nats: how unsure a prediction is."""
+        """Return the entropy of the class probabilities, `[N]`, nats; high where the prediction is unsure."""
         return self._reduced(X, lambda batch: batch.entropy)[0].numpy()
 
     def calibration(self, X: Any, y: Any, bins: int = 20) -> CalibrationCurve:
-        """How often its predictions are right, by how sure they are: `gilib.metrics.calibration_curve`.
+        """Return how often predictions are right, by how sure they are (`gilib.metrics.calibration_curve`).
 
         Args:
-            X: inputs `[N, D]` that had no part in the training.
-            y: their labels, `[N]`, of the kind that `fit` was given.
-            bins: equal bins of the most probable label's probability.
+            X: inputs `[N, D]` that were not used in training.
+            y: their labels, `[N]`, of the same kind as in `fit`.
+            bins: number of equal bins of the most probable label's probability.
 
         Raises:
-            ValueError: for labels that are not in `classes_`, or not one for each input.
+            ValueError: if a label is not in `classes_`, or there is not one label for each row of X.
         """
         return calibration_curve(torch.from_numpy(self.predict_proba(X)), self._indices(y), bins)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Labels of drawn functions, `[N, n_samples]`.
+        """Sample labels from drawn functions, `[N, n_samples]`.
 
         Args:
             X: inputs `[N, D]`.
-            n_samples: how many.
-            random_state: of the draws.
+            n_samples: number of samples of each label.
+            random_state: seed of the draws.
         """
         check_count(n_samples, "n_samples")
         seed, found = seed_of(random_state), []
@@ -195,10 +197,10 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return self.classes_[torch.cat(found, 1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:
-        """The places of labels in `classes_`, `[N]`.
+        """Return the positions of labels in `classes_`, `[N]`.
 
         Raises:
-            ValueError: for labels that are not there.
+            ValueError: if a label is not in `classes_`.
         """
         labels = column_or_1d(as_array(y), warn=True)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
@@ -207,12 +209,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return torch.from_numpy(np.searchsorted(self.classes_, labels))
 
     def __sklearn_tags__(self) -> Any:
-        """Random without a seed."""
+        """Tell scikit-learn that the results vary without a seed."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags
 
 
 def _log_mean(batch: CategoricalPrediction) -> Tensor:
-    """The logarithm of the averaged probabilities, `[N, C]`."""
+    """Return the logarithms of the averaged probabilities, `[N, C]`."""
     return log_mean_exp(batch.log_probabilities, 0)

@@ -1,4 +1,4 @@
-"""Tables whose columns hold no numbers, and rows in another order: what is wrong, and what to do."""
+"""Checks of tables: errors and warnings that name the columns at fault, and say what to do about them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*")
 DAYS = (datetime.date, np.datetime64)
 TIMES = (*DAYS, datetime.timedelta, np.timedelta64)
 CELLS = (str, Real, *TIMES)
-FAR = 0.1  # of a standard deviation, within which all values but one lie
+FAR = 0.1  # standard deviations: if all values but one lie within, that one is far away
 DATES = (
-    "dates are no numbers: of column = pandas.to_datetime(...) are (column - column.min()).dt.days and "
-    "column.dt.month, for example"
+    "dates are not numbers: with column = pandas.to_datetime(...), use (column - column.min()).dt.days "
+    "or column.dt.month, for example"
 )
-DURATIONS = "durations are no numbers: column.dt.total_seconds() are"
+DURATIONS = "durations are not numbers: use column.dt.total_seconds()"
 DECIMALS = (
-    "their decimals are commas, which pandas.read_csv(..., decimal=',') reads, and thousands='.' if need be"
+    "they have decimal commas: read them by pandas.read_csv(..., decimal=','), with thousands='.' if needed"
 )
 EITHER = (
-    "their commas are decimals, which pandas.read_csv(..., decimal=',') reads, or stand between thousands, "
-    "which thousands=',' reads"
+    "they have commas: read them by pandas.read_csv(..., decimal=',') if these are decimal, or by "
+    "pandas.read_csv(..., thousands=',') if they separate thousands"
 )
-BETWEEN = "commas stand between their thousands, which pandas.read_csv(..., thousands=',') reads"
+BETWEEN = "commas separate their thousands: read them by pandas.read_csv(..., thousands=',')"
 GAPS = (
-    "most of their cells are numbers; pandas.to_numeric(column, errors='coerce') makes gaps of the others, "
-    "which an imputer fills"
+    "most of their cells are numbers: pandas.to_numeric(column, errors='coerce') turns the others into "
+    "missing values, which an imputer fills"
 )
 
 
 def as_array(value: Any) -> Any:
-    """A tensor as an array of numpy, without gradients, bfloat16 as float64; anything else as it is."""
+    """Return a tensor as a numpy array without gradients, bfloat16 as float64; keep all else as it is."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach().cpu()
@@ -50,15 +50,15 @@ def as_array(value: Any) -> Any:
 
 
 def check_numbers(table: Any, name: str, words: str) -> None:
-    """Raise for columns of a frame, a series or an array that hold no numbers, and say what to do.
+    """Raise if columns of a table do not hold numbers, and say what to do about each kind of column.
 
     Args:
-        table: anything; of pandas, polars and numpy is looked at.
-        name: of the table.
+        table: a table of any kind; only those of pandas, polars and numpy, and lists, are checked.
+        name: name of the table in the message.
         words: advice for columns of words.
 
     Raises:
-        ValueError: with the columns' names, by what is wrong with them.
+        ValueError: with the names of the columns, grouped by what is wrong with them.
     """
     wrong: dict[str, list[Any]] = {}
     for label, column in _columns(table):
@@ -70,26 +70,24 @@ def check_numbers(table: Any, name: str, words: str) -> None:
 
 
 def _columns(table: Any) -> list[tuple[Any, Any]]:
-    """Columns that may hold something else than numbers, with their names or places."""
+    """Return the columns that may hold something other than numbers, with their names or numbers."""
     if hasattr(table, "iloc"):
         frame = table if hasattr(table, "columns") else table.to_frame()
         return [(frame.columns[k], frame.iloc[:, k]) for k in range(frame.shape[1])]
     labels = getattr(table, "columns", None)
-    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):  # as of polars
+    if isinstance(labels, list) and all(isinstance(label, str) for label in labels):  # a frame of polars
         return [(label, np.asarray(table[label])) for label in labels]
-    if hasattr(table, "to_numpy") and isinstance(getattr(table, "name", None), str):  # a series of theirs
+    if hasattr(table, "to_numpy") and isinstance(getattr(table, "name", None), str):  # a series of polars
         return [(table.name, np.asarray(table))]
     array = _read(table) if isinstance(table, list | tuple) else table
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OMmUS" or array.ndim not in (1, 2):
         return []
-    columns = enumerate(
-        array.reshape(len(array), -1).T
-    )  # objects of other kinds are scikit-learn's to refuse
+    columns = enumerate(array.reshape(len(array), -1).T)  # scikit-learn refuses objects of other kinds
     return [(k, column) for k, column in columns if all(isinstance(cell, CELLS) for cell in _cells(column))]
 
 
 def _read(rows: Sequence[Any]) -> Any:
-    """Rows as an array, unless their lengths differ."""
+    """Return rows as an array, or unchanged if their lengths differ."""
     try:
         return np.asarray(rows)
     except ValueError:
@@ -97,7 +95,7 @@ def _read(rows: Sequence[Any]) -> Any:
 
 
 def _numeric(column: Any) -> bool:
-    """Whether a column holds numbers, or what can be read as such; dates and durations do not."""
+    """Return whether a column holds numbers, or text that reads as numbers, and no dates or durations."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "biufmM":
         return kind not in "mM"
@@ -105,7 +103,7 @@ def _numeric(column: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Of a cell or a whole column."""
+    """Return whether a cell, or a whole column, can be converted to numbers."""
     try:
         np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -114,22 +112,22 @@ def _is_number(value: Any) -> bool:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether it is None, NaN, NaT or pandas.NA, which equals nothing and is not even false."""
+    """Return whether a cell is None, NaN, NaT or pandas.NA."""
     try:
         return cell is None or bool(cell != cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # pandas.NA compares to NA, which has no truth value
         return type(cell).__name__ == "NAType"
 
 
 def _cells(column: Any) -> list[Any]:
-    """All that is there, as objects."""
+    """Return all cells that are not missing, as objects."""
     if hasattr(column, "dropna"):
         column = column.dropna()
     return [cell for cell in np.asarray(column, dtype=object) if not is_missing(cell)]
 
 
 def _advice(column: Any) -> str | None:
-    """What to do about a column that holds no numbers; None: it holds words."""
+    """Return what to do about a column that does not hold numbers; None if it holds words."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "mM":
         return DATES if kind == "M" else DURATIONS
@@ -156,24 +154,24 @@ def _matches(pattern: re.Pattern[str], cell: Any) -> bool:
 
 
 def warn_of_other_order(X: Any, y: Any) -> None:
-    """Rows are paired by position: warn where labels of rows say otherwise."""
+    """Warn if X and y have the same index in another order, because rows are paired by position."""
     if not (hasattr(X, "iloc") and hasattr(y, "iloc")) or X.index.equals(y.index):
         return
     both = X.index, y.index
     if all(index.is_unique for index in both) and len(both[0]) == len(both[1]):
         if not len(both[0].difference(both[1])):
             warnings.warn(
-                "X and y have the same rows in another order, and are paired by position: if labels are to "
-                "pair them, hand over y.loc[X.index]",
+                "X and y have the same index in another order, but rows are paired by position: pass "
+                "y.loc[X.index] to pair them by index",
                 stacklevel=5,
             )
 
 
 def check_complete(x: NDArray[Any], names: Any) -> None:
-    """Raise for NaN and infinite numbers in columns of X `[N, D]`.
+    """Raise if columns of X, `[N, D]`, hold NaN or infinite numbers.
 
     Raises:
-        ValueError: with the columns' names.
+        ValueError: with the names of the columns.
     """
     wrong = ~np.isfinite(x)
     if not wrong.any():
@@ -188,30 +186,30 @@ def check_complete(x: NDArray[Any], names: Any) -> None:
 
 
 def check_labels(y: Any) -> None:
-    """Raise for labels that are missing.
+    """Raise if labels are missing.
 
     Raises:
-        ValueError: saying how many.
+        ValueError: with the number of missing labels.
     """
     labels = np.asarray(as_array(y), dtype=object).reshape(-1)
     if y is not None and (missing := sum(map(is_missing, labels))):
-        raise ValueError(f"y holds {missing} missing labels: leave their rows out, of X too")
+        raise ValueError(f"y holds {missing} missing labels: leave their rows out, also from X")
 
 
 def warn_of_far_values(values: NDArray[Any], names: Any, table: str) -> None:
-    """Warn of columns one value of which presses all others together, once they are scaled."""
+    """Warn of columns with one value so far away that all others become nearly equal once they are scaled."""
     for k, column in enumerate(values.T):
         far = column[np.abs(column - column.mean()).argmax()]
         rest = column[column != far]
         if len(rest) and 0.0 < np.ptp(rest) < FAR * column.std():
             warnings.warn(
-                f"column {label_of(names, k)!r} of {table} holds {far:g}, and all its other values, "
-                f"{rest.min():g} to {rest.max():g}, become nearly the same beside it once scaled: is it "
-                "a mistake, or a code for missing values? Replace it, or take logarithms",
+                f"column {label_of(names, k)!r} of {table} holds {far:g}, and scaling makes all its other "
+                f"values, {rest.min():g} to {rest.max():g}, nearly equal: is {far:g} a mistake, or a code "
+                "for missing values? Replace it, or take logarithms",
                 stacklevel=4,
             )
 
 
 def label_of(names: Any, k: int) -> Any:
-    """The name of a column, or its number."""
+    """Return the name of column k, or k if columns have no names."""
     return k if names is None else names[k]

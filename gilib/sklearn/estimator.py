@@ -1,4 +1,4 @@
-"""What regressor and classifier share: checks, normalisation, choice of the model, drawn functions."""
+"""What regressor and classifier share: checks, normalisation, choice of the model, and drawn functions."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 class BayesianEstimator(BaseEstimator):
     """Trains a recommended model on normalised data, and predicts with functions drawn from it.
 
-    A prediction at a point does not depend on the other points: the functions are drawn anew from the same
-    seed in every call, and evaluated in float64.
+    A prediction at a point does not depend on the other points: every call draws the same functions from the
+    same seed, and evaluates them in float64.
     """
 
-    _law = "gaussian"  # of numbers; classes have one of their own
+    _kind = "gaussian"  # the likelihood of numbers, by name
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BayesianEstimator(BaseEstimator):
         random_state: int | RandomState | Generator | None = None,
         verbose: bool = False,
     ):
-        """Keep the settings; they are checked by `fit`."""
+        """Store the settings; `fit` checks them."""
         self.model = model
         self.hidden = hidden
         self.num_inducing = num_inducing
@@ -96,10 +96,12 @@ class BayesianEstimator(BaseEstimator):
         return self
 
     def _recipes(self, rows: int, classes: int | None) -> dict[str, Recipe]:
-        """The candidates by name, with the settings that were given; settings of networks name a network.
+        """Return the candidate recipes by name, with the settings that the user gave.
+
+        A setting that only networks have makes the network the only candidate.
 
         Raises:
-            ValueError, TypeError: for settings that make no sense.
+            ValueError, TypeError: if settings are invalid or contradict each other.
         """
         if self.recipe is not None:
             return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
@@ -107,7 +109,7 @@ class BayesianEstimator(BaseEstimator):
             check_choice(self.model, MODELS, "model")
         if self.kernel is not None and self.model not in (None, "gp"):
             raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
-        given: dict[str, Any] = {"likelihood": self._law}
+        given: dict[str, Any] = {"likelihood": self._kind}
         for name in ("steps", "num_inducing", "batch_size"):
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
@@ -121,7 +123,7 @@ class BayesianEstimator(BaseEstimator):
         for k, width in enumerate(() if self.hidden is None else self.hidden):
             check_count(width, f"hidden[{k}]")
         of_network = any(value is not None for value in (self.hidden, self.lr, self.batch_size))
-        by_adam = of_network or self._law != "gaussian"
+        by_adam = of_network or self._kind != "gaussian"
         suitable = "gp" if self.kernel is not None else "network" if by_adam else suited(rows, classes)
         model = self.model or suitable
         names = [name for name in RECIPES if model in (name, "auto")]
@@ -133,18 +135,18 @@ class BayesianEstimator(BaseEstimator):
         return {name: recommended(name, **given, **own.get(name, {})) for name in names}
 
     def _named_kernel(self) -> KernelOn:
-        """The kernel on all columns, of which those with names are looked up."""
+        """Return the kernel on all columns, with column names replaced by numbers."""
         assert self.kernel is not None
         places = range(self.n_features_in_)
         names = list(getattr(self, "feature_names_in_", map(str, places)))
         return check_instance(self.kernel, Kernel, "kernel").numbered(names).on(*places)
 
     def _warn_of_unread(self, names: Sequence[str], classes: int | None) -> None:
-        """Settings that no candidate reads make a search among them that finds nothing."""
+        """Warn of settings that no candidate uses, because a search over them would change nothing."""
         settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
-            by_adam = classes is not None or self._law != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
+            by_adam = classes is not None or self._kind != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
             read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
@@ -163,13 +165,13 @@ class BayesianEstimator(BaseEstimator):
         """Train every candidate, `own` in place of each if given, and keep the one with the best bound."""
         check_count(self.num_samples, "num_samples")
         recipes = self._recipes(len(x), classes)
-        if (classes is not None or self._law != "gaussian") and self.model == "auto":
+        if (classes is not None or self._kind != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
         self._warn_of_unread(list(recipes), classes)
         self._warn_of_hours([] if own else list(recipes), len(x), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
-        if self.kernel is not None and self.recipe is None:  # its lengthscales have the columns' units
+        if self.kernel is not None and self.recipe is None:  # its lengthscales have the units of X
             normalisation = replace(normalisation, x_std=torch.ones_like(normalisation.x_std))
         seed = seed_of(self.random_state)
         inputs = normalisation.x(torch.from_numpy(np.array(x))).float()
@@ -211,7 +213,7 @@ class BayesianEstimator(BaseEstimator):
         seed: int,
         weights: Tensor | None,
     ) -> dict[str, Trained]:
-        """All of them, trained; of several those that can be, with a warning for each of the others."""
+        """Train all candidates; of several, leave out those that cannot be trained, with a warning."""
         found: dict[str, Trained] = {}
         for name, recipe in recipes.items():
             try:
@@ -225,7 +227,7 @@ class BayesianEstimator(BaseEstimator):
         return found
 
     def _batches(self, X: Any, num_samples: int | None = None, seed: int | None = None) -> Iterator[Any]:
-        """Predictions of a thousand rows at a time, original units; the functions are those of every call."""
+        """Predict a thousand rows at a time, in original units, with the same functions in every call."""
         points = self._points(X)
         return predict_batches(
             self.net_,
@@ -243,15 +245,15 @@ class BayesianEstimator(BaseEstimator):
         return at_once(POINTS_AT_ONCE, self.net_.output_shape[-1])
 
     def _reduced(self, X: Any, *reductions: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:
-        """What is wanted of the predictions, `[N, ...]`; outputs of functions are held a batch at a time."""
+        """Return reductions of the predictions, `[N, ...]`, with only one batch of outputs in memory."""
         found = [[reduce(batch) for reduce in reductions] for batch in self._batches(X)]
         return tuple(torch.cat(values) for values in zip(*found, strict=True))
 
     def _points(self, X: Any) -> Tensor:
-        """Validated inputs in original units, `[N, D]`.
+        """Return validated inputs in original units, `[N, D]`.
 
         Raises:
-            ValueError: for them, and if the model holds NaN.
+            ValueError: if the inputs are invalid, or the model's parameters are not finite.
         """
         check_is_fitted(self, "net_")
         for part in (self.net_, self.likelihood_):
@@ -266,14 +268,15 @@ class BayesianEstimator(BaseEstimator):
 
 
 def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> Any:
-    """As `validate_data`, in float64; columns that hold no numbers, or not everywhere, are named.
+    """Validate as scikit-learn's `validate_data`, in float64, with errors that name the columns at fault.
 
     Raises:
-        ValueError: for them, and for all that scikit-learn refuses.
+        ValueError: if a column does not hold numbers, or holds missing ones, and for all that scikit-learn
+            refuses.
     """
     if (device := torch.get_default_device()).type != "cpu":
         raise ValueError(
-            f"torch's default device is {device}, and estimators compute on the CPU: call them in a block "
+            f"torch's default device is {device}, but estimators compute on the CPU: call them in a block "
             "`with torch.device('cpu'):`"
         )
     check_unmasked(X, "X")
@@ -281,7 +284,7 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
         warn_of_other_order(X, given)
         check_unmasked(given, "y")
     X, targets = as_array(X), [as_array(given) for given in y]
-    check_numbers(X, "X", "pandas.get_dummies(X) makes columns of zeros and ones from words")
+    check_numbers(X, "X", "pandas.get_dummies(X) turns words into columns of zeros and ones")
     found = validate_data(estimator, X, *targets, dtype=np.float64, ensure_all_finite=False, **options)
     check_complete(found[0] if targets else found, getattr(estimator, "feature_names_in_", None))
     return found
@@ -324,13 +327,13 @@ def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | No
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed for torch, without reading or changing numpy's or torch's global random state.
+    """Return a seed for torch; the global random states of numpy and torch are neither read nor changed.
 
     Args:
-        random_state: an integer; a generator of numpy, from which one is drawn; None: a fresh seed.
+        random_state: an integer; a numpy generator, which then draws the seed; or None for a fresh seed.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: if it is anything else.
 
     >>> seed_of(3)
     3
@@ -342,7 +345,7 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, Generator):
         return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0:
-        return int(random_state) % 2**63  # what torch takes
+        return int(random_state) % 2**63  # the range of torch's seeds
     raise ValueError(
         "random_state must be an integer of at least 0, a numpy RandomState or Generator, or None, "
         f"got {random_state!r}"
@@ -350,14 +353,14 @@ def seed_of(random_state: Any) -> int:
 
 
 def names_of(y: Any) -> list[str] | str | None:
-    """The columns of a data frame, the name of a series, or None: without names."""
+    """Return the columns of a data frame or the name of a series; None for targets without names."""
     if hasattr(y, "columns"):
         return list(y.columns)
     return (y.name if y.name is not None else "y") if hasattr(y, "index") and hasattr(y, "name") else None
 
 
 def named(values: Array, X: Any, names: list[str] | str | None) -> Any:
-    """Predictions with the rows of a data frame and the names of the targets, or as they are."""
+    """Return predictions as a frame or series with X's index and the targets' names, if X is a data frame."""
     if names is None or not hasattr(X, "iloc"):
         return values
     import pandas as pd

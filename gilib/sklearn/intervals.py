@@ -1,4 +1,4 @@
-"""Whether intervals hold what they promise, and for which rows they do not."""
+"""The coverage of predicted intervals, overall and for groups of rows."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PARTS = 3
-CHANCE = 0.95  # of which shares that keep the promise lie between `least` and `most`
+CHANCE = 0.95  # probability that a fraction lies between `least` and `most` if the promise holds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coverage:
-    """The share of targets inside their intervals, of all rows and of groups of them; prints as a table.
+    """The fraction of targets inside their intervals, for all rows and for groups of rows; prints as a table.
 
     Attributes:
-        table: a data frame with the columns `rows`, how many; `inside`, the share; `least` and `most`: from
-            here to there lie 95 of 100 shares of so many rows whose intervals keep the promise. The index is
-            "all" and the groups, of several outputs below their names.
-        interval: the promise.
-        by: what the groups are made of.
+        table: a data frame with a row for each group, and one for "all" rows. `rows` is the number of rows,
+            and `inside` the fraction of targets inside. If the intervals keep their promise, `inside` lies
+            between `least` and `most` in 95 of 100 samples of so many rows. With several outputs, their names
+            are the first level of the index.
+        coverage: the promised fraction.
+        by: what groups the rows.
     """
 
     table: pd.DataFrame
-    interval: float
+    coverage: float
     by: Any
 
     def plot(self, axes: Axes | None = None, **options: Any) -> Axes:
-        """The shares of the groups as points, from `least` to `most` in grey, the promise dashed.
+        """Plot the fraction inside for every group, its range by chance in grey, and the promise dashed.
 
         Args:
-            axes: where to draw, also what another model's `plot` gave; None: a new figure.
-            options: of matplotlib for the points, as `label` and `color`.
+            axes: where to draw, for example the axes that another model's `plot` returned; None: a new
+                figure.
+            options: options of matplotlib for the points, such as `label` and `color`.
 
         Raises:
-            ImportError: without matplotlib.
+            ImportError: if matplotlib is not installed.
         """
         if axes is None:
             axes = require_package("matplotlib.pyplot", "matplotlib", "plot a coverage").subplots()[1]
@@ -56,7 +58,7 @@ class Coverage:
         shown = self.table[self.table.index.get_level_values(-1) != ALL]
         places = np.arange(len(shown))
         axes.hlines(places, shown["least"], shown["most"], color="#BBBBBB", linewidth=6, alpha=0.5, zorder=0)
-        axes.axvline(self.interval, color="#4D4D4D", linestyle="--", linewidth=1, zorder=0)
+        axes.axvline(self.coverage, color="#4D4D4D", linestyle="--", linewidth=1, zorder=0)
         axes.plot(shown["inside"], places, **{"marker": "o", "linestyle": "none"} | options)
         names = [" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in shown.index]
         axes.set_yticks(places, names)
@@ -64,7 +66,7 @@ class Coverage:
         return axes
 
     def __repr__(self) -> str:
-        """The table, two digits."""
+        """Return the table, rounded to two digits."""
         return str(self.table.round(2))
 
     def _repr_html_(self) -> str:
@@ -74,28 +76,30 @@ class Coverage:
 ALL = "all"
 
 
-def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float = 0.9) -> Coverage:
-    """How many targets lie inside their intervals, of all rows and of groups of them.
+def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float = 0.9) -> Coverage:
+    """Count how many targets lie inside their intervals, for all rows and for groups of rows.
 
-    An average that is right may hide rows whose intervals are too narrow, or uselessly wide.
+    The average can be right even though the intervals of some rows are too narrow, and those of others too
+    wide.
 
     Args:
-        model: what has `predict(X, return_interval=)`: a `BayesianRegressor`, or a pipeline with one at its
-            end, fitted.
-        X: inputs `[N, D]` that had no part in the training.
+        model: a fitted model with `predict(X, return_interval=)`: a `BayesianRegressor`, or a pipeline that
+            ends with one.
+        X: inputs `[N, D]` that were not used in training.
         y: their targets, `[N]` or `[N, O]`.
-        by: "prediction": thirds of the rows by what is predicted, of every output by its own; or a column of
-            X, its name or number: thirds if it has more than three numbers, else a group for every value;
-            rows where it is missing are a group of their own.
-        interval: probability of the central intervals, between 0 and 1.
+        by: what groups the rows. "prediction": thirds of the rows by predicted mean, for every output
+            separately. The name or number of a column of X: thirds if it has more than three different
+            numbers, otherwise a group for each value; rows without a value form their own group.
+        coverage: probability of the central intervals, between 0 and 1.
 
     Returns:
-        A table, a row for each group: how many rows it has, the share `inside`, and between which shares,
-        `least` and `most`, 95 of 100 lie by chance if the promise holds.
+        A `Coverage`: for each group, the number of `rows`, the fraction `inside`, and the range from `least`
+        to `most` where 95 of 100 such fractions lie by chance if the promise holds.
 
     Raises:
-        TypeError: for a model that predicts no intervals.
-        ValueError: for targets that do not fit, a column that is not there, or another `interval`.
+        TypeError: if the model predicts no intervals.
+        ValueError: if the targets do not fit, the column does not exist, or `coverage` is not between 0 and
+            1.
 
     >>> from gilib.sklearn import BayesianRegressor
     >>> x = np.linspace(-1, 1, 60)[:, None]
@@ -104,12 +108,12 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
     [30, 10, 10, 10]
     """
     try:
-        predicted, lower, upper = model.predict(X, return_interval=interval)
+        predicted, lower, upper = model.predict(X, return_interval=coverage)
     except TypeError as error:
         if "return_interval" not in str(error):
             raise
         raise TypeError(
-            f"{type(model).__name__} predicts no intervals: hand over a BayesianRegressor, or a fitted "
+            f"{type(model).__name__} predicts no intervals: pass a BayesianRegressor, or a fitted "
             f"pipeline that ends with one ({error})"
         ) from error
     names = names_of(predicted)
@@ -122,12 +126,12 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", interval: float
         rows = [np.ones(len(own), dtype=bool), *(members for _, members in parts)]
         counts = np.array([members.sum() for members in rows])
         shares = [own[members].mean() for members in rows]
-        least, most = (binom.ppf(0.5 * (1.0 + side * CHANCE), counts, interval) / counts for side in (-1, 1))
+        least, most = (binom.ppf(0.5 * (1.0 + side * CHANCE), counts, coverage) / counts for side in (-1, 1))
         index = pd.Index([ALL, *(name for name, _ in parts)])
         tables.append(pd.DataFrame({"rows": counts, "inside": shares, "least": least, "most": most}, index))
     outputs = names if isinstance(names, list) else range(len(tables))
     table = tables[0] if len(tables) == 1 else pd.concat(dict(zip(outputs, tables, strict=True)))
-    return Coverage(table, interval, by)
+    return Coverage(table, coverage, by)
 
 
 def _columns(values: Any) -> NDArray[Any]:
@@ -136,13 +140,17 @@ def _columns(values: Any) -> NDArray[Any]:
 
 
 def _targets(y: Any, names: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Targets `[N, O]`, the columns of a data frame in the order of the prediction's."""
+    """Return the targets, `[N, O]`; columns of a data frame are put in the order of the prediction's.
+
+    Raises:
+        ValueError: if columns or rows do not match those of the prediction.
+    """
     own = names_of(y)
     if isinstance(own, list) and isinstance(names, list):
         if set(own) != set(names):
             raise ValueError(f"y must have the columns {names}, got {own}")
         y = y[names]
-    check_numbers(y, "y", "intervals are of numbers")
+    check_numbers(y, "y", "only numbers have intervals")
     targets = _columns(check_array(as_array(y), ensure_2d=False, dtype=np.float64, input_name="y"))
     if targets.shape != shape:
         raise ValueError(
@@ -152,10 +160,10 @@ def _targets(y: Any, names: Any, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _column(X: Any, by: Any) -> Any:
-    """A column of a table by its name, or by its number.
+    """Return a column of a table by its name or number.
 
     Raises:
-        ValueError: if it is not there.
+        ValueError: if the column does not exist.
     """
     names = [*X.columns] if hasattr(X, "columns") else None
     if names is not None and by in names:
@@ -168,7 +176,7 @@ def _column(X: Any, by: Any) -> Any:
 
 
 def _groups(column: Any) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Names of groups and the rows in each, `[N]`: thirds of numbers, else one for every value."""
+    """Yield the name of every group and its rows, `[N]`: thirds of numbers, or a group for every value."""
     values = pd.Series(np.asarray(column)).infer_objects()
     missing = values.isna().to_numpy()
     if is_numeric_dtype(values) and not is_bool_dtype(values) and values.nunique() > PARTS:

@@ -1,4 +1,4 @@
-"""Regression on own data."""
+"""The regressor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import LAWS, Recipe, Trained, check_law
+from gilib.recipes.base import LIKELIHOODS, Recipe, Trained, check_likelihood
 from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     Array,
@@ -38,71 +38,75 @@ from gilib.sklearn.estimator import (
     seed_of,
     validated,
 )
-from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_other_laws
+from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_gaussian
 from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_choice, check_count
 
-ROUNDING = 1e-9  # of a rank
-CLASSES = "BayesianClassifier takes classes"
+ROUNDING = 1e-9  # by which rounding may raise a rank above a whole number
+CLASSES = "BayesianClassifier is for classes"
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
-    """Regression with a distribution over functions, of one output or several.
+    """Regression with a distribution over functions, with one output or several.
 
-    Inputs and targets are normalised inside; every output has its own noise. The settings that are None are
-    those of `gilib.recommended(model)`.
+    Inputs and targets are normalised internally, and every output has its own noise. Settings that are None
+    have the values of `gilib.recommended(model)`.
 
-    One target, or the same one over and over, tells nothing of a scale. A single row is refused. An output
-    whose targets are all the same is predicted as this constant, its standard deviation the size of the
-    constant (one for zeros and for logarithms), with a warning; of several outputs the others are trained
-    without it, and `net_`, `likelihood_`, `normalisation_` and `elbo_` are theirs. So it is for every model.
+    A single target, or many equal ones, do not tell the scale of the noise. `fit` refuses a single row. If
+    all targets of an output are equal, a warning is given, and this constant is predicted, with a standard
+    deviation of its own size (one for zeros and for logarithms). The model is then trained on the other
+    outputs only, and `net_`, `likelihood_`, `normalisation_` and `elbo_` belong to these.
 
     Args:
-        model: None is "heteroscedastic_gp" for up to a thousand rows, and "network" for more, or where
-            `hidden`, `lr` or `batch_size` are given. By name: "network" (factorised below a global last
-            layer), "gp" (a Gaussian process, exact for up to 1500 data), "heteroscedastic_gp" (another one
-            says how large the noise is where), "deep_gp" (two layers), or "auto": all of them are trained,
-            and the one with the best ELBO on the training data is kept. That takes about a minute for some
-            hundred rows, minutes for ten thousand, and twenty for forty thousand.
+        model: the model's name. "network" is factorised below a global last layer; "gp" is a Gaussian
+            process, exact for up to 1500 rows; "heteroscedastic_gp" has a second Gaussian process that
+            predicts the size of the noise; "deep_gp" has two layers. "auto" trains all of them, and keeps the
+            one with the best ELBO on the training data; this takes about a minute for some hundred rows,
+            minutes for ten thousand, and twenty for forty thousand. None: "heteroscedastic_gp" for up to a
+            thousand rows, and "network" for more rows or if `hidden`, `lr` or `batch_size` is given.
         hidden: widths of the network's hidden layers; None: the recipe's.
-        num_inducing: inducing points, at most; the Gaussian process is sparse then. More where `elbo_` rises
-            with them.
-        steps: of training. More if twice as many raise `elbo_` by more than you care for.
-        lr: learning rate of Adam. Lower it where the bound jumps (`history_.plot()`).
-        batch_size: points a step. Give it for more than a few thousand rows.
-        num_samples: functions drawn for a prediction. A thousand where tails matter.
-        recipe: a `gilib.recipes.Recipe` in place of all that defines the model and its training.
-        kernel: of model="gp", a `gilib.kernels.Kernel` in place of those that are compared. The search
-            starts from its hyper-parameters, lengthscales and periods in units of X, variances of normalised
-            targets: X is centred and not scaled. Columns by number, or by the names of a data frame:
-            `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.
-        random_state: seed of everything that is random; None: another one in every `fit`.
+        num_inducing: greatest number of inducing points; makes the Gaussian process sparse. Raise it if that
+            raises `elbo_`.
+        steps: number of training steps. Raise it if twice as many raise `elbo_` by more than you can ignore.
+        lr: learning rate of Adam. Lower it if the bound jumps (`history_.plot()`).
+        batch_size: number of points in a step. Set it for more than a few thousand rows.
+        num_samples: number of functions drawn for a prediction. Use a thousand if tails matter.
+        recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
+        kernel: a `gilib.kernels.Kernel` for model="gp", which replaces the kernels that are otherwise
+            compared. Its hyper-parameters are starting values: lengthscales and periods in units of X, which
+            is centred but not scaled, and variances of normalised targets. Columns are given by number, or by
+            name for a data frame: `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.
+        random_state: seed of everything random; None: a different one in every `fit`.
         verbose: whether to show a progress bar.
-        likelihood: of targets, given a function: "gaussian", "student" (noise with outliers), "poisson" or
-            "negative_binomial" (counts; the second where they scatter more than their mean says), "gamma"
-            (positive numbers), "beta" (shares between 0 and 1). Predictions, intervals, densities and samples
-            are of this kind, and stay where targets can be. Only "gaussian" and "student" normalise targets.
-            With all but "gaussian" a "gp" is sparse and trained by Adam, "auto" leaves "heteroscedastic_gp"
-            out, and this one and `calibrate` are refused.
-        target: "log" trains on the logarithms of targets, which must be positive, so that a prediction is an
-            equal mixture of log-normals: means, standard deviations, quantiles, densities, bounds and samples
-            are those of the targets themselves, and intervals are positive. The mean is above the median, far
-            above it where little is known. None: targets as they are.
+        likelihood: distribution of the targets given a function: "gaussian", "student" (noise with outliers),
+            "poisson" or "negative_binomial" (counts; the second if they vary more than Poisson counts),
+            "gamma" (positive numbers) or "beta" (proportions between 0 and 1). Predictions, intervals,
+            densities and samples have this distribution, and so stay where targets can be. Targets are
+            normalised for "gaussian" and "student" only. With any but "gaussian", a "gp" is sparse and
+            trained by Adam, "auto" leaves "heteroscedastic_gp" out, and both "heteroscedastic_gp" and
+            `calibrate` are refused.
+        target: "log" trains on the logarithms of the targets, which must be positive. The prediction is then
+            an equal mixture of log-normals. Means, standard deviations, quantiles, densities, bounds and
+            samples are those of the targets themselves, and intervals are positive. The mean exceeds the
+            median, by far where the model knows little. None: targets as they are.
 
     Attributes:
-        net_: the trained `gilib.Network`, on normalised data, in float64.
-        likelihood_: with the learned noise; `normalisation_` likewise.
-        elbo_: the evidence lower bound, nats per data point, for targets in original units.
-        elbos_: that of every candidate; `model_` is the name of the best, `histories_` are those of all.
-        noise_sd_: standard deviation of the noise of every output, original units, `[O]`; where it varies,
-            the root of its mean square at the training inputs; of logarithms for `target="log"`; where it
-            follows from the mean, as of counts, likewise.
-        stretch_: by which factor `calibrate` stretched every output's predictions, `[O]`; ones after `fit`.
-        history_: of the training; `history_.verdict()` says whether it has converged, in words.
-        converged_: whether the bound was level at the end. A plateau is no proof, and where the learning rate
-            fell a bound that still rises is no sign of too few steps.
-        n_iter_: steps done.
-        n_features_in_: D; `feature_names_in_` their names, if X was a data frame.
+        net_: the trained `gilib.Network`, for normalised data, in float64.
+        likelihood_: the likelihood with the learned noise, for normalised targets.
+        normalisation_: the normalisation of inputs and targets.
+        elbo_: evidence lower bound, nats per data point, for targets in original units.
+        elbos_: the bounds of all candidates by name. `model_` is the name of the best, and `histories_` holds
+            the histories of all.
+        noise_sd_: standard deviation of the noise of every output in original units, `[O]`; of the logarithms
+            for `target="log"`. If it varies with the input or the mean, it is the root mean square over the
+            training inputs.
+        stretch_: factor by which `calibrate` stretched the predictions of every output, `[O]`; ones after
+            `fit`.
+        history_: history of the training; `history_.verdict()` says in words whether it has converged.
+        converged_: whether the bound was level at the end. A level bound is no proof of convergence, and a
+            bound that still rises while the learning rate falls is no sign of too few steps.
+        n_iter_: number of training steps.
+        n_features_in_: D. `feature_names_in_` holds the column names, if X was a data frame.
 
     >>> x = np.linspace(-1, 1, 30)[:, None]
     >>> model = BayesianRegressor(steps=5, random_state=0).fit(x, x[:, 0])
@@ -128,7 +132,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         target: str | None = None,
         likelihood: str = "gaussian",
     ):
-        """Keep the settings; they are checked by `fit`."""
+        """Store the settings; `fit` checks them."""
         super().__init__(
             model,
             hidden=hidden,
@@ -149,12 +153,14 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
-        check_law(self.likelihood, "likelihood")
-        self._law = self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
-        if self.target is not None and self._law != "gaussian":
+        check_likelihood(self.likelihood, "likelihood")
+        self._kind = (
+            self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
+        )
+        if self.target is not None and self._kind != "gaussian":
             raise ValueError(
-                f"target='log' has Gaussian noise on logarithms, and likelihood={self._law!r} another one: "
-                "give one of both"
+                f"target='log' puts Gaussian noise on logarithms, but likelihood={self._kind!r} is another "
+                "noise: give only one of the two"
             )
         self.target_names_ = names_of(y)
         check_numbers(y, "y", CLASSES)
@@ -164,7 +170,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         targets, weights = targets.reshape(len(X), -1), row_weights(sample_weight, X)
         if len(X) < 2:
             raise ValueError(
-                "X has 1 sample, and one target tells nothing of the scale of others: a regressor needs 2"
+                "X has 1 sample, and one target tells nothing about the scale of others: a regressor needs 2"
             )
         names = self.target_names_ if isinstance(self.target_names_, list) else None
         warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
@@ -178,7 +184,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         X, targets, counts = merged(X, targets, weights)
         y = torch.from_numpy(targets)
         constant = constant_columns(y)
-        if self._law != "gaussian":
+        if self._kind != "gaussian":
             constant = self._checked(y, constant)
         inputs = torch.from_numpy(np.array(X))
         scaled = self._law in ("gaussian", "student")
@@ -188,8 +194,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
             warnings.warn(
-                f"all targets are the same in outputs {which}, which are predicted as they are; the standard "
-                "deviation is their size, for they do not tell it",
+                f"all targets are the same in outputs {which}: this constant is predicted, and its size is "
+                "the standard deviation, which constant targets do not tell",
                 stacklevel=3,
             )
         own = _ConstantRecipe() if constant.all() else None
@@ -210,25 +216,25 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
     def _checked(self, y: Tensor, constant: Tensor) -> Tensor:
-        """Which outputs are left out of the training: none.
+        """Check the targets of a likelihood that is not Gaussian, and return that all outputs are trained.
 
         Raises:
-            ValueError: for targets that the likelihood cannot explain.
+            ValueError: if the likelihood does not allow the targets.
         """
-        if self._law == "student" and constant.any():
+        if self._kind == "student" and constant.any():
             raise ValueError(
-                "likelihood='student' wants targets that vary, and in an output all are the same: leave it "
-                "out"
+                "likelihood='student' wants targets that vary, but those of an output are all the same: "
+                "leave that output out"
             )
-        LAWS[self._law]().check_targets(y, *y.shape)
+        LIKELIHOODS[self._kind]().check_targets(y, *y.shape)
         return torch.zeros_like(constant)
 
     def noise_sd(self, X: Any) -> Any:
-        """The standard deviation of the noise alone, `[N]` or `[N, O]`; with `target="log"` of logarithms.
+        """Return the standard deviation of the noise, `[N]` or `[N, O]`; of logarithms for `target="log"`.
 
-        It is the same everywhere but for noise that varies with the inputs (`model="heteroscedastic_gp"`) or
-        with the mean (counts, positive numbers, shares). Of that it is the median; what is not known of it
-        widens the predictions beyond.
+        It is constant unless the noise varies with the inputs (`model="heteroscedastic_gp"`) or with the mean
+        (counts, positive numbers, proportions). Then it is the median over drawn functions, and the
+        uncertainty about it widens the predictions further.
 
         Args:
             X: inputs `[N, D]`.
@@ -237,7 +243,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return named(sd[:, 0] if self._flat else sd, X, self.target_names_)
 
     def _noise_sd(self, X: Array) -> Array:
-        """The median over functions, `[N, O]`, of logarithms that are Gaussian."""
+        """Return the median of the noise over drawn functions, `[N, O]`, whose logarithm is Gaussian."""
         generator = torch.Generator().manual_seed(self.seed_)
         draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
@@ -249,7 +255,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
-        """Values `[..., O]` of all outputs, of those that varied in the training and one of the others."""
+        """Return values `[..., O]` of all outputs: `constant` for those that did not vary in training."""
         if bool(self._varies.all()):
             return values
         found = values.new_empty(*values.shape[:-1], len(self._varies))
@@ -266,8 +272,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     ) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
 
-        What is asked for beside it follows in a tuple, of the same shape. A pipeline hands these arguments on
-        to its last step, so that `pipeline.predict(X, return_interval=0.9)` gives intervals, too.
+        Anything else that is asked for follows the mean in a tuple. A pipeline passes these arguments to its
+        last step, so `pipeline.predict(X, return_interval=0.9)` works, too.
 
         Args:
             X: inputs `[N, D]`.
@@ -313,25 +319,26 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return found[..., 0].numpy() if self._flat else found.numpy()
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
-        """The central interval that holds a new target with this probability: lower and upper end.
+        """Return lower and upper ends of the central interval that holds a new target with this probability.
 
         Args:
             X: inputs `[N, D]`.
-            coverage: between 0 and 1, for every output by itself.
+            coverage: probability of the interval, between 0 and 1, for every output separately.
 
         Raises:
-            ValueError: for a coverage outside these.
+            ValueError: if the coverage is not between 0 and 1.
         """
         lower, upper = (self._shown(values, X) for values in self._reduced(X, *_ends(coverage)))
         return lower, upper
 
-    def calibrate(self, X: Any, y: Any, interval: float = 0.9) -> Self:
+    def calibrate(self, X: Any, y: Any, coverage: float = 0.9) -> Self:
         """Stretch predictions around their mean until intervals cover rows that were held out.
 
-        Split conformal prediction: of how far each target lies from its mean, in parts of the way to that end
-        of its interval, the ⌈(N + 1) · interval⌉-th smallest is the factor, for every output by itself. If
-        these rows and a new one are exchangeable, and none had a part in the training, the new target is
-        inside its interval with at least this probability: on average over rows, not in every group of them,
+        This is split conformal prediction. The distance of every target from its mean is measured as a
+        fraction of the distance to that end of its interval. The factor is the ⌈(N + 1) · coverage⌉-th
+        smallest of these fractions, for every output separately. If these rows and a new one are
+        exchangeable, and none was used in training, the new target lies inside its interval with at least
+        this probability. The promise holds on average over rows, not in every group of them,
         and for no other interval, though all are stretched alike. So are `predict`'s standard deviations,
         `log_prob` and `sample_y`; not `sample_functions` and the noise. For `target="log"` logarithms are
         stretched.
@@ -341,37 +348,37 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         pipeline: `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
 
         Args:
-            X: inputs `[N, D]` that had no part in the training.
+            X: inputs `[N, D]` that were not used in training.
             y: their targets, `[N]` or `[N, O]`.
-            interval: the probability to promise, of central intervals.
+            coverage: the probability of central intervals that is to be guaranteed.
 
         Raises:
-            ValueError: for targets that do not fit, fewer rows than interval / (1 - interval), or another
-                likelihood than "gaussian".
+            ValueError: if targets do not fit, there are fewer than coverage / (1 - coverage) rows, or the
+                likelihood is not "gaussian".
 
         >>> x = np.linspace(-1, 1, 60)[:, None]
         >>> model = BayesianRegressor(steps=5, random_state=0).fit(x[::2], x[::2, 0])
         >>> model.calibrate(x[1::2], x[1::2, 0]).stretch_.shape
         (1,)
         """
-        ends, targets = _ends(interval), self._targets(y, X)
-        if self._law != "gaussian":
+        ends, targets = _ends(coverage), self._targets(y, X)
+        if self._kind != "gaussian":
             raise ValueError(
-                f"calibrate stretches Gaussians, and predictions of likelihood={self._law!r} are none: see "
-                "their coverage by gilib.sklearn.coverage, or take likelihood='gaussian'"
+                f"calibrate stretches Gaussians, but predictions of likelihood={self._kind!r} are not "
+                "Gaussian: measure their coverage by gilib.sklearn.coverage, or use likelihood='gaussian'"
             )
-        rank = math.ceil((len(targets) + 1) * interval - ROUNDING)
+        rank = math.ceil((len(targets) + 1) * coverage - ROUNDING)
         if rank > len(targets):
-            least = math.ceil(interval / (1.0 - interval) - ROUNDING)
+            least = math.ceil(coverage / (1.0 - coverage) - ROUNDING)
             raise ValueError(
-                f"intervals of {interval:g} need {least} rows at least to calibrate with, got {len(targets)}"
+                f"intervals of {coverage:g} need at least {least} rows to calibrate with, got {len(targets)}"
             )
         parts = iter((logarithms(targets) if self._logs else targets).split(self._at_once))
         ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
         found = ratios.kthvalue(rank, 0).values.numpy()
         if not np.isfinite(found).all():
             raise ValueError(
-                "the mean lies outside the interval in too many rows to stretch around it: take a wider one"
+                "the mean lies outside the interval in too many rows to stretch around it: use a wider one"
             )
         self.stretch_ = self.stretch_ * np.where(found > 0.0, found, 1.0)
         varying = torch.from_numpy(self.stretch_)[self._varies]
@@ -379,7 +386,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R², the mean over outputs; the columns of a data frame are taken by name."""
+        """Return R², averaged over outputs; columns of a data frame are found by name."""
         check_numbers(y, "y", CLASSES)
         return float(super().score(X, as_array(self._in_order(y)), sample_weight))
 
@@ -389,14 +396,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Targets of drawn functions, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
+        """Sample targets, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
 
-        A sample is one function at all points, as of `sample_functions`, plus noise of its own at each.
+        A sample is one function at all points, as from `sample_functions`, plus independent noise at each
+        point.
 
         Args:
             X: inputs `[N, D]`.
-            n_samples: how many.
-            random_state: of the draws.
+            n_samples: number of samples.
+            random_state: seed of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
         outputs = self._functions(X, n_samples, generator)
@@ -409,16 +417,17 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._samples(samples)
 
     def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Drawn functions, without noise, `[N, n_samples]` or `[N, O, n_samples]`.
+        """Sample functions without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
-        A sample is one function at all points. Processes are sampled jointly, exactly, at a cost of N³.
-        Another `n_samples` gives other functions from the first on, and so do, of processes, other points.
-        With `target="log"` they are medians of the targets; else the means that these would have.
+        A sample is one function at all points. Gaussian processes are sampled jointly and exactly, at a cost
+        of N³. Another `n_samples` changes all functions, even the first; other points also change those of
+        Gaussian processes. With `target="log"`, a function gives the medians of the targets, otherwise their
+        means.
 
         Args:
             X: inputs `[N, D]`.
-            n_samples: how many.
-            random_state: of the draws.
+            n_samples: number of functions.
+            random_state: seed of the draws.
         """
         generator = torch.Generator().manual_seed(seed_of(random_state))
         outputs = self._functions(X, n_samples, generator)
@@ -426,7 +435,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._samples(self._scales.invert_y(self._all(means.detach(), 0.0)))
 
     def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> Tensor:
-        """Outputs of drawn functions, `[n_samples, N, ...]`."""
+        """Return the outputs of drawn functions, `[n_samples, N, ...]`."""
         check_count(n_samples, "n_samples")
         points = self._points(X)
         pieces = torch.arange(n_samples).split(max(1, self._at_once // len(points)))
@@ -440,7 +449,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return samples[:, 0] if self._flat else samples
 
     def _in_order(self, y: Any) -> Any:
-        """Targets, the columns of a data frame in the order of the training."""
+        """Return the targets; columns of a data frame are put in the order of the training.
+
+        Raises:
+            ValueError: if the columns are others.
+        """
         check_is_fitted(self, "net_")
         names = names_of(y)
         if not (isinstance(names, list) and isinstance(self.target_names_, list)):
@@ -450,7 +463,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return y[self.target_names_]
 
     def _targets(self, y: Any, X: Any) -> Tensor:
-        """Targets `[N, O]`, one row for each of X."""
+        """Return the targets, `[N, O]`, one row for each row of X.
+
+        Raises:
+            ValueError: if their number of rows or outputs is another.
+        """
         check_numbers(y, "y", CLASSES)
         values = check_array(as_array(self._in_order(y)), ensure_2d=False, dtype=np.float64, input_name="y")
         targets = torch.from_numpy(np.array(values)).reshape(len(values), -1)
@@ -462,15 +479,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return targets
 
     def _batches(self, X: Any, *options: Any) -> Iterator[Any]:
-        """Of the targets themselves."""
-        if self._law != "gaussian":
+        """Predict the targets themselves, which `target="log"` makes log-normal."""
+        if self._kind != "gaussian":
             yield from super()._batches(X, *options)
             return
         for batch in self._gaussians(X, *options):
             yield LogNormalPrediction(batch.means, batch.component_sd) if self._logs else batch
 
     def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
-        """Of targets or their logarithms, with constant outputs, too, stretched around the mean."""
+        """Predict targets or their logarithms, constant outputs included, stretched as `calibrate` found."""
         check_is_fitted(self, "net_")
         constant = torch.from_numpy(self.stretch_) * self._scales.y_std
         for batch in super()._batches(X, *options):
@@ -482,7 +499,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return named(array[:, 0] if self._flat else array, X, self.target_names_)
 
     def __sklearn_tags__(self) -> Any:
-        """Several outputs; random."""
+        """Tell scikit-learn that several outputs are supported, and that results vary without a seed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.non_deterministic = self.random_state is None
@@ -491,18 +508,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
 @dataclass(frozen=True)
 class _ConstantRecipe(Recipe):
-    """Of targets that are all the same: functions that are zero, noise of variance one, and no training."""
+    """A recipe for constant targets: functions that are zero, noise of variance one, and no training."""
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """A map to zero."""
+        """Return a network whose outputs are zero."""
         size = points.shape[-1], (), targets.shape[-1]
         net = models.mlp(
             *size,
             posterior=PointEstimate(),
-            inducing_points=points,
-            generator=generator,  # for their dtype
+            inducing_points=points,  # which set the dtype
+            generator=generator,
         )
         with torch.no_grad():
             for parameter in net.parameters():
@@ -512,7 +529,7 @@ class _ConstantRecipe(Recipe):
     def new_likelihood(
         self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """As wide as the normalised targets are."""
+        """Return noise with the variance of normalised targets."""
         return Gaussian(1.0)
 
     def _train(
@@ -524,21 +541,22 @@ class _ConstantRecipe(Recipe):
 def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
     """Targets that are all the same are divided by their size: more of a scale nobody knows.
 
-    Zeros are divided by one, and so are logarithms, whose size depends on units.
+    Zeros are divided by one, and so are logarithms, whose size depends on the units.
     """
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 
 
 def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
-    """The normalisation of some of the targets, `which` of `[O]`."""
+    """Return the normalisation of the targets for which `which`, `[O]`, is True."""
     return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])
 
 
 def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[[Any], Tensor]]) -> Tensor:
-    """How far targets lie from the mean, in parts of the way to the end of their intervals, `[N, O]`.
+    """Return how far targets lie from the mean, in fractions of the way to the interval's end, `[N, O]`.
 
-    Infinite where the mean lies outside, so that no stretching covers the target.
+    The fraction is infinite if the mean lies outside the interval, because no stretching then covers the
+    target.
     """
     (low, high), mean = (end(batch) for end in ends), batch.mean
     way = torch.where(targets > mean, high - mean, low - mean)
@@ -546,7 +564,11 @@ def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[
 
 
 def _ends(coverage: float) -> list[Callable[[Any], Tensor]]:
-    """The lower and the upper quantile of a prediction."""
+    """Return functions that compute the lower and upper ends of a prediction's central interval.
+
+    Raises:
+        ValueError: if the coverage is not between 0 and 1.
+    """
     tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
     if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")

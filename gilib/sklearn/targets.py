@@ -1,4 +1,4 @@
-"""Targets that no Gaussian describes: logarithms of positive ones, and warnings of others."""
+"""Targets that no Gaussian describes: log-normal predictions, and warnings that say what to use instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn.columns import label_of
 from gilib.validation import as_tensor
 
-FEW, ENOUGH = 10, 20  # whole numbers that may be classes or grades; rows that tell
+FEW, ENOUGH = 10, 20  # greatest number of whole values that may be classes; smallest number of rows that tell
 SKEWED = 1.0  # skewness of an exponential is 2, of a Gaussian 0
 
 
@@ -25,8 +25,8 @@ class LogNormalPrediction(GaussianPrediction):
     """An equal mixture of S log-normals at every point and output, in the units of the data.
 
     Attributes:
-        means: of the components' logarithms, `[S, R, N, O]`.
-        component_sd: standard deviations of the logarithms, noise included, broadcastable to `means`.
+        means: means of the components' logarithms, `[S, R, N, O]`.
+        component_sd: standard deviations of the logarithms, noise included, broadcastable with `means`.
     """
 
     @property
@@ -35,7 +35,7 @@ class LogNormalPrediction(GaussianPrediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, (1/S) Σ_s exp(m_s + σ_s²/2), `[R, N, O]`; it is above the median."""
+        """Mean of the mixture, (1/S) Σ_s exp(m_s + σ_s²/2), `[R, N, O]`; it exceeds the median."""
         return self._component_means.mean(0)
 
     @property
@@ -51,11 +51,14 @@ class LogNormalPrediction(GaussianPrediction):
         return (noise.mean(0) + means.var(0, correction=0)).sqrt()
 
     def quantile(self, probability: float) -> Tensor:
-        """The quantile of every output's mixture, `[R, N, O]`: exp of that of the logarithms."""
+        """Return the quantile of every output's mixture, `[R, N, O]`, from that of the logarithms."""
         return super().quantile(probability).exp()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Log density of every point, `[R, N]` nats: that of log y, minus Σ_o log y_o; -∞ unless y > 0."""
+        """Return the log density of every point, `[R, N]`, nats, which is -∞ unless all targets are positive.
+
+        It is the log density of log y, minus Σ_o log y_o.
+        """
         targets = as_tensor(targets, "targets", self.means)
         positive = targets > 0
         logs = torch.where(positive, targets, 1.0).log()
@@ -64,21 +67,21 @@ class LogNormalPrediction(GaussianPrediction):
 
 
 def logarithms(y: Tensor) -> Tensor:
-    """Of targets `[N, O]`.
+    """Return the logarithms of targets, `[N, O]`.
 
     Raises:
-        ValueError: unless all are positive.
+        ValueError: if a target is not positive.
     """
     if wrong := int((y <= 0).sum()):
         raise ValueError(
-            f"target='log' wants positive targets, and {wrong} of y are not, the lowest {float(y.min()):g}: "
-            "leave it out, or fit y plus a constant of yours"
+            f"target='log' wants positive targets, but {wrong} of y are not, the lowest {float(y.min()):g}: "
+            "leave it out, or add a constant to y"
         )
     return y.log()
 
 
-def warn_of_other_laws(y: NDArray[Any], names: Any) -> None:
-    """Warn of columns of targets `[N, O]` that no Gaussian describes, and say what to do."""
+def warn_of_non_gaussian(y: NDArray[Any], names: Any) -> None:
+    """Warn of columns of targets, `[N, O]`, that no Gaussian describes, and say what to use instead."""
     for k, column in enumerate(y.T):
         values, counts = np.unique(column, return_counts=True)
         if len(values) > 1 and len(column) >= ENOUGH and (advice := _advice(column, values, counts)):
@@ -86,23 +89,23 @@ def warn_of_other_laws(y: NDArray[Any], names: Any) -> None:
 
 
 def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) -> str | None:
-    """What is wrong with a column, and what to do; None: nothing."""
+    """Return what is wrong with a column and what to do about it; None if nothing is."""
     if len(values) <= FEW and 2 * len(values) <= len(column) and (values == values.round()).all():
         return (
-            f"holds {len(values)} whole numbers only, and a Gaussian expects what lies between: "
-            f"BayesianClassifier gives each of them a probability{_or_counts(values)}"
+            f"holds only {len(values)} different numbers, all whole, but a Gaussian also predicts values "
+            f"between them: BayesianClassifier gives each of them a probability{_or_counts(values)}"
         )
     if 2 * counts.max() >= len(column):
         return (
-            f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, and no "
-            "Gaussian repeats itself: BayesianClassifier says how probable that is, a regressor of the other "
-            f"rows how much it is otherwise{_or_counts(values)}"
+            f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, but no "
+            "Gaussian repeats itself: BayesianClassifier predicts how probable that value is, a regressor "
+            f"trained on the other rows predicts the others{_or_counts(values)}"
         )
     skewed = column.mean() < 2 * column.std() and skew(column) > SKEWED
     if skewed and _are_counts(values):
         return (
             "holds counts, few of them large, and intervals of a Gaussian may reach below zero: "
-            "likelihood='negative_binomial' has whole numbers from zero on"
+            "likelihood='negative_binomial' predicts counts"
         )
     if skewed and values[0] > 0 and abs(skew(np.log(column))) < skew(column):
         return (
@@ -113,9 +116,10 @@ def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) ->
 
 
 def _are_counts(values: NDArray[Any]) -> bool:
-    """Whether sorted values are whole numbers from zero on."""
+    """Return whether sorted values are whole numbers, none of them negative."""
     return bool(values[0] >= 0 and (values == values.round()).all())
 
 
 def _or_counts(values: NDArray[Any]) -> str:
+    """Return further advice for values that are counts."""
     return ", likelihood='negative_binomial' is for counts" if _are_counts(values) else ""

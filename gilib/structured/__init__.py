@@ -1,7 +1,7 @@
 """Deep Gaussian processes with one joint Gaussian over the inducing outputs of all layers."""
 
 from gilib.structured.families import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
-from gilib.structured.gaussian import JointGaussian, JointLaw
+from gilib.structured.gaussian import JointDistribution, JointGaussian
 from gilib.structured.layer import StructuredGP
 from gilib.structured.pattern import Pattern
 from gilib.structured.process import Process
@@ -10,7 +10,7 @@ __all__ = [
     "Family",
     "FullyCoupled",
     "JointGaussian",
-    "JointLaw",
+    "JointDistribution",
     "MeanField",
     "Pattern",
     "ProcessIndex",

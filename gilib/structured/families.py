@@ -1,7 +1,8 @@
-"""Which inducing outputs depend on which: families of Gaussians over those of all layers.
+"""Families of joint Gaussians: which inducing outputs of all layers depend on which.
 
-A family is a pattern: which blocks the lower triangular Cholesky factor of the whitened covariance has. The
-covariance, its products, the divergence and the marginals follow from the pattern (`gilib.structured`).
+A family is a pattern of zeros: it says which blocks of the lower triangular Cholesky factor of the whitened
+covariance are not zero. The covariance, its products, the divergence and the marginals follow from the
+pattern (`gilib.structured`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from gilib.config import Specification
 
 @dataclass(frozen=True, order=True)
 class ProcessIndex:
-    """Where a process is.
+    """The place of a process.
 
     Attributes:
-        layer: from 0.
-        index: among those of its layer, from 0.
+        layer: number of its layer, from 0.
+        index: its number within the layer, from 0.
     """
 
     layer: int
@@ -31,13 +32,13 @@ class ProcessIndex:
 class Family(Specification, ABC):
     """A specification of a joint Gaussian over the inducing outputs of all layers.
 
-    To write one, say which processes are coupled; `check` refuses architectures that it is not for. A block
-    of the factor is there, dense, or it is zero: products skip it then, whatever the pattern, and no family
-    needs arithmetic of its own.
+    A new family must define `couples`, and may define `check` to refuse architectures that it is not made
+    for. It needs no arithmetic of its own, because a block of the factor is either dense or zero, and
+    products skip the zeros of any pattern.
 
     Attributes:
-        initial_scale: the factor starts as this times the prior's; None: 1 in the last layer and 0.1 below,
-            so that layers begin near their mean functions. The authors start at 1e-5 there, and need more
+        initial_scale: the initial factor is this times the prior's. None: 1 in the last layer and 0.1 below,
+            so that layers start near their mean functions. The authors start at 1e-5 there, and need more
             steps: see `gilib.FreeGaussian`.
     """
 
@@ -45,25 +46,30 @@ class Family(Specification, ABC):
 
     @abstractmethod
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Whether the factor has the block of these two processes, `row` after `column`; L layers deep.
+        """Return whether the factor has a block for two processes.
 
-        True or False, or building a network raises TypeError.
+        A network cannot be built, and raises TypeError, if the answer is neither True nor False.
+
+        Args:
+            row: the later process.
+            column: the earlier process.
+            depth: L, the number of layers.
         """
 
     def check(self, widths: Sequence[int]) -> None:  # noqa: B027 (optional)
-        """Raise ValueError unless the family is for layers of these widths; any by default."""
+        """Raise ValueError unless the family is made for layers of these widths; by default, it always is."""
 
 
 @dataclass(frozen=True)
 class MeanField(Family):
-    """Every process by itself: the doubly stochastic deep GP (Salimbeni & Deisenroth, 2017).
+    """All processes are independent: the doubly stochastic deep GP (Salimbeni & Deisenroth, 2017).
 
     >>> MeanField().couples(ProcessIndex(1, 0), ProcessIndex(0, 0), 2)
     False
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
@@ -76,17 +82,18 @@ class FullyCoupled(Family):
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
 
 @dataclass(frozen=True)
 class StripesAndArrow(Family):
-    """The dependences that mean functions and the output suggest (ibid., Sec. 3.2).
+    """Couples the processes that mean functions connect, and all processes with the output.
 
-    Stripes: processes at the same place of hidden layers, which the mean functions connect. Arrow: the output
-    and every process below. The covariance has the pattern of its factor. For hidden layers of one width and
-    a single output.
+    The pattern is due to Lindinger et al. (2020, Sec. 3.2). Its stripes couple processes that have the same
+    index in different hidden layers, where mean functions connect them. Its arrow couples the output with
+    every process below. The covariance has the same pattern as its factor. All hidden layers must have one
+    width, and there must be a single output.
 
     >>> above, below, other = ProcessIndex(1, 3), ProcessIndex(0, 3), ProcessIndex(0, 2)
     >>> StripesAndArrow().couples(above, below, 3), StripesAndArrow().couples(above, other, 3)
@@ -94,14 +101,14 @@ class StripesAndArrow(Family):
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """The same place of another hidden layer, or the last layer."""
+        """Return True for the last layer, and for two hidden layers if both processes have the same index."""
         return row.layer == depth - 1 or (row.index == column.index and row.layer != column.layer)
 
     def check(self, widths: Sequence[int]) -> None:
-        """Hidden layers have one width, the last is of width 1."""
+        """Raise ValueError unless all hidden layers have the same width, and the last layer has width 1."""
         *hidden, last = widths
         if last != 1 or len(set(hidden)) > 1:
             raise ValueError(
                 "StripesAndArrow is for hidden layers of one width and a single output, got widths "
-                f"{list(widths)}: use FullyCoupled, which takes any, or MeanField"
+                f"{list(widths)}: use FullyCoupled or MeanField, which allow any widths"
             )

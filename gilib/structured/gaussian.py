@@ -1,4 +1,4 @@
-"""One Gaussian over the inducing outputs of all layers, by its sparse Cholesky factor."""
+"""One Gaussian over the inducing outputs of all layers, given by its sparse Cholesky factor."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from gilib.posteriors import BuildContext, Law
+from gilib.posteriors import BuildContext, WeightDistribution
 from gilib.posteriors.free import HIDDEN_SCALE, Gaussians, half_log_det
 from gilib.structured.pattern import Pattern
 
 
-class JointLaw(NamedTuple):
-    """What the whitened inducing outputs are.
+class JointDistribution(NamedTuple):
+    """The distribution of the whitened inducing outputs of all layers, a Gaussian.
 
     Attributes:
-        pattern: of the covariance.
-        means: of every layer, `[R, M_l, T_l]`.
-        covariance: blocks of its lower triangle by processes (row, column), `[R, M_r, M_c]`.
+        pattern: pattern of the covariance.
+        means: means of every layer, `[R, M_l, T_l]`.
+        covariance: nonzero blocks of its lower triangle by their processes (row, column), `[R, M_r, M_c]`.
     """
 
     pattern: Pattern
@@ -29,18 +29,19 @@ class JointLaw(NamedTuple):
 
 
 class JointGaussian(nn.Module, Gaussians):
-    """Q(w) = N(m, C Cᵀ) for the whitened inducing outputs w of all layers, u = R w in each.
+    """The parameters of Q(w) = N(m, C Cᵀ), where w are the whitened inducing outputs of all layers.
 
-    Whitening by each layer's R, K = R Rᵀ, keeps the pattern of the factor, and the prior is N(0, Id).
+    The inducing outputs of a layer are u = R w, where K = R Rᵀ. Whitening keeps the pattern of the factor and
+    makes the prior N(0, Id).
 
     Attributes:
-        means: m, of every layer, `[R, M_l, T_l]`.
-        rows: of C, one for every process: its blocks side by side, the last one lower triangular,
-            `[R, M_r, K_r]`.
+        means: m of every layer, `[R, M_l, T_l]`.
+        rows: the rows of C, one for every process, `[R, M_r, K_r]`, with their blocks side by side; the last
+            block is lower triangular.
     """
 
     def __init__(self, pattern: Pattern, context: BuildContext):
-        """Start at zero means and a multiple of the prior's factor."""
+        """Create the parameters, with zero means and a multiple of the prior's factor."""
         super().__init__()
         self.pattern, self.noise_size = pattern, pattern.size
         shapes = zip(pattern.sizes, pattern.widths, strict=True)
@@ -48,6 +49,7 @@ class JointGaussian(nn.Module, Gaussians):
         self.rows = nn.ParameterList(self._start(process, context) for process in range(len(pattern.places)))
 
     def _start(self, process: int, context: BuildContext) -> Tensor:
+        """Return the initial row of a process, `[R, M_r, K_r]`."""
         points, starts = self.pattern.points[process], self.pattern.starts[process]
         last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
         scale = self.pattern.family.initial_scale or (1.0 if last else HIDDEN_SCALE)
@@ -60,25 +62,26 @@ class JointGaussian(nn.Module, Gaussians):
         """Means of all layers, then rows of all processes.
 
         Raises:
-            ValueError: if C is sparse within a group of processes that depend on each other: then C Cᵀ has a
-                restricted covariance, which is no exponential family in it.
+            ValueError: if C has a zero block within a group of processes that depend on each other. The
+                covariance C Cᵀ is then restricted, and such Gaussians are no exponential family.
         """
         factor = self.pattern.factor
         if any(factor[r] != group[: k + 1] for group in self.pattern.components for k, r in enumerate(group)):
             raise ValueError(
-                f"natural gradients need every block of a covariance, and {self.pattern.family} has not: "
-                "train it with gilib.Adam, or take MeanField or FullyCoupled"
+                f"natural gradients need every block of a covariance, but {self.pattern.family} omits some: "
+                "train it with gilib.Adam, or use MeanField or FullyCoupled"
             )
         return [*self.means, *self.rows]
 
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """One Gaussian for each group of processes that depend on each other.
+        """Return one dense Gaussian for each group of processes that depend on each other.
 
         Args:
-            values: in the order of `gaussian_parameters`, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
+            values: values of `gaussian_parameters`, in their order, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
 
         Returns:
-            means `[R, n_g, 1]` and factors `[R, 1, n_g, n_g]` of its n_g inducing outputs.
+            For each group, the means `[R, n_g, 1]` and the factor `[R, 1, n_g, n_g]` of its n_g inducing
+            outputs.
         """
         pattern, found = self.pattern, []
         means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
@@ -90,7 +93,7 @@ class JointGaussian(nn.Module, Gaussians):
         return found
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Means `[R, M_l, T_l]` and rows `[R, M_r, K_r]` from what `dense` gives."""
+        """Return the means `[R, M_l, T_l]` and rows `[R, M_r, K_r]` of dense Gaussians; inverts `dense`."""
         pattern = self.pattern
         means: dict[int, Tensor] = {}
         rows: dict[int, Tensor] = {}
@@ -103,7 +106,7 @@ class JointGaussian(nn.Module, Gaussians):
         return [*stacked, *(rows[process] for process in range(len(rows)))]
 
     def factor(self) -> list[Tensor]:
-        """The rows of C, with zeros above the diagonal."""
+        """Return the rows of C, `[R, M_r, K_r]`, with zeros above the diagonal."""
         found = []
         for process, row in enumerate(self.rows):
             below, own = row.tensor_split([self.pattern.starts[process][process]], -1)
@@ -111,7 +114,7 @@ class JointGaussian(nn.Module, Gaussians):
         return found
 
     def covariance(self) -> dict[tuple[int, int], Tensor]:
-        """The blocks S_rc = Σ_k C_rk C_ckᵀ of the lower triangle that are not zero, `[R, M_r, M_c]`."""
+        """Return the nonzero blocks S_rc = Σ_k C_rk C_ckᵀ of the lower triangle, `[R, M_r, M_c]`."""
         rows, pattern = self.factor(), self.pattern
         return {
             (r, c): sum(
@@ -124,13 +127,13 @@ class JointGaussian(nn.Module, Gaussians):
             for r, c in pattern.covariance
         }
 
-    def law(self) -> JointLaw:
-        """Means and covariances."""
+    def distribution(self) -> JointDistribution:
+        """Return the distribution of w."""
         means = tuple(mean.clone() for mean in self.means)
-        return JointLaw(self.pattern, means, self.covariance())
+        return JointDistribution(self.pattern, means, self.covariance())
 
     def kl(self) -> Tensor:
-        """KL(Q(w) ‖ N(0, Id)) = ½ (‖C‖² + ‖m‖² - n) - Σ log|C_ii|, `[R]` nats."""
+        """Return KL(Q(w) ‖ N(0, Id)) = ½ (‖C‖² + ‖m‖² - n) - Σ log|C_ii|, `[R]`, nats."""
         squares = [value.square().sum((-2, -1)) for value in (*self.factor(), *self.means)]
         return 0.5 * (torch.stack(squares).sum(0) - self.noise_size) - self.half_log_det
 
@@ -141,10 +144,14 @@ class JointGaussian(nn.Module, Gaussians):
         return torch.stack([half_log_det(block[..., None, :, :]) for block in own]).sum(0)
 
     def draw(self, noise: Tensor) -> tuple[list[Tensor], Tensor]:
-        """W = m + C z, of every layer `[S, R, M_l, T_l]`; log_pq = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`.
+        """Draw w = m + C z.
 
         Args:
             noise: z, `[S, R, n]`.
+
+        Returns:
+            w of every layer, `[S, R, M_l, T_l]`, and log P - log Q = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`,
+            nats.
         """
         pattern, factor = self.pattern, self.factor()
         pieces = noise.split(pattern.points, -1)
@@ -159,19 +166,21 @@ class JointGaussian(nn.Module, Gaussians):
         squares = noise.square().sum(-1) - torch.stack([w.square().sum((-2, -1)) for w in drawn]).sum(0)
         return drawn, 0.5 * squares + self.half_log_det
 
-    def last(self, drawn: Tensor, noise: Tensor) -> Law:
-        """The last layer's inducing outputs given those of the layers below.
+    def last(self, drawn: Tensor, noise: Tensor) -> WeightDistribution:
+        """Return the distribution of the last layer's inducing outputs given those of the layers below.
 
-        Several that depend on each other remain as they were drawn.
+        If several processes of the last layer depend on each other, it is the draw itself, without a
+        covariance.
 
         Args:
-            drawn: what `draw` gave, `[S, R, M, T]`.
-            noise: of that draw.
+            drawn: the last layer's inducing outputs from `draw`, `[S, R, M, T]`.
+            noise: noise of the same draw.
         """
         rows = self.pattern.layers[-1]
         if any(column in rows for row in rows for column in self.pattern.factor[row][:-1]):
-            return Law(drawn, None, None)
+            return WeightDistribution(drawn, None, None)
+        # given the layers below, only the own block of each row of C is random
         root = torch.stack([self.rows[row][..., -drawn.shape[-2] :].tril() for row in rows], -3)
         own = torch.stack(noise.split(self.pattern.points, -1)[rows.start :], -2)
         mean = drawn - (root @ own[..., None])[..., 0].mT
-        return Law(mean, root @ root.mT, None)
+        return WeightDistribution(mean, root @ root.mT, None)

@@ -1,4 +1,4 @@
-"""A deep Gaussian process whose layers are coupled by their posterior: one layer of a network."""
+"""A deep Gaussian process with a joint posterior over all its layers, as one layer of a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function, SumFunction
 from gilib.layers import Layer
 from gilib.linalg import FactorisationError
-from gilib.posteriors import BuildContext, Law
+from gilib.posteriors import BuildContext, WeightDistribution
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import Shape
@@ -26,30 +26,34 @@ from gilib.structured.theorem import Recursion
 class StructuredGP(Layer):
     """Layers of Gaussian processes whose inducing outputs have one joint Gaussian (Lindinger et al., 2020).
 
-    With u_l = R_l w_l the inducing outputs of layer l, R_l R_lᵀ = k_l(Z_l, Z_l), all w together have
-    Q(w) = N(m, C Cᵀ), where C is lower triangular and has the blocks of a family. The bound is (ibid., Eq. 5)
+    The inducing outputs of layer l are u_l = R_l w_l, where R_l R_lᵀ = k_l(Z_l, Z_l). The posterior of all w
+    together is Q(w) = N(m, C Cᵀ), where C is lower triangular and has the blocks of a family. The bound is
+    (ibid., Eq. 5)
 
         Σ_n E log P(y_n | f_n^L) - ½ (‖C‖² + ‖m‖² - dim w) + Σ_i log|C_ii|.
 
-    An estimate integrates w out, point by point, by their Theorem 1 (`gilib.structured.theorem`); its log_pq
-    is minus the divergence in closed form, in nats, summed over all processes, `[S, R]`. A draw samples w of
-    all layers together, and then is a path in each, as a draw of `gilib.GP`; `joint_draw` is exact.
+    An estimate integrates w out at every point, by Theorem 1 of the paper (`gilib.structured.theorem`). Its
+    log_pq is minus the divergence in closed form, summed over all processes, `[S, R]`, nats. A draw first
+    samples w of all layers together; then it is a path in each layer, like a draw of `gilib.GP`. `joint_draw`
+    is exact.
 
     Args:
-        processes: the layers, from the first to the last.
-        family: which of the processes depend on each other: `MeanField`, `StripesAndArrow`, `FullyCoupled`.
-        jitter: added to the diagonal of each K, times its mean variance; what it costs, `gilib.GP` says.
-        num_features: F, of a draw.
-        marginalise: False: an estimate samples the inducing outputs, and points given them: the same bound on
-            average, with more noise (ibid., Fig. 2).
+        processes: the layers, from first to last.
+        family: which processes depend on each other: `MeanField`, `StripesAndArrow` or `FullyCoupled`; None:
+            `StripesAndArrow()`.
+        jitter: fraction of K's mean variance that is added to its diagonal; `gilib.GP` explains the cost.
+        num_features: F, the number of random features of a draw.
+        marginalise: False: an estimate samples the inducing outputs, and then the points given them. The
+            bound is the same on average, but noisier (ibid., Fig. 2).
 
     Attributes:
         weights: the joint Gaussian, once the layer is built.
 
     Raises:
-        ValueError: if there is no process, one does not fit on the one below it, or the family is not for
-            these widths; when the layer is built, if a process has its place already (`Process.build`).
-        TypeError: if `processes` is not a list of them, or `family` is no `Family`.
+        ValueError: if there is no process, if a process does not fit on the one below it, or if the family is
+            not made for these widths; when the layer is built, if a process is built already
+            (`Process.build`).
+        TypeError: if `processes` is not a list of `Process`, or `family` is not a `Family`.
 
     >>> import torch
     >>> layer = StructuredGP([Process(3, 2, num_inducing=9), Process(2, 1, num_inducing=9)])
@@ -73,7 +77,7 @@ class StructuredGP(Layer):
         num_features: Count = 1024,
         marginalise: bool = True,
     ):
-        """Describe the layers; their parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
@@ -84,20 +88,20 @@ class StructuredGP(Layer):
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:
                 raise ValueError(
-                    f"{below.describe()} gives {below.out_features} numbers, and {above.describe()}, after "
-                    f"it, takes {above.in_features}"
+                    f"{below.describe()} gives {below.out_features} numbers, but {above.describe()}, "
+                    f"which follows, takes {above.in_features}"
                 )
         self.family.check(widths)
         self.weights = None
 
     def __iter__(self) -> Iterator[Process]:
-        """The layers in order."""
+        """Iterate over the layers in order."""
         for process in self.processes:
             assert isinstance(process, Process)
             yield process
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create kernels, inducing inputs, and the joint Gaussian."""
+        """Create the parameters of all layers, and return the shape of the outputs at one point."""
         for process in self:
             shape = process.build(shape, context)
         widths, sizes = zip(*((process.out_features, process.points) for process in self), strict=True)
@@ -115,10 +119,10 @@ class StructuredGP(Layer):
         return [sum(process.path_sizes(self.num_features)) for process in self]
 
     def _inducing(self) -> list[Inducing]:
-        """Of every layer.
+        """Return every layer's prior at its inducing inputs.
 
         Raises:
-            FactorisationError: if a kernel matrix has no factor, saying of which.
+            FactorisationError: if a kernel matrix is not positive definite; the message names its process.
         """
         found = []
         for k, process in enumerate(self):
@@ -129,7 +133,11 @@ class StructuredGP(Layer):
         return found
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """For inducing outputs that are sampled, and one normal at every point for each process."""
+        """Return how many normals a draw or an estimate needs in all, and how many more at every point.
+
+        A draw needs normals for the inducing outputs and paths of all layers. Estimates and joint draws need
+        one at every point for each process, and, if they sample inducing outputs, normals for these.
+        """
         if mode is Draw:
             return NoiseSize(self.noise_size)
         joint = self._built()
@@ -137,26 +145,31 @@ class StructuredGP(Layer):
         return NoiseSize(own, len(joint.pattern.places))
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Layer after layer, given all inducing outputs; or point by point, these integrated out."""
+        """Sample inducing outputs, then the layers; an estimate may integrate the inducing outputs out."""
         joint, processes = self._built(), self._inducing()
         means = [process.mean_function(noise) for process in self]
         divergence = joint.kl().expand(noise.draw.shape[:-1]) if mode is Estimate else None
         if divergence is not None and self.marginalise:
-            return mode(Recursion(processes, means, joint.law(), noise.points), -divergence)
+            return mode(Recursion(processes, means, joint.distribution(), noise.points), -divergence)
         own, rest = noise.draw.tensor_split([joint.noise_size], -1)
         drawn, log_pq = joint.draw(own)
         functions: list[Function]
         if mode is Draw:
-            laws = [*(Law(w, None, None) for w in drawn[:-1]), joint.last(drawn[-1], own)]
+            distributions = [
+                *(WeightDistribution(w, None, None) for w in drawn[:-1]),
+                joint.last(drawn[-1], own),
+            ]
             paths = rest.split(self._path_sizes(), -1)
             functions = [
-                Path.of(process, law, w, path, self.num_features)
-                for process, law, w, path in zip(processes, laws, drawn, paths, strict=True)
+                Path.of(process, distribution, w, path, self.num_features)
+                for process, distribution, w, path in zip(processes, distributions, drawn, paths, strict=True)
             ]
         else:
             points = noise.points.split([process.out_features for process in self], -1)
             functions = [
-                Jointly(process, w, z) if mode is JointDraw else Marginals(process, Law(w, None, None), z)
+                Jointly(process, w, z)
+                if mode is JointDraw
+                else Marginals(process, WeightDistribution(w, None, None), z)
                 for process, w, z in zip(processes, drawn, points, strict=True)
             ]
         pairs = zip(functions, means, strict=True)
@@ -164,16 +177,16 @@ class StructuredGP(Layer):
         return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
-        """Of the first layer."""
+        """Return the shape of points that the first layer takes."""
         return (next(iter(self)).in_features,)
 
     def describe(self) -> str:
-        """StructuredGP(widths)."""
+        """Return `StructuredGP(widths)`."""
         widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
         return f"StructuredGP({' → '.join(map(str, widths))})"
 
     def config(self) -> ConfigDict:
-        """The layers, the family and numbers."""
+        """Return the layers, the family and the other settings."""
         return {
             "processes": list(self),
             "family": self.family,

@@ -1,4 +1,4 @@
-"""The pattern of a joint Gaussian: which processes there are, and which blocks factor and covariance have."""
+"""The pattern of a joint Gaussian: its processes, and the blocks of its factor and of its covariance."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ Block = tuple[int, int]
 
 
 class Pattern:
-    """Processes of all layers in one order, the layers' one after the other, and who is coupled to whom.
+    """All processes in one order, layer by layer, and which of them are coupled.
 
     Args:
-        family: says which blocks the factor has.
-        widths: T_l, processes of every layer.
-        sizes: M_l, inducing inputs of every layer.
+        family: decides which blocks the factor has.
+        widths: T_l, the number of processes in every layer.
+        sizes: M_l, the number of inducing inputs of every layer.
 
     Attributes:
-        places: of every process.
-        points: M of every process's layer.
+        places: layer and index of every process.
+        points: number of inducing inputs of every process.
         layers: the processes of every layer.
-        size: how many inducing outputs there are in all.
-        factor: for every process the columns of its row of the factor, itself last.
-        starts: for every process, where the blocks of its row begin if they are stored side by side.
-        covariance: the blocks (row, column) of the lower triangle of the covariance, from first to last.
-        components: groups of processes that do not depend on those of other groups.
+        size: number of inducing outputs of all processes together.
+        factor: for every process, the columns of its row of the factor, in order; the last is the process
+            itself.
+        starts: for every process, where each block of its row begins when they are stored side by side.
+        covariance: the nonzero blocks (row, column) in the lower triangle of the covariance, in order.
+        components: groups of processes; processes of different groups are independent.
+
+    Raises:
+        TypeError: if `family.couples` returns anything but True or False.
 
     >>> from gilib.structured.families import StripesAndArrow
     >>> Pattern(StripesAndArrow(), (2, 2, 1), (3, 3, 3)).factor
@@ -33,7 +37,7 @@ class Pattern:
     """
 
     def __init__(self, family: Family, widths: tuple[int, ...], sizes: tuple[int, ...]):
-        """Work everything out, once."""
+        """Compute all attributes."""
         self.family, self.widths, self.sizes = family, widths, sizes
         self.places = tuple(
             ProcessIndex(layer, t) for layer, width in enumerate(widths) for t in range(width)
@@ -49,6 +53,7 @@ class Pattern:
             dict(zip(row, accumulate((self.points[c] for c in row), initial=0), strict=False))
             for row in self.factor
         )
+        # S_rc = Σ_k C_rk C_ckᵀ is zero unless the rows of r and c share a column k
         pairs = ((r, c) for r in range(len(self.places)) for c in range(r + 1))
         self.covariance = tuple((r, c) for r, c in pairs if set(self.factor[r]) & set(self.factor[c]))
         self.components = self._components()
@@ -61,6 +66,7 @@ class Pattern:
         return answer
 
     def _components(self) -> tuple[tuple[int, ...], ...]:
+        """Merge the rows of the factor that share a column into groups."""
         groups: list[set[int]] = []
         for row in self.factor:
             joined = set(row).union(*(group for group in groups if group & set(row)))
@@ -68,11 +74,13 @@ class Pattern:
         return tuple(tuple(sorted(group)) for group in sorted(groups, key=min))
 
     def _shared(self, row: int, column: int) -> list[tuple[int, int, int]]:
+        """Compute what `runs` returns."""
         found: list[tuple[int, int, int]] = []
         for process in self.factor[column]:
             if process not in self.starts[row]:
                 continue
             at, other, length = self.starts[row][process], self.starts[column][process], self.points[process]
+            # a block that follows the last run in both rows lengthens it
             if found and found[-1][0] + found[-1][2] == at and found[-1][1] + found[-1][2] == other:
                 at, other, before = found.pop()
                 length += before
@@ -80,13 +88,13 @@ class Pattern:
         return found
 
     def between(self, layer: int, other: int) -> list[Block]:
-        """The blocks of the covariance whose rows are of one layer and columns of another, or the same."""
+        """Return the covariance's blocks with rows of layer `layer` and columns of layer `other`."""
         rows, columns = self.layers[layer], self.layers[other]
         return [(r, c) for r, c in self.covariance if r in rows and c in columns]
 
     def runs(self, row: int, column: int) -> list[tuple[int, int, int]]:
-        """Where the rows of two processes both have blocks: starts in the one and the other, and lengths.
+        """Return where both rows have blocks, as triples (start in `row`, start in `column`, length).
 
-        Blocks next to each other in both are one run.
+        Adjacent blocks form one run, so that a product needs fewer operations.
         """
         return self._runs[row, column]

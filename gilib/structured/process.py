@@ -1,4 +1,4 @@
-"""What a layer of a structured deep GP is before anything is known of its inducing outputs."""
+"""One layer of a structured deep GP, without the distribution of its inducing outputs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gilib.validation import as_tensor, check_tensor, check_unused
 
 
 class Process(nn.Module, Part):
-    """Gaussian processes f_t ~ GP(μ_t, k), t = 1 ... T, with one kernel and one set of inducing inputs.
+    """Gaussian processes f_t ~ GP(μ_t, k), t = 1 ... T, which share a kernel and inducing inputs.
 
     Args:
         in_features: D.
         out_features: T.
-        kernel: default `RBF()`, with one lengthscale for each input.
-        mean: μ, a layer or module that draws nothing, for example `torch.nn.Identity()` or
+        kernel: k; None: `RBF()`, with one lengthscale for each input.
+        mean: μ, a layer or module without randomness, for example `torch.nn.Identity()` or
             `gilib.layers.FixedLinear(D, T, matrix)`; None: zero.
-        num_inducing: M; None: as many as `inducing_inputs`, or as the network has inducing points.
-        inducing_inputs: where they start, `[M, D]` or `[R, M, D]`; None: standard normals.
+        num_inducing: M; None: the number of `inducing_inputs`, or of the network's inducing points.
+        inducing_inputs: initial Z, `[M, D]` or `[R, M, D]`; None: standard normals.
 
     Attributes:
         points: M, once built.
@@ -51,7 +51,7 @@ class Process(nn.Module, Part):
         num_inducing: Count | None = None,
         inducing_inputs: Tensor | None = None,
     ):
-        """Describe the processes; their parameters are created by `build`."""
+        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if inducing_inputs is not None:
             inducing_inputs = as_tensor(inducing_inputs, "inducing_inputs")
@@ -65,11 +65,11 @@ class Process(nn.Module, Part):
         self._start = inducing_inputs
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create kernel and inducing inputs, and see whether the mean function fits.
+        """Create hyper-parameters and inducing inputs, and return the shape of the outputs at one point.
 
         Raises:
-            ValueError: if it has its place already, points of this shape cannot enter, or the mean function
-                gives another width.
+            ValueError: if the process is built already, does not take points of this shape, or has a mean
+                function that is random or of another width.
         """
         check_unused(self.points > 0, self.describe())
         if shape != (self.in_features,):
@@ -91,29 +91,29 @@ class Process(nn.Module, Part):
         return (self.out_features,)
 
     def inducing(self, jitter: float) -> Inducing:
-        """The processes at their inducing inputs.
+        """Return the processes' prior at their inducing inputs.
 
         Raises:
-            FactorisationError: if K has no factor.
+            FactorisationError: if K is not positive definite in spite of the jitter.
         """
         assert self.hyperparameters is not None and self.inducing_inputs is not None
         return Inducing.of(self.hyperparameters(), self.inducing_inputs.clone(), jitter)
 
     def path_sizes(self, num_features: int) -> tuple[int, int, int]:
-        """How many normals a path through given inducing outputs takes."""
+        """Return the numbers of normals that a path through given inducing outputs needs (`Path.sizes`)."""
         assert self.hyperparameters is not None
         return Path.sizes(self.hyperparameters(), num_features, self.points, self.out_features)
 
     def mean_function(self, noise: Noise) -> Function | None:
-        """The mean function, None if it is zero; `noise` tells samples, dtype and device."""
+        """Return the mean function, or None if it is zero; `noise` gives the samples, dtype and device."""
         return None if self.mean is None else self.mean.sample(None, noise, Draw).function
 
     def describe(self) -> str:
-        """Process(in → out)."""
+        """Return `Process(in → out)`."""
         return f"Process({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
-        """Widths, kernel and mean function; inducing inputs belong to the state."""
+        """Return widths, kernel and mean function; the inducing inputs belong to the state."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,

@@ -1,18 +1,19 @@
-"""Theorem 1 of Lindinger et al. (2020): the inducing outputs of all layers integrated out, point by point.
+"""Theorem 1 of Lindinger et al. (2020): all inducing outputs integrated out, at one point at a time.
 
-With w ~ N(m, S) jointly over all layers, and a_l = R_l⁻¹ k_l(Z_l, f^{l-1}) for layer l at one point, let
+Let w ~ N(m, S) jointly over all layers, and a_l = R_l⁻¹ k_l(Z_l, f^{l-1}) for layer l at one point. For
+processes t of layer l and t' of layer l', define
 
     μ̃_t = a_lᵀ m_t (+ mean function),    S̃_tt' = δ_tt' (k_l(f, f) - |a_l|²) + a_lᵀ S_tt' a_l'
 
-for processes t of layer l and t' of layer l'. Then the outputs of the layers, one after the other, are as if
-they were N(μ̃, S̃) together: those of layer l, given all before, have
+Sampled one after the other, the layers' outputs behave as if they were N(μ̃, S̃) together. Those of layer l,
+given all outputs before, have
 
     mean        μ̃_l + S̃_{l,<l} S̃_{<l,<l}⁻¹ (f_{<l} - μ̃_{<l})        (Eq. 10)
     covariance  S̃_ll - S̃_{l,<l} S̃_{<l,<l}⁻¹ S̃_{<l,l}                (Eq. 11)
 
-where everything depends on the outputs before through the kernels. With the Cholesky factor G of S̃, grown row
-by row (App. E), no system is solved: f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. S̃ and G are zero where the pattern of S
-makes them so, and those entries do not exist here.
+All these terms depend, through the kernels, on the outputs before. No system is solved, because the Cholesky
+factor G of S̃ grows row by row (App. E): f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. Entries of S̃ and G that the
+pattern of S makes zero are neither stored nor computed.
 """
 
 from __future__ import annotations
@@ -29,54 +30,61 @@ from gilib.draws.functions import Function, total
 from gilib.processes import Inducing, positive
 from gilib.projection import Columns, project_columns, side_by_side
 from gilib.randomness import noise_at
-from gilib.structured.gaussian import JointLaw
+from gilib.structured.gaussian import JointDistribution
 
 
 @dataclass(frozen=True)
 class Recursion(GaussianFunction):
-    """An estimate: every point by itself, through all layers, with all inducing outputs integrated out.
+    """Samples each point by itself through all layers, with all inducing outputs integrated out: an estimate.
 
     Attributes:
-        processes: of every layer.
-        means: the layers' mean functions; None: zero.
-        law: of the inducing outputs of all of them.
+        processes: prior of every layer at its inducing inputs.
+        means: mean function of every layer; None: zero.
+        joint: distribution of the whitened inducing outputs of all layers.
         noise: ε, `[S, R, N, Q]`, one normal for every process.
     """
 
     processes: Sequence[Inducing]
     means: Sequence[Function | None]
-    law: JointLaw
+    joint: JointDistribution
     noise: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """A sample of the last layer at `x`."""
+        """Sample the last layer at `x`, `[S, R, N, T]`."""
         return self.outputs(x)[-1]
 
     def outputs(self, x: Tensor) -> list[Tensor]:
-        """A sample of every layer, `[S, R, N, T_l]`."""
+        """Sample every layer at `x`, `[S, R, N, T_l]`."""
         below, points, last, mean = self._up(x)
         return [*below, points.sampled(last, mean)]
 
     def moments(self, x: Tensor) -> Moments:
-        """Of the last layer, given a sample of those below; a sample if its outputs depend on each other."""
+        """Return mean and variance of the last layer given a sample of the layers below.
+
+        If outputs of the last layer depend on each other, return a sample of it instead, without variances.
+        """
         _, points, last, mean = self._up(x)
         if points.coupled(last):
             return Moments(points.sampled(last, mean))
         return points.moments(last, mean)
 
     def marginals(self, x: Tensor) -> Moments:
-        """Of every output of the last layer by itself, given a sample of the layers below."""
+        """Return mean and variance of every output of the last layer, given a sample of the layers below."""
         _, points, last, mean = self._up(x)
         return points.moments(last, mean)
 
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
-        """Samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
+        """Sample all layers but the last, and prepare the last.
+
+        Returns:
+            samples of the layers below, the Cholesky factor, the last layer's processes, and their μ̃.
+        """
         noise_at(self.noise, self.processes[0].points(x), -2)
         points = PointFactor(self.noise)
         below: list[Tensor] = []
         fields: dict[tuple[int, int], Tensor] = {}
         for layer, (process, function) in enumerate(zip(self.processes, self.means, strict=True)):
-            rows = self.law.pattern.layers[layer]
+            rows = self.joint.pattern.layers[layer]
             mean = self._grow(process, layer, process.points(x), fields, points)
             mean = mean if function is None else mean + function(x)
             if layer < len(self.processes) - 1:
@@ -92,15 +100,16 @@ class Recursion(GaussianFunction):
         fields: dict[tuple[int, int], Tensor],
         points: PointFactor,
     ) -> Tensor:
-        """Add a layer's rows to the factor; return aᵀ m.
+        """Add a layer's rows to the Cholesky factor, and return aᵀ m, `[S, R, N, T_l]`.
 
-        `fields`, by layers (to, from), loses those of this layer and gains those for later ones.
+        `fields` holds products of covariance blocks with a, from one layer for a later one, by (later,
+        earlier). This layer uses up those for it, and adds its own for later layers.
         """
-        pattern = self.law.pattern
+        pattern = self.joint.pattern
         places = {source: pattern.between(layer, source) for source in range(layer + 1)}
         from_below = [source for source in range(layer) if (layer, source) in fields]
         targets = [above for above in range(layer + 1, len(pattern.widths)) if pattern.between(above, layer)]
-        dtype = process.arithmetic(x, self.law.means[layer])
+        dtype = process.arithmetic(x, self.joint.means[layer])
         at = project_columns(
             process.kernel.unevaluated(x.to(dtype), process.inputs),
             process.inverse.to(dtype),
@@ -119,8 +128,9 @@ class Recursion(GaussianFunction):
         return at.mean
 
     def _columns(self, layer: int, targets: Sequence[int], dtype: torch.dtype) -> Columns:
-        """What the layer's a is multiplied with."""
-        pattern, blocks, mean = self.law.pattern, self.law.covariance, self.law.means[layer]
+        """Return the factors of this layer's a: its own blocks, those of later layers, and its means."""
+        pattern, blocks, mean = self.joint.pattern, self.joint.covariance, self.joint.means[layer]
+        # `Columns` wants symmetric matrices, and aᵀ S a depends only on the symmetric part of S
         own = [
             blocks[r, c] if r == c else 0.5 * (blocks[r, c] + blocks[r, c].mT)
             for r, c in pattern.between(layer, layer)
@@ -132,25 +142,25 @@ class Recursion(GaussianFunction):
 
 
 class PointFactor:
-    """The Cholesky factor G of S̃ at every point, a row for each process, grown as layers are evaluated.
+    """The Cholesky factor G of S̃ at every point, which grows by a row for each process.
 
     Attributes:
         noise: ε of every process, `[S, R, N]` each.
-        rows: entries by column, `[..., N]` each; the last is the diagonal's.
+        rows: nonzero entries of every row by their columns, `[..., N]` each; the last is on the diagonal.
     """
 
     def __init__(self, noise: Tensor):
-        """No rows yet."""
+        """Start without rows."""
         self.noise = noise.unbind(-1)
         self.rows: list[dict[int, Tensor]] = []
 
     def grow(self, covariances: dict[int, Tensor], alone: Tensor, prior: Tensor) -> None:
-        """One more row.
+        """Add the row of the next process t.
 
         Args:
-            covariances: aᵀ S_tt' a by column t', t itself included, `[..., N]`.
-            alone: k - |a|², what the process varies by itself, `[..., N]`.
-            prior: k, of whose size rounding is, `[..., N]`.
+            covariances: aᵀ S_tt' a' by column t', including t itself, `[..., N]`.
+            alone: k - |a|², the variance of the process given its inducing outputs, `[..., N]`.
+            prior: k, which sets the size of rounding errors, `[..., N]`.
         """
         place = len(self.rows)
         row: dict[int, Tensor] = {}
@@ -164,28 +174,28 @@ class PointFactor:
         self.rows.append(row)
 
     def sampled(self, rows: range, mean: Tensor) -> Tensor:
-        """Outputs of the processes, `[S, R, N, T]`, from their μ̃, `[..., N, T]`."""
+        """Return samples of the processes in `rows`, `[S, R, N, T]`, given their μ̃, `[..., N, T]`."""
         return mean + torch.stack([self._spread(row, range(row + 1)) for row in rows], -1)
 
     def coupled(self, rows: range) -> bool:
-        """Whether some of the processes depend on each other given all below."""
+        """Return whether some processes in `rows` depend on each other given all processes before them."""
         return any(column in rows for row in rows for column in self.rows[row] if column != row)
 
     def moments(self, rows: range, mean: Tensor) -> Moments:
-        """Mean and variance of each of the processes given all below."""
+        """Return mean and variance of each process in `rows` given all layers below, `[S, R, N, T]`."""
         before = range(rows.start)
         mean = mean + torch.stack([self._spread(row, before) for row in rows], -1)
         squares = [total(entry.square() for c, entry in self.rows[row].items() if c in rows) for row in rows]
         return Moments(mean, torch.stack(squares, -1).expand(mean.shape))
 
     def _spread(self, row: int, columns: range) -> Tensor:
-        """Σ_t' G_tt' ε_t' over some columns, `[S, R, N]`."""
+        """Return Σ_t' G_tt' ε_t' over the given columns, `[S, R, N]`."""
         parts = [entry * self.noise[c] for c, entry in self.rows[row].items() if c in columns]
         return total([torch.zeros_like(self.noise[row]), *parts])
 
 
 def less_products(value: Tensor | None, row: dict[int, Tensor], other: dict[int, Tensor]) -> Tensor | None:
-    """`value` - Σ_k row_k other_k over the entries that both have; None if nothing is there."""
+    """Return `value` - Σ_k row_k other_k over the entries that both rows have; None if all terms are zero."""
     for column, entry in row.items():
         if column in other:
             step = entry * other[column]

@@ -54,8 +54,8 @@ def test_eqs_47_to_49_belong_to_the_transpose_times_the_factor():
     t = torch.linalg.qr(x).R
     torch.testing.assert_close(t.mT @ t, x.mT @ x)
     for j in range(1, M + 1):
-        law = scipy.stats.gamma((5 - j + 1) / 2, scale=2)
-        assert scipy.stats.kstest(t[:, j - 1, j - 1].square().numpy(), law.cdf).pvalue > 1e-6
+        dist = scipy.stats.gamma((5 - j + 1) / 2, scale=2)
+        assert scipy.stats.kstest(t[:, j - 1, j - 1].square().numpy(), dist.cdf).pvalue > 1e-6
 
 
 def test_the_other_product_of_the_same_factor_is_not_wishart():
@@ -88,8 +88,8 @@ def test_eqs_54_to_57_give_the_wishart_density(nu):
     t = triangular(normals(M * (M + 1) // 2).abs() + 0.3)
     powers = torch.arange(M, 0, -1, dtype=D)
     log_volume = M * math.log(2) + (powers * t.diagonal().log()).sum()
-    law = Wishart(nu, torch.eye(M, dtype=D))
-    torch.testing.assert_close(law.log_prob(t @ t.mT), bartlett_log_density(t, nu) - log_volume)
+    dist = Wishart(nu, torch.eye(M, dtype=D))
+    torch.testing.assert_close(dist.log_prob(t @ t.mT), bartlett_log_density(t, nu) - log_volume)
 
 
 def test_eqs_61_to_63_powers_of_two():

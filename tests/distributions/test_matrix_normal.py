@@ -25,7 +25,7 @@ def pieces(generator, *batch):
 
 
 def both(loc, rows, columns, **settings):
-    """The law by the factor of V, and by that of V⁻¹."""
+    """The distribution by the factor of V, and by that of V⁻¹."""
     return (
         MatrixNormal(loc, tril(rows), tril(columns), **settings),
         MatrixNormal(loc, None, tril(columns), row_precision_tril=tril(torch.linalg.inv(rows)), **settings),
@@ -36,8 +36,8 @@ def test_density_against_scipy(generator):
     loc, rows, columns = pieces(generator)
     values = normal(generator, 5, I, O)
     expected = scipy.stats.matrix_normal(loc.numpy(), rows.numpy(), columns.numpy()).logpdf(values.numpy())
-    for law in both(loc, rows, columns):
-        torch.testing.assert_close(law.log_prob(values), torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
+    for dist in both(loc, rows, columns):
+        torch.testing.assert_close(dist.log_prob(values), torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
 
 
 def test_density_against_a_dense_gaussian_in_batches(generator):
@@ -45,9 +45,9 @@ def test_density_against_a_dense_gaussian_in_batches(generator):
     values = normal(generator, 5, 2, I, O)
     dense = torch.stack([torch.kron(columns[r], rows[r]) for r in range(2)])
     expected = MultivariateNormal(loc.mT.flatten(1), dense).log_prob(values.mT.flatten(2))
-    for law in both(loc, rows, columns):
-        torch.testing.assert_close(law.log_prob(values), expected, rtol=1e-10, atol=1e-10)
-        assert law.batch_shape == (2,) and law.event_shape == (I, O)
+    for dist in both(loc, rows, columns):
+        torch.testing.assert_close(dist.log_prob(values), expected, rtol=1e-10, atol=1e-10)
+        assert dist.batch_shape == (2,) and dist.event_shape == (I, O)
 
 
 @pytest.mark.parametrize("samples", [(), (7,), (2, 7)])
@@ -56,28 +56,28 @@ def test_noise_and_draws(samples, batch, generator):
     """A draw is a function of its noise, and its density is known without a solve."""
     loc, rows, columns = pieces(generator, *batch)
     noise = normal(generator, *samples, *batch, I, O)
-    for law in both(loc, rows, columns):
-        drawn = law.rsample(noise=noise)
-        root = torch.linalg.inv(law.row_tril).mT if law.by_precision else law.row_tril
+    for dist in both(loc, rows, columns):
+        drawn = dist.rsample(noise=noise)
+        root = torch.linalg.inv(dist.row_tril).mT if dist.by_precision else dist.row_tril
         torch.testing.assert_close(drawn, loc + root @ noise @ tril(columns).mT, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(law.log_prob_noise(noise), law.log_prob(drawn), rtol=1e-10, atol=1e-9)
-        again = law.sample(samples, generator=torch.Generator().manual_seed(0))
+        torch.testing.assert_close(dist.log_prob_noise(noise), dist.log_prob(drawn), rtol=1e-10, atol=1e-9)
+        again = dist.sample(samples, generator=torch.Generator().manual_seed(0))
         assert again.shape == (*samples, *batch, I, O)
-        assert torch.equal(again, law.sample(samples, generator=torch.Generator().manual_seed(0)))
+        assert torch.equal(again, dist.sample(samples, generator=torch.Generator().manual_seed(0)))
 
 
 def test_moments_in_closed_form(generator):
     """Exact over a cubature: W is affine in E, so unit vectors of E, times √(I O), give all covariances."""
     loc, rows, columns = pieces(generator)
     unit = math.sqrt(I * O) * torch.eye(I * O).unflatten(1, (I, O))
-    for law in both(loc, rows, columns):
-        centred = (law.rsample(noise=torch.cat([unit, -unit])) - loc).mT.flatten(1)
+    for dist in both(loc, rows, columns):
+        centred = (dist.rsample(noise=torch.cat([unit, -unit])) - loc).mT.flatten(1)
         covariance = centred.mT @ centred / len(centred)
         torch.testing.assert_close(covariance, torch.kron(columns, rows), rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(law.variance.mT.flatten(), covariance.diagonal(), rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(law.row_covariance, rows, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(law.column_covariance, columns, rtol=1e-10, atol=1e-10)
-        assert torch.equal(law.mean, loc) and torch.equal(law.mode, loc)
+        torch.testing.assert_close(dist.variance.mT.flatten(), covariance.diagonal(), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(dist.row_covariance, rows, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(dist.column_covariance, columns, rtol=1e-10, atol=1e-10)
+        assert torch.equal(dist.mean, loc) and torch.equal(dist.mode, loc)
 
 
 def test_gradients_reach_all_parameters(generator):
@@ -86,8 +86,8 @@ def test_gradients_reach_all_parameters(generator):
     for leaf in leaves:
         leaf.requires_grad_()
     for key in ("row_scale_tril", "row_precision_tril"):
-        law = MatrixNormal(leaves[0], column_scale_tril=leaves[2], **{key: leaves[1]})
-        drawn = law.rsample(noise=normal(generator, 5, I, O)).square().sum()
+        dist = MatrixNormal(leaves[0], column_scale_tril=leaves[2], **{key: leaves[1]})
+        drawn = dist.rsample(noise=normal(generator, 5, I, O)).square().sum()
         assert all((g != 0).any() for g in torch.autograd.grad(drawn, leaves))
 
 
@@ -97,46 +97,46 @@ def pair(generator, df=9.0, *batch):
 
 
 def test_the_pair_is_the_product_of_its_parts(generator):
-    law, rows, scale = pair(generator)
-    weights, covariance = law.rsample((5,), generator=generator)
+    dist, rows, scale = pair(generator)
+    weights, covariance = dist.rsample((5,), generator=generator)
     marginal = scipy.stats.invwishart(9.0, scale.numpy())
-    for w, c, value in zip(weights, covariance, law.log_prob(weights, covariance), strict=True):
+    for w, c, value in zip(weights, covariance, dist.log_prob(weights, covariance), strict=True):
         expected = marginal.logpdf(c.numpy())
-        expected += scipy.stats.matrix_normal(law.loc.numpy(), rows.numpy(), c.numpy()).logpdf(w.numpy())
+        expected += scipy.stats.matrix_normal(dist.loc.numpy(), rows.numpy(), c.numpy()).logpdf(w.numpy())
         assert float(value) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_mode_of_the_pair_has_no_slope(generator):
-    law, _, scale = pair(generator)
-    weights, covariance = (value.clone().requires_grad_() for value in law.mode)
-    slopes = torch.autograd.grad(law.log_prob(weights, covariance), (weights, covariance))
+    dist, _, scale = pair(generator)
+    weights, covariance = (value.clone().requires_grad_() for value in dist.mode)
+    slopes = torch.autograd.grad(dist.log_prob(weights, covariance), (weights, covariance))
     for slope in slopes:
         assert float(slope.abs().max()) < 1e-9
-    torch.testing.assert_close(law.mean[1], scale / (9.0 - O - 1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(dist.mean[1], scale / (9.0 - O - 1), rtol=1e-12, atol=1e-12)
 
 
 def test_draws_of_the_pair(generator):
     """The mean of Σ and, as W - M is matrix normal given Σ, E[(W-M)ᵀV⁻¹(W-M)] = I E[Σ]."""
-    law, rows, _ = pair(generator, 14.0)
-    weights, covariance = law.rsample((4000,), generator=generator)
-    assert_mean_within(covariance, law.mean[1])
-    assert_mean_within(weights, law.mean[0])
-    deviation = weights - law.loc
-    assert_mean_within(deviation.mT @ torch.linalg.inv(rows) @ deviation, I * law.mean[1])
+    dist, rows, _ = pair(generator, 14.0)
+    weights, covariance = dist.rsample((4000,), generator=generator)
+    assert_mean_within(covariance, dist.mean[1])
+    assert_mean_within(weights, dist.mean[0])
+    deviation = weights - dist.loc
+    assert_mean_within(deviation.mT @ torch.linalg.inv(rows) @ deviation, I * dist.mean[1])
 
 
-def test_the_predictive_law_is_a_student_t(generator):
+def test_the_predictive_distribution_is_a_student_t(generator):
     """Its density is the average of Gaussian ones over draws of the pair."""
-    law, _, _ = pair(generator, 9.0, 2)
+    dist, _, _ = pair(generator, 9.0, 2)
     x, y = normal(generator, 2, 5, I), normal(generator, 2, 5, O)
-    predicted = law.predictive(x)
-    weights, covariance = law.rsample((20000,), generator=generator)
+    predicted = dist.predictive(x)
+    weights, covariance = dist.rsample((20000,), generator=generator)
     sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()[..., None, :]
     densities = torch.distributions.Normal(x @ weights, sd).log_prob(y).exp()
     assert_mean_within(densities, predicted.log_prob(y).exp())
 
 
-def test_the_predictive_law_of_a_batch(generator):
+def test_the_predictive_distribution_of_a_batch(generator):
     """Of any part, where the others are one: every pair by itself."""
     x, eye = normal(generator, 9, 3), torch.eye(2)
     loc, df = normal(generator, 3, 2), torch.tensor([4.0, 5.0])
@@ -146,10 +146,10 @@ def test_the_predictive_law_of_a_batch(generator):
         MatrixNormalInverseWishart(loc, torch.eye(3), 4.0, scales),
         MatrixNormalInverseWishart(torch.stack([loc, 2 * loc]), torch.eye(3), df, scales),
     )
-    for law in batches:
-        found = law.predictive(x)
+    for dist in batches:
+        found = dist.predictive(x)
         assert found.batch_shape == (2, 9, 2)
-        parts = (law.loc.expand(2, 3, 2), law.noise.df.expand(2), law.noise.scale_tril.expand(2, 2, 2))
+        parts = (dist.loc.expand(2, 3, 2), dist.noise.df.expand(2), dist.noise.scale_tril.expand(2, 2, 2))
         for k, (own, own_df, scale) in enumerate(zip(*parts, strict=True)):
             alone = MatrixNormalInverseWishart(own, torch.eye(3), own_df, scale).predictive(x)
             for name in ("df", "loc", "scale"):
@@ -162,31 +162,31 @@ def test_entropy_and_more_axes(by_precision, generator):
     """That of vec W, by torch."""
     factors = [torch.linalg.cholesky(positive_definite(generator, 2, n, n)) for n in (3, 2)]
     rows = {"row_precision_tril" if by_precision else "row_scale_tril": factors[0]}
-    law = MatrixNormal(normal(generator, 3, 2), column_scale_tril=factors[1], **rows)
+    dist = MatrixNormal(normal(generator, 3, 2), column_scale_tril=factors[1], **rows)
     dense = [
-        torch.kron(law.column_covariance[k].contiguous(), law.row_covariance[k].contiguous())
+        torch.kron(dist.column_covariance[k].contiguous(), dist.row_covariance[k].contiguous())
         for k in range(2)
     ]
     expected = [torch.distributions.MultivariateNormal(torch.zeros(6), each).entropy() for each in dense]
-    torch.testing.assert_close(law.entropy(), torch.stack(expected))
-    wide = law.expand((5, 2))
+    torch.testing.assert_close(dist.entropy(), torch.stack(expected))
+    wide = dist.expand((5, 2))
     assert wide.batch_shape == (5, 2) and wide.entropy().shape == (5, 2)
     value = normal(generator, 5, 2, 3, 2)
-    torch.testing.assert_close(wide.log_prob(value), law.log_prob(value))
+    torch.testing.assert_close(wide.log_prob(value), dist.log_prob(value))
     assert wide.rsample(generator=generator).shape == (5, 2, 3, 2)
 
 
 def test_at_the_mode_of_the_noise(generator):
-    law, rows, scale = pair(generator, 9.0, 2)
-    given = law.at_mode
+    dist, rows, scale = pair(generator, 9.0, 2)
+    given = dist.at_mode
     torch.testing.assert_close(given.column_covariance, scale / (9.0 + O + 1), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(given.row_covariance, rows, rtol=1e-10, atol=1e-10)
-    assert given.batch_shape == law.batch_shape == (2,)
+    assert given.batch_shape == dist.batch_shape == (2,)
     noise = normal(generator, 2, I, O), normal(generator, 2, O, O)
-    weights, covariance = law.rsample(noise=noise)
+    weights, covariance = dist.rsample(noise=noise)
     factor = InverseWishart(9.0, scale_tril=tril(scale)).rsample_cholesky(noise=noise[1])
     torch.testing.assert_close(covariance, factor @ factor.mT)
-    torch.testing.assert_close(weights, law.given(factor).rsample(noise=noise[0]))
+    torch.testing.assert_close(weights, dist.given(factor).rsample(noise=noise[0]))
 
 
 def test_bad_arguments():

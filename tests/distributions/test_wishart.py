@@ -1,4 +1,4 @@
-"""Wishart and inverse Wishart: densities, moments, the law of the draws, gradients, shapes."""
+"""Wishart and inverse Wishart: densities, moments, the distribution of the draws, gradients, shapes."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_one_by_one_matrices_are_gamma_and_inverse_gamma_variables():
     torch.testing.assert_close(InverseWishart(1.3, scale).log_prob(matrices), inverse.log_prob(value))
 
 
-def test_inverse_wishart_is_the_law_of_the_inverse():
+def test_inverse_wishart_is_the_distribution_of_the_inverse():
     """The Jacobian of inversion: log IW(Ω) = log W(Ω⁻¹) - (p+1) log|Ω|."""
     scale, omega = positive_definite(3), positive_definite(3, (4,), seed=1)
     direct = InverseWishart(3.7, scale).log_prob(omega)
@@ -103,14 +103,14 @@ def test_how_the_noise_enters():
 def test_shapes_and_batches(family, batch, sample_shape):
     df = 2.5 + torch.rand(batch, generator=torch.Generator().manual_seed(3), dtype=D)
     scale, noise = positive_definite(3, batch), normals(*sample_shape, *batch, 3, 3)
-    law = family(df, scale)
-    assert (law.batch_shape, law.event_shape) == (batch, (3, 3))
-    factor = law.rsample_cholesky(sample_shape, noise)
+    dist = family(df, scale)
+    assert (dist.batch_shape, dist.event_shape) == (batch, (3, 3))
+    factor = dist.rsample_cholesky(sample_shape, noise)
     assert factor.shape == (*sample_shape, *batch, 3, 3)
     assert (factor.triu(1) == 0).all() and (factor.diagonal(dim1=-2, dim2=-1) > 0).all()
-    torch.testing.assert_close(law.rsample(sample_shape, noise), factor @ factor.mT)
-    torch.testing.assert_close(law.rsample(noise=noise), factor @ factor.mT)
-    log_prob = law.log_prob_cholesky(factor)
+    torch.testing.assert_close(dist.rsample(sample_shape, noise), factor @ factor.mT)
+    torch.testing.assert_close(dist.rsample(noise=noise), factor @ factor.mT)
+    log_prob = dist.log_prob_cholesky(factor)
     assert log_prob.shape == (*sample_shape, *batch)
     for index in np.ndindex(*batch):
         one, here = family(df[index], scale[index]), (..., *index, slice(None), slice(None))
@@ -121,34 +121,34 @@ def test_shapes_and_batches(family, batch, sample_shape):
 @BOTH
 def test_parameters_broadcast_and_expand(family):
     df, scale = torch.tensor([2.5, 7.0], dtype=D), positive_definite(2, (3, 1))
-    law = family(df, scale)
-    assert law.batch_shape == (3, 2) and law.scale_tril.shape == (3, 2, 2, 2)
-    torch.testing.assert_close(law.scale, scale.expand(3, 2, 2, 2))
-    wide = law.expand((4, 3, 2))
+    dist = family(df, scale)
+    assert dist.batch_shape == (3, 2) and dist.scale_tril.shape == (3, 2, 2, 2)
+    torch.testing.assert_close(dist.scale, scale.expand(3, 2, 2, 2))
+    wide = dist.expand((4, 3, 2))
     assert type(wide) is family and wide.batch_shape == (4, 3, 2)
     noise = normals(4, 3, 2, 2, 2)
-    torch.testing.assert_close(wide.rsample(noise=noise), law.rsample(noise=noise))
+    torch.testing.assert_close(wide.rsample(noise=noise), dist.rsample(noise=noise))
     assert family(torch.tensor(4), scale).df.dtype == D
 
 
 @BOTH
 def test_draws_come_from_the_generator_alone(family):
-    law, state = family(3.5, positive_definite(3)), torch.get_rng_state()
-    first, second = (law.rsample((2,), generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    dist, state = family(3.5, positive_definite(3)), torch.get_rng_state()
+    first, second = (dist.rsample((2,), generator=torch.Generator().manual_seed(7)) for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-    third = law.sample((2,), generator=torch.Generator().manual_seed(7))
+    third = dist.sample((2,), generator=torch.Generator().manual_seed(7))
     torch.testing.assert_close(first, third, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert law.sample((2,)).shape == (2, 3, 3)
+    assert dist.sample((2,)).shape == (2, 3, 3)
 
 
 @pytest.mark.parametrize("df", [2.3, 3.0, 11.7])
 def test_wishart_moments(df):
-    law, count = Wishart(df, positive_definite(3)), 3000
-    factor = law.rsample_cholesky(noise=normals(count, 3, 3))
-    assert within_six_standard_errors(factor @ factor.mT, law.mean, law.variance)
+    dist, count = Wishart(df, positive_definite(3)), 3000
+    factor = dist.rsample_cholesky(noise=normals(count, 3, 3))
+    assert within_six_standard_errors(factor @ factor.mT, dist.mean, dist.variance)
     half = (df - np.arange(3)) / 2
-    mean = scipy.special.digamma(half).sum() + 3 * np.log(2) + float(torch.logdet(law.scale))
+    mean = scipy.special.digamma(half).sum() + 3 * np.log(2) + float(torch.logdet(dist.scale))
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
 
@@ -156,24 +156,24 @@ def test_wishart_moments(df):
 @pytest.mark.parametrize("df", [2.3, 7.1, 20.0])
 def test_inverse_wishart_moments(df):
     """Ω⁻¹ ~ W(Ψ⁻¹, ν) has moments for every ν; Ω's own variance only for ν > p + 3."""
-    law, count = InverseWishart(df, positive_definite(3)), 3000
-    factor = law.rsample_cholesky(noise=normals(count, 3, 3))
-    inverse = Wishart(df, torch.linalg.inv(law.scale))
+    dist, count = InverseWishart(df, positive_definite(3)), 3000
+    factor = dist.rsample_cholesky(noise=normals(count, 3, 3))
+    inverse = Wishart(df, torch.linalg.inv(dist.scale))
     assert within_six_standard_errors(torch.cholesky_inverse(factor), inverse.mean, inverse.variance)
     half = (df - np.arange(3)) / 2
-    mean = float(torch.logdet(law.scale)) - scipy.special.digamma(half).sum() - 3 * np.log(2)
+    mean = float(torch.logdet(dist.scale)) - scipy.special.digamma(half).sum() - 3 * np.log(2)
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
     if df > 6:
-        assert within_six_standard_errors(factor @ factor.mT, law.mean, law.variance)
+        assert within_six_standard_errors(factor @ factor.mT, dist.mean, dist.variance)
 
 
 @BOTH
 @pytest.mark.parametrize("df", [2.3, 9.4])
-def test_a_quadratic_form_has_its_chi_square_law(family, df):
+def test_a_quadratic_form_has_its_chi_square_distribution(family, df):
     """aᵀXa / aᵀVa ~ χ²_ν; aᵀΨa / aᵀΩa ~ χ²_{ν-p+1}."""
-    law, a = family(df, positive_definite(3)), normals(3, seed=4)
-    ratio = (law.rsample(noise=normals(2000, 3, 3)) @ a) @ a / ((law.scale @ a) @ a)
+    dist, a = family(df, positive_definite(3)), normals(3, seed=4)
+    ratio = (dist.rsample(noise=normals(2000, 3, 3)) @ a) @ a / ((dist.scale @ a) @ a)
     statistic, degrees = (ratio, df) if family is Wishart else (1 / ratio, df - 2)
     assert scipy.stats.kstest(statistic.numpy(), scipy.stats.chi2(degrees).cdf).pvalue > 1e-6
 
@@ -204,10 +204,10 @@ def test_vmap_equals_loop(family, argument):
     noise = normals(3, 3, 3)
 
     def log_ratio(df, root, noise):
-        law = family(df, scale_tril=root.tril(), validate_args=False)
-        factor = law.rsample_cholesky(noise=noise)
+        dist = family(df, scale_tril=root.tril(), validate_args=False)
+        factor = dist.rsample_cholesky(noise=noise)
         base = family(4.0, scale=torch.eye(3, dtype=D), validate_args=False)
-        return base.log_prob_cholesky(factor) - law.log_prob_cholesky(factor)
+        return base.log_prob_cholesky(factor) - dist.log_prob_cholesky(factor)
 
     for function in (log_ratio, torch.func.grad(log_ratio, argnums=argument)):
         looped = torch.stack([function(*one) for one in zip(df, root, noise, strict=True)])
@@ -224,9 +224,9 @@ def test_vmap_over_scale_matrices(family):
 @BOTH
 def test_without_validation_nothing_reads_the_data(family):
     """Meta tensors hold no data, so any read or branch on it would raise."""
-    law = family(4.0, scale=torch.ones(2, 3, 3, device="meta"), validate_args=False)
-    factor = law.rsample_cholesky((5,))
-    assert factor.shape == (5, 2, 3, 3) and law.log_prob(factor @ factor.mT).shape == (5, 2)
+    dist = family(4.0, scale=torch.ones(2, 3, 3, device="meta"), validate_args=False)
+    factor = dist.rsample_cholesky((5,))
+    assert factor.shape == (5, 2, 3, 3) and dist.log_prob(factor @ factor.mT).shape == (5, 2)
 
 
 @BOTH

@@ -32,21 +32,21 @@ def test_against_monte_carlo(family, size):
 
 def test_wishart_against_torch():
     p, q = pair(Wishart)
-    oracle = kl_divergence(*(torch.distributions.Wishart(law.df, law.scale) for law in (p, q)))
+    oracle = kl_divergence(*(torch.distributions.Wishart(dist.df, dist.scale) for dist in (p, q)))
     torch.testing.assert_close(kl_divergence(p, q), oracle)
 
 
 def test_inversion_leaves_the_divergence_as_it_is():
     p, q = pair(InverseWishart)
-    inverses = (Wishart(law.df, torch.linalg.inv(law.scale)) for law in (p, q))
+    inverses = (Wishart(dist.df, torch.linalg.inv(dist.scale)) for dist in (p, q))
     torch.testing.assert_close(kl_divergence(p, q), kl_divergence(*inverses))
 
 
 @BOTH
 def test_one_by_one_matrices_against_gamma(family):
     p, q = pair(family, 1)
-    rates = (law.scale[0, 0] / 2 if family is InverseWishart else 0.5 / law.scale[0, 0] for law in (p, q))
-    gammas = (Gamma(law.df / 2, rate) for law, rate in zip((p, q), rates, strict=True))
+    rates = (dist.scale[0, 0] / 2 if family is InverseWishart else 0.5 / dist.scale[0, 0] for dist in (p, q))
+    gammas = (Gamma(dist.df / 2, rate) for dist, rate in zip((p, q), rates, strict=True))
     torch.testing.assert_close(kl_divergence(p, q), kl_divergence(*gammas))
 
 

@@ -68,22 +68,22 @@ def test_batches_do_not_broadcast(family):
     ],
 )
 def test_noise_has_the_wrong_shape(family, sample_shape, shape, wanted):
-    law = family(4.0, EYE.expand(4, 3, 3))
+    dist = family(4.0, EYE.expand(4, 3, 3))
     with pytest.raises(ValueError, match=rf"noise must have shape {wanted} .*, got \[{shape[0]}, "):
-        law.rsample(sample_shape, noise=torch.zeros(shape))
+        dist.rsample(sample_shape, noise=torch.zeros(shape))
 
 
 @BOTH
 def test_values_outside_the_support(family):
-    law = family(4.0, EYE)
+    dist = family(4.0, EYE)
     with pytest.raises(ValueError, match="support"):
-        law.log_prob(-EYE)
+        dist.log_prob(-EYE)
     with pytest.raises(ValueError, match="event_shape"):
-        law.log_prob(torch.eye(2))
+        dist.log_prob(torch.eye(2))
     with pytest.raises(ValueError, match=r"factor must hold lower triangular matrices \[..., 3, 3\] with"):
-        law.log_prob_cholesky(EYE + torch.ones(3, 3))
+        dist.log_prob_cholesky(EYE + torch.ones(3, 3))
     with pytest.raises(ValueError, match=r"got shape \[2, 2\]; use log_prob for the matrices themselves"):
-        law.log_prob_cholesky(torch.eye(2))
+        dist.log_prob_cholesky(torch.eye(2))
 
 
 @BOTH

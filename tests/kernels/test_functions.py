@@ -195,8 +195,8 @@ def test_a_rough_kernel_has_the_evidence_of_rows_that_stand_twice(spread):
     noise = 1e-7 * torch.eye(40, dtype=D)
 
     def evidence(gram):
-        law = torch.distributions.MultivariateNormal(torch.zeros(40, dtype=D), gram + noise)
-        return law.log_prob(targets)
+        dist = torch.distributions.MultivariateNormal(torch.zeros(40, dtype=D), gram + noise)
+        return dist.log_prob(targets)
 
     direct = 0.6 * torch.exp(-(points[:, None] - points).square().sum(-1).sqrt() / 0.3)
     found = evidence(function(Matern(0.3, 0.6, smoothness=0.5)).gram(points))

@@ -1,4 +1,4 @@
-"""Estimates of convolutions: at every image of their own, and there of the law of the draws."""
+"""Estimates of convolutions: at every image of their own, and there of the distribution of the draws."""
 
 import pytest
 import torch
@@ -30,13 +30,13 @@ def test_an_estimate_has_a_kernel_for_every_image():
     kernels = weights.mT.unflatten(-1, (2, 3, 3))
     wanted = [[conv2d(x[n : n + 1], kernels[s, n], padding=1)[0] for n in range(4)] for s in range(3)]
     assert_equal(estimate(x), torch.stack([torch.stack(row) for row in wanted]))
-    laws = Normal(layer.weights.mean, layer.weights.deviation), Normal(torch.zeros((), dtype=D), 18**-0.5)
-    assert_equal(estimate.log_pq, -kl_divergence(*laws).sum().expand(3))
+    dists = Normal(layer.weights.mean, layer.weights.deviation), Normal(torch.zeros((), dtype=D), 18**-0.5)
+    assert_equal(estimate.log_pq, -kl_divergence(*dists).sum().expand(3))
     with pytest.raises(ValueError, match="made for 4 points, not for 3"):
         estimate(x[:3])
 
 
-def test_an_estimate_has_the_law_of_the_draws_at_an_image():
+def test_an_estimate_has_the_distribution_of_the_draws_at_an_image():
     """Pixels and channels together: means and covariances, and none between images."""
     layer, x, count = factorised(), images(2), 20_000
     mean, variance = layer.weights.mean.detach(), layer.weights.log_variance.exp().detach()

@@ -148,10 +148,10 @@ def linear_pair(precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_dense_layer_is_a_process_with_a_linear_kernel(precision):
-    """For M ≤ I: inducing outputs have one law, log P - log Q one formula, and the bounds one expectation."""
+    """For M ≤ I: inducing outputs have one distribution, log P - log Q one formula, bounds one mean."""
     process, dense, z = linear_pair(precision)
     x, y = wave(6, seed=9)
-    bounds, laws = [], []
+    bounds, moments = [], []
     for net in (process, dense):
         layer = layer_of(net)
         noise = net.base_noise(2 * layer.weights.noise_size, seeded(1))
@@ -164,9 +164,9 @@ def test_a_dense_layer_is_a_process_with_a_linear_kernel(precision):
         )
         assert_equal(draw.log_pq.detach(), ratio, 1e-8)
         bounds.append(elbos(draw, x, y).mean())
-        laws.append((u.mean(0), covariance(u[..., 0]), covariance(u[..., 1])))
+        moments.append((u.mean(0), covariance(u[..., 0]), covariance(u[..., 1])))
     assert_equal(bounds[0], bounds[1], 1e-8)
-    for ours, theirs in zip(*laws, strict=True):
+    for ours, theirs in zip(*moments, strict=True):
         assert_equal(ours, theirs, 1e-9)
     estimate = process.estimate(noise=Noise(cubature(6), normals(12, 6, 2, seed=3)))
     assert_equal(elbos(estimate, x, y).mean(), bounds[1], 1e-8)

@@ -196,7 +196,7 @@ def test_what_a_jitter_costs(jitter):
     net = gilib.models.sparse_gp(1, 1, inducing_points=x, dtype=torch.float64, jitter=jitter)
     likelihood, layer = gilib.Gaussian(noise), next(iter(net.layers))
     gram = layer.hyperparameters().gram(x).detach()
-    law = torch.distributions.MultivariateNormal(
+    dist = torch.distributions.MultivariateNormal(
         torch.zeros(40, dtype=torch.float64), gram + noise * torch.eye(40, dtype=torch.float64)
     )
     for parameter in layer.hyperparameters.parameters():
@@ -204,6 +204,6 @@ def test_what_a_jitter_costs(jitter):
     layer.inducing_inputs.requires_grad_(False)
     gilib.fit(net, likelihood, x, y, steps=1, rule=gilib.training.NaturalGradient(1.0), progress=False)
     bound = gilib.elbo(net.estimate(1, 40), likelihood, x, y, num_data=40).detach()
-    lost = float(law.log_prob(y[:, 0]) - bound)
+    lost = float(dist.log_prob(y[:, 0]) - bound)
     most = 40 * jitter * float(layer.hyperparameters().variance) / (2 * noise)
     assert 0.2 * most < lost < 1.01 * most

@@ -108,11 +108,11 @@ def test_bali_infers_it(tmp_path):
 
 def test_what_does_not_fit():
     own = likelihood()
-    with pytest.raises(ValueError, match=r"CorrelatedGaussian\(2\) is for as many outputs, got 3"):
+    with pytest.raises(ValueError, match=r"CorrelatedGaussian\(2\) is for 2 outputs, got 3"):
         own.check_targets(normals(5, 3), 5, 3)
     with pytest.raises(ValueError, match=r"targets must have shape \[5, 2\]"):
         own.check_targets(normals(4, 2), 5, 2)
-    with pytest.raises(ValueError, match=r"replicas=\(\)\) got outputs of a network with 3 of them"):
+    with pytest.raises(ValueError, match=r"replicas=\(\)\) got a network with 3 outputs"):
         own.log_prob(normals(1, 5, 3), normals(5, 3))
     with pytest.raises(
         ValueError, match=r"targets must have shape \[5, 2\] \(points, outputs\), got \[4, 2\]"
@@ -122,7 +122,7 @@ def test_what_does_not_fit():
         gilib.linalg.FactorisationError, match="the covariance of the noise is not positive definite"
     ):
         own.set_noise(-COVARIANCE)
-    with pytest.raises(ValueError, match="noise is inferred here, and this likelihood has it fixed"):
+    with pytest.raises(ValueError, match="noise is inferred here, but this likelihood has it fixed"):
         gilib.likelihoods.CorrelatedGaussian(2).infers_noise(())
     with pytest.raises(ValueError, match="noise_variance must be a positive"):
         gilib.likelihoods.CorrelatedGaussian(2, 0.0)

@@ -62,14 +62,14 @@ def test_it_is_learned_for_every_output_and_replica(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list of one variance"),
+        (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list with a variance"),
         (
             lambda: gilib.likelihoods.PerOutputGaussian([0.1, -1.0]),
             r"noise_variance\[1\] must be a positive finite",
         ),
         (
             lambda: gilib.likelihoods.PerOutputGaussian([0.1]).log_prob(F, Y),
-            "each of 1 outputs, the network has 2",
+            "each of 1 outputs, but the network has 2",
         ),
         (
             lambda: gilib.likelihoods.PerOutputGaussian(VARIANCES).log_prob(F, Y[:3]),

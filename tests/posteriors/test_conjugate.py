@@ -41,7 +41,7 @@ def dense(module, rows, columns):
     return MultivariateNormal(module.mean.mT.flatten() / I**0.5, covariance)
 
 
-def prior_law(prior):
+def prior_distribution(prior):
     return MultivariateNormal(
         torch.zeros(I * O), precision_matrix=torch.kron(torch.eye(O), prior.dense().contiguous())
     )
@@ -55,7 +55,7 @@ def test_a_draw_and_its_density(make_prior, generator):
     expected = (module.mean + root @ noise @ torch.linalg.cholesky(columns).mT) / I**0.5
     torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-10)
     flat = weights.mT.flatten(1)
-    log_ratio = prior_law(prior).log_prob(flat) - dense(module, rows, columns).log_prob(flat)
+    log_ratio = prior_distribution(prior).log_prob(flat) - dense(module, rows, columns).log_prob(flat)
     torch.testing.assert_close(log_pq, log_ratio, rtol=1e-10, atol=1e-10)
 
 
@@ -63,11 +63,11 @@ def test_sampled_moments(make_prior, generator):
     """W = W̃ / √I, Cov vec W̃ = Σ ⊗ V."""
     module, rows, columns = moved(generator)
     weights, _ = draw_weights(module, None, make_prior(generator, I), normal(generator, 4000, I, O))
-    law = dense(module, rows, columns)
+    dist = dense(module, rows, columns)
     flat = weights.mT.flatten(1)
-    assert_mean_within(flat, law.mean)
-    deviation = flat - law.mean
-    assert_mean_within(deviation[:, :, None] * deviation[:, None, :], law.covariance_matrix)
+    assert_mean_within(flat, dist.mean)
+    deviation = flat - dist.mean
+    assert_mean_within(deviation[:, :, None] * deviation[:, None, :], dist.covariance_matrix)
 
 
 def estimated(module, x, noise, prior):
@@ -86,7 +86,7 @@ def test_an_estimate_has_the_outputs_of_a_draw_at_every_point(make_prior, genera
     covariance = torch.einsum("snp,snq->npq", deviation, deviation)
     spread = torch.einsum("ni,ij,nj->n", full, rows, full)
     torch.testing.assert_close(covariance, spread[:, None, None] * columns, rtol=1e-10, atol=1e-10)
-    divergence = kl_divergence(dense(module, rows, columns), prior_law(prior))
+    divergence = kl_divergence(dense(module, rows, columns), prior_distribution(prior))
     torch.testing.assert_close(log_pq, -divergence.expand(O), rtol=1e-10, atol=1e-10)
 
 

@@ -1,4 +1,4 @@
-"""A free Gaussian over inducing outputs: its draws, its law and its divergence."""
+"""A free Gaussian over inducing outputs: its draws, its distribution and its divergence."""
 
 import pytest
 import torch
@@ -43,12 +43,12 @@ def test_draws_and_their_log_ratio():
     assert_equal(log_pq.detach(), wanted.detach(), 1e-10)
 
 
-def test_the_law_is_that_of_the_draws():
+def test_the_distribution_is_that_of_the_draws():
     """Over a cubature: means, covariances, and the mean of the log-ratio is minus the divergence."""
     module = built(initial_scale=0.7)
     weights, log_pq = module.draw(None, None, cubature(module.noise_size))
-    mean, spread, minus_kl = module.law(None, None, normals(3, 0))
-    assert module.law_size == 0 and minus_kl.shape == (3,)
+    mean, spread, minus_kl = module.distribution(None, None, normals(3, 0))
+    assert module.distribution_size == 0 and minus_kl.shape == (3,)
     assert_equal(weights.mean(0), mean, 1e-12)
     for o in range(OUTPUTS):
         assert_equal(covariance(weights[..., o]), spread[o], 1e-12)

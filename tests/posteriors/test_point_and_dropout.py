@@ -37,8 +37,10 @@ def prior_of(site, generator):
 
 def log_prior(weights, prior):
     """Σ_o log N(w_o; 0, P⁻¹) by torch, `[S]`."""
-    law = torch.distributions.MultivariateNormal(torch.zeros(prior.size), precision_matrix=prior.dense())
-    return law.log_prob(weights.mT).sum(-1)
+    distribution = torch.distributions.MultivariateNormal(
+        torch.zeros(prior.size), precision_matrix=prior.dense()
+    )
+    return distribution.log_prob(weights.mT).sum(-1)
 
 
 # Point estimates
@@ -84,11 +86,11 @@ def test_a_point_over_inducing_outputs_is_whitened_and_starts_at_zero():
     assert torch.equal(module.scaled_weights, torch.zeros(2, 4, OUTPUTS, dtype=D))
     module.scaled_weights.data = normals(2, 4, OUTPUTS)
     prior = ScaledIdentity(torch.ones((), dtype=D), 4)
-    law = module.law(None, prior, torch.empty(5, 2, 0))
-    assert law.covariance is None and module.law_size == 0
-    assert torch.equal(law.mean, module.scaled_weights.expand(5, 2, 4, OUTPUTS))
+    distribution = module.distribution(None, prior, torch.empty(5, 2, 0))
+    assert distribution.covariance is None and module.distribution_size == 0
+    assert torch.equal(distribution.mean, module.scaled_weights.expand(5, 2, 4, OUTPUTS))
     expected = torch.distributions.Normal(0.0, 1.0).log_prob(module.scaled_weights).sum((-2, -1))
-    assert_equal(law.log_pq.detach(), expected.expand(5, 2).detach(), 1e-12)
+    assert_equal(distribution.log_pq.detach(), expected.expand(5, 2).detach(), 1e-12)
 
 
 def test_the_objective_of_a_process_is_the_best_joint_density():

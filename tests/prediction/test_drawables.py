@@ -103,7 +103,7 @@ def test_one_noise_serves_all_members_and_units_return():
 
 @pytest.mark.parametrize("replicas", [(K + 1,), (1,), (K, 1)])
 def test_a_noise_for_other_members_is_refused(replicas):
-    with pytest.raises(ValueError, match="give both the same"):
+    with pytest.raises(ValueError, match="use the same for both"):
         gilib.predict(ensemble(), gilib.Gaussian(0.3, replicas=replicas), X, 4)
 
 

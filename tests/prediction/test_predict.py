@@ -125,7 +125,7 @@ def test_a_noise_of_other_replicas_is_refused():
         net = small_net(gilib.GlobalInducing(), replicas=replicas)
         with pytest.raises(ValueError, match=r"Gaussian\(replicas=\(3,\)\) has a noise for each"):
             gilib.predict(net, likelihood, x, 3)
-        with pytest.raises(ValueError, match=r"a network with replicas=.*give both the same"):
+        with pytest.raises(ValueError, match=r"a network with replicas=.*use the same for both"):
             likelihood.log_prob(net.draw(3)(x), x)
 
 
@@ -143,15 +143,15 @@ def test_a_likelihood_is_a_distribution():
     ensemble = gilib.Ensemble(net)
     found = gilib.predict(ensemble, Laplace(), x, 4, normalisation=units, generator=seeded())
     means = units.invert_y(ensemble.draw(4, generator=seeded())(units.x(x)))
-    law = scipy.stats.laplace(means.detach().numpy(), 0.5 * units.y_std.numpy())
+    dist = scipy.stats.laplace(means.detach().numpy(), 0.5 * units.y_std.numpy())
     assert repr(found) == "MixturePrediction(12 components, mean [7, 2])"
-    assert_equal(found.mean, law.mean().mean(0), 1e-12)
+    assert_equal(found.mean, dist.mean().mean(0), 1e-12)
     assert_equal(found.function_sd, means.std(0, correction=0).detach(), 1e-12)
-    assert_equal(found.sd, np.sqrt(law.var().mean(0) + law.mean().var(0)), 1e-12)
-    assert_equal(found.log_prob(x), np.log(np.exp(law.logpdf(x.numpy()).sum(-1)).mean(0)), 1e-12)
+    assert_equal(found.sd, np.sqrt(dist.var().mean(0) + dist.mean().var(0)), 1e-12)
+    assert_equal(found.log_prob(x), np.log(np.exp(dist.logpdf(x.numpy()).sum(-1)).mean(0)), 1e-12)
     for probability in (1e-4, 0.3, 0.95):
         at = found.quantile(probability)
-        reached = torch.from_numpy(law.cdf(at.numpy()).mean(0))
+        reached = torch.from_numpy(dist.cdf(at.numpy()).mean(0))
         assert_equal(reached, torch.full((7, 2), probability, dtype=D), 1e-12)
 
 

@@ -131,8 +131,8 @@ def test_weights_and_noise_are_integrated_out(trained):
     function = net.draw(1, generator=seeded()).function
     features = list(net.layers)[-1].features(gilib.record(function, x).steps[-1].input[0]) / last.root_fan_in
     weights, covariance = last.posterior.rsample((20_000,), generator=seeded(1))
-    law = torch.distributions.MultivariateNormal(features @ weights, covariance[:, None])
-    assert_mean_within(law.log_prob(y).exp(), found.log_prob(y).exp())
+    dist = torch.distributions.MultivariateNormal(features @ weights, covariance[:, None])
+    assert_mean_within(dist.log_prob(y).exp(), found.log_prob(y).exp())
 
 
 def test_single_outputs_are_those_of_the_posterior(trained):
@@ -141,10 +141,10 @@ def test_single_outputs_are_those_of_the_posterior(trained):
     found = gilib.prediction.predict_student(net, x, 2, batch_size=2, generator=seeded())
     function = net.draw(2, generator=seeded()).function
     features = list(net.layers)[-1].features(gilib.record(function, x).steps[-1].input) / last.root_fan_in
-    law = last.posterior.predictive(features)
-    assert_equal(found.locations, law.loc, 1e-12)
-    assert_equal(found.component_scale, law.scale, 1e-12)
-    assert float(found.df) == float(law.df.flatten()[0])
+    dist = last.posterior.predictive(features)
+    assert_equal(found.locations, dist.loc, 1e-12)
+    assert_equal(found.component_scale, dist.scale, 1e-12)
+    assert float(found.df) == float(dist.df.flatten()[0])
 
 
 def test_units_of_the_data_and_replicas():

@@ -183,7 +183,7 @@ def test_the_reference_scaling_has_a_larger_variance(pixels, generator):
 
 
 def test_for_a_dense_layer_omega_is_one_scale(generator):
-    """IW(2, 2) of a number is the law of the inverse of a Gamma(1, 1) variable."""
+    """IW(2, 2) of a number is the distribution of the inverse of a Gamma(1, 1) variable."""
     module = without_posterior(SpatialIWPrior(), CHANNELS)
     noise = normal(generator, 7, 1)
     precision, _ = module.draw(noise)

@@ -43,7 +43,7 @@ def wanted(net, x, output, nugget=0.0, kernel=None):
 @pytest.mark.parametrize("jitter", [0.0, 0.05])
 @pytest.mark.parametrize("name", KERNELS)
 def test_mean_and_covariance_of_paths(name, jitter):
-    """10⁵ draws of four features each: on average over the features they have the law of f, whatever F."""
+    """10⁵ draws of four features each have, on average over the features, the distribution of f."""
     net = process(KERNELS[name], jitter=jitter, features=4)
     gram = textbook(KERNELS[name], Z, Z)
     points, source = torch.cat([X, Z[:1]]), seeded(5)

@@ -1,4 +1,4 @@
-"""The law of inducing outputs at many points: values against plain algebra, and the hand-written gradient."""
+"""Inducing outputs projected to many points: values against plain algebra, and the hand-written gradient."""
 
 import pytest
 import torch
@@ -206,7 +206,7 @@ def plainly(kernel, inverse, roots, rest, *fields):
 
 @pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("name", JOINT)
-def test_parts_of_a_joint_law(name, spread, generator):
+def test_parts_of_a_joint_distribution(name, spread, generator):
     inputs = joint_parts(JOINT[name], spread, generator)
     ours, theirs = projected(*inputs), plainly(*inputs)
     assert len(ours) == len(theirs) == 6 + spread
@@ -217,7 +217,7 @@ def test_parts_of_a_joint_law(name, spread, generator):
 @pytest.mark.parametrize(
     ("name", "spread"), [("one", False), ("replicas", True), ("samples of fields alone", True)]
 )
-def test_gradients_of_a_joint_law(name, spread, generator):
+def test_gradients_of_a_joint_distribution(name, spread, generator):
     inputs = [value.requires_grad_() for value in joint_parts(JOINT[name], spread, generator)]
     assert torch.autograd.gradcheck(projected, inputs)
 

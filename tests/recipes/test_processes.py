@@ -184,8 +184,8 @@ def test_the_evidence_of_a_combination_is_that_of_its_gram(kernels):
     found = train(kernels=kernels)
     layer, noise = next(iter(found.network.layers)), float(found.likelihood.noise_variance.detach())
     covariance = layer.hyperparameters().gram(X).detach() + noise * torch.eye(60, dtype=D)
-    law = torch.distributions.MultivariateNormal(torch.zeros(60, dtype=D), covariance)
-    assert float(found.history.elbo[-1]) * 60 == pytest.approx(float(law.log_prob(Y[:, 0])), abs=0.05)
+    dist = torch.distributions.MultivariateNormal(torch.zeros(60, dtype=D), covariance)
+    assert float(found.history.elbo[-1]) * 60 == pytest.approx(float(dist.log_prob(Y[:, 0])), abs=0.05)
 
 
 def test_combinations_of_classes_and_replicas():

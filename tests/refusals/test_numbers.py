@@ -15,7 +15,7 @@ X, Y = normals(12, 2, seed=1), normals(12, 1, seed=2)
 @pytest.mark.parametrize("kernel", [gilib.kernels.RBF, gilib.kernels.Matern])
 def test_a_lengthscale_of_numpy(kernel):
     assert kernel(lengthscale=np.float64(2.0)) == kernel(lengthscale=2.0)
-    with pytest.raises(TypeError, match="a tuple of one for every input"):
+    with pytest.raises(TypeError, match="a tuple with one for each input"):
         kernel(lengthscale=())
 
 
@@ -85,7 +85,7 @@ def test_images_in_classes_of_one_and_as_targets():
     """Softmax of one output is 1; outputs that are images are no targets of a likelihood."""
     net = gilib.models.mlp(2, (3,), 1, inducing_points=X[:4])
     labels = torch.zeros(12, dtype=torch.long)
-    with pytest.raises(ValueError, match="an output for each, two at least: this one has one"):
+    with pytest.raises(ValueError, match="an output for each, at least two: this network has one"):
         gilib.fit(net, gilib.Categorical(), X, labels, steps=1, progress=False)
     images = normals(6, 2, 7, 5)
     net = gilib.Network(images[:4], [gilib.Conv2d(2, 3, 3)], input_shape=(2, 7, 5))

@@ -219,7 +219,7 @@ def warnings_of_far_values(x, y, kind=BayesianRegressor):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kind(**(QUICK | {"steps": 2})).fit(x, y)
-    return [str(warning.message) for warning in caught if "nearly the same" in str(warning.message)]
+    return [str(warning.message) for warning in caught if "nearly equal" in str(warning.message)]
 
 
 @pytest.mark.parametrize("far", [1e6, -9999.0])

@@ -58,7 +58,7 @@ def test_constant_outputs_leave_the_others_as_they_are(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_one_row_tells_nothing_of_a_scale(model):
-    with pytest.raises(ValueError, match="X has 1 sample, and one target tells nothing of the scale"):
+    with pytest.raises(ValueError, match="X has 1 sample, and one target tells nothing about the scale"):
         regressor(model).fit([[3.0]], [7.0])
 
 

@@ -77,7 +77,7 @@ def test_two_outputs_in_their_own_units(model):
 
 
 def test_intervals_cover_what_they_say(model):
-    """New data of the same law: 600 targets, the standard error of a coverage of 0.9 is 0.012."""
+    """New data of the same distribution: 600 targets, the standard error of a coverage of 0.9 is 0.012."""
     fresh, targets = regression(seed=2)
     lower, upper = model.predict_interval(fresh, 0.9)
     assert (lower < upper).all()
@@ -245,7 +245,9 @@ def test_other_mistakes(model):
         BayesianClassifier().predict(X)
     with pytest.raises(ValueError, match="one class only"):
         BayesianClassifier().fit(X, np.zeros(300))
-    with pytest.raises(ValueError, match=r"labels must be of one type, y has int, str: y.astype\(str\)"):
+    with pytest.raises(
+        ValueError, match=r"labels must be of one type, but y has int, str: use y.astype\(str\)"
+    ):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])

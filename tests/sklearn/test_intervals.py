@@ -78,10 +78,10 @@ def test_few_numbers_are_values_and_ties_stay_together():
 
 def test_chance_is_the_binomial():
     """The least count with at least 1/40 at or below it, and that with at least 39/40, of 90 and of 30."""
-    table = coverage(Fixed(), FRAME, Y[:, 0], interval=0.8).table
+    table = coverage(Fixed(), FRAME, Y[:, 0], coverage=0.8).table
     for name, n in zip(table.index, (90, 30, 30, 30), strict=True):
-        law = [math.comb(n, k) * 0.8**k * 0.2 ** (n - k) for k in range(n + 1)]
-        ends = [next(k for k in range(n + 1) if sum(law[: k + 1]) >= p) / n for p in (0.025, 0.975)]
+        pmf = [math.comb(n, k) * 0.8**k * 0.2 ** (n - k) for k in range(n + 1)]
+        ends = [next(k for k in range(n + 1) if sum(pmf[: k + 1]) >= p) / n for p in (0.025, 0.975)]
         assert table.loc[name, ["least", "most"]].tolist() == ends
 
 
@@ -94,7 +94,7 @@ def test_outputs_have_groups_of_their_own():
     names = ["drift", "wear"]
     frame = pd.DataFrame(Y, columns=names)
     model = BayesianRegressor(**QUICK).fit(WHOLE[:40], frame[:40])
-    found = coverage(model, WHOLE[40:], frame[40:][names[::-1]], interval=0.5)
+    found = coverage(model, WHOLE[40:], frame[40:][names[::-1]], coverage=0.5)
     mean, low, high = model.predict(WHOLE[40:], return_interval=0.5)
     for name in names:
         inside = (low[name] <= frame[name][40:]) & (frame[name][40:] <= high[name])
@@ -111,11 +111,11 @@ def test_outputs_have_groups_of_their_own():
 def test_a_coverage_prints_as_a_table(fitted):
     found = coverage(fitted, X[40:], Y[40:], by=0)
     assert "inside" in repr(found) and "<table" in found._repr_html_()
-    assert found.interval == 0.9 and found.by == 0
+    assert found.coverage == 0.9 and found.by == 0
 
 
 def test_what_no_coverage_can_be_of_is_refused(fitted):
-    with pytest.raises(TypeError, match="LinearRegression predicts no intervals: hand over"):
+    with pytest.raises(TypeError, match="LinearRegression predicts no intervals: pass"):
         coverage(LinearRegression().fit(X, Y), X, Y)
     with pytest.raises(
         ValueError, match=r"by must be 'prediction' or a column of X, which are \['size', 'age'"
@@ -129,7 +129,7 @@ def test_what_no_coverage_can_be_of_is_refused(fitted):
     ):
         coverage(fitted, X, Y[:, 0])
     with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 90"):
-        coverage(fitted, X, Y, interval=90)
+        coverage(fitted, X, Y, coverage=90)
     with pytest.raises(ValueError, match="NaN"):
         coverage(fitted, X, np.full_like(Y, np.nan))
 
@@ -249,12 +249,12 @@ def test_a_constant_output_keeps_its_width():
 
 
 def test_what_cannot_calibrate_is_refused_and_changes_nothing(fitted):
-    with pytest.raises(ValueError, match="intervals of 0.9 need 9 rows at least to calibrate with, got 8"):
+    with pytest.raises(ValueError, match="intervals of 0.9 need at least 9 rows to calibrate with, got 8"):
         fitted.calibrate(X[40:48], Y[40:48])
     with pytest.raises(ValueError, match=r"y must hold \[50, 2\] targets"):
         fitted.calibrate(X[40:], Y[40:, 0])
     with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 1"):
-        fitted.calibrate(X[40:], Y[40:], interval=1)
+        fitted.calibrate(X[40:], Y[40:], coverage=1)
     with pytest.raises(ValueError, match="NaN"):
         fitted.calibrate(X[40:], np.full((50, 2), np.nan))
     with pytest.raises(NotFittedError):

@@ -29,14 +29,14 @@ def mixture(m, s):
 
 
 def test_one_component_is_scipys():
-    own, law = mixture(M[:1], S[:1]), lognorm(s=S[0], scale=np.exp(M[0]))
-    np.testing.assert_allclose([own.mean.item(), own.sd.item()], [law.mean(), law.std()], rtol=1e-12)
+    own, dist = mixture(M[:1], S[:1]), lognorm(s=S[0], scale=np.exp(M[0]))
+    np.testing.assert_allclose([own.mean.item(), own.sd.item()], [dist.mean(), dist.std()], rtol=1e-12)
     assert own.function_sd.item() == 0
     for p in (0.001, 0.05, 0.5, 0.95):
-        np.testing.assert_allclose(own.quantile(p).item(), law.ppf(p), rtol=1e-10)
+        np.testing.assert_allclose(own.quantile(p).item(), dist.ppf(p), rtol=1e-10)
     for y in (0.01, 1.0, 7.0):
         target = torch.tensor([[y]], dtype=torch.float64)
-        np.testing.assert_allclose(own.log_prob(target).item(), law.logpdf(y), rtol=1e-12)
+        np.testing.assert_allclose(own.log_prob(target).item(), dist.logpdf(y), rtol=1e-12)
 
 
 def test_a_mixture_has_the_moments_of_its_density():
@@ -98,7 +98,7 @@ def test_it_is_calibrated_in_logarithms(both):
     np.testing.assert_allclose(own.stretch_, logs.calibrate(new, np.log(targets)).stretch_)
     assert (own.predict_interval(X, 0.999)[0] > 0).all()
     np.testing.assert_allclose(own.sample_y(X[:2], 3), np.exp(logs.sample_y(X[:2], 3)), rtol=1e-9)
-    with pytest.raises(ValueError, match="target='log' wants positive targets, and 30 of y are not"):
+    with pytest.raises(ValueError, match="target='log' wants positive targets, but 30 of y are not"):
         own.calibrate(new, np.stack([-targets[:, 0], targets[:, 1]], 1))
 
 
@@ -120,7 +120,7 @@ def test_frames_pickles_and_searches():
 
 def test_what_has_no_logarithm_is_refused():
     with pytest.raises(
-        ValueError, match="target='log' wants positive targets, and 2 of y are not, the lowest -1"
+        ValueError, match="target='log' wants positive targets, but 2 of y are not, the lowest -1"
     ):
         BayesianRegressor(**QUICK, target="log").fit(X, np.r_[0.0, -1.0, Y[2:, 0]])
     with pytest.raises(ValueError, match="unknown target 'sqrt': choose one of 'log'"):
@@ -131,9 +131,9 @@ def test_a_constant_target_is_predicted_as_it_is():
     with pytest.warns(UserWarning, match="all targets are the same"):
         model = BayesianRegressor(**QUICK, target="log").fit(X, np.full(80, 1e6))
     low, high = model.predict_interval(X[:1], 0.5)
-    law = lognorm(s=1, scale=1e6)
+    dist = lognorm(s=1, scale=1e6)
     np.testing.assert_allclose(
-        [low[0], high[0], model.predict(X[:1])[0]], [*law.ppf([0.25, 0.75]), law.mean()]
+        [low[0], high[0], model.predict(X[:1])[0]], [*dist.ppf([0.25, 0.75]), dist.mean()]
     )
 
 
@@ -152,13 +152,16 @@ def said(y, **options):
         (pd.Series(Y[:, 0], name="price"), "column 'price' of y holds positive numbers only"),
         (
             np.arange(80) % 4,
-            "column 0 of y holds 4 whole numbers only, and a Gaussian expects what lies between",
+            "column 0 of y holds only 4 different numbers, all whole, but a Gaussian",
         ),
         (
             np.where(X[:, 0] > 0.2, X[:, 1], 0.0),
-            "column 0 of y is 0 in 60% of the rows, and no Gaussian repeats",
+            "column 0 of y is 0 in 60% of the rows, but no Gaussian repeats",
         ),
-        (pd.DataFrame({"a": X[:, 0], "b": np.arange(80) % 2}), "column 'b' of y holds 2 whole numbers only"),
+        (
+            pd.DataFrame({"a": X[:, 0], "b": np.arange(80) % 2}),
+            "column 'b' of y holds only 2 different numbers",
+        ),
     ],
 )
 def test_a_gaussian_that_cannot_be_right_is_warned_of(y, words):

@@ -1,7 +1,7 @@
 """Structured deep Gaussian processes (Lindinger et al., 2020), dense and slow: an oracle in plain torch.
 
 Nothing here comes from the library. The unknowns are all inducing outputs, ordered by layer, GP and inducing
-point; they are not whitened, their law is q(f_M) = N(μ_M, S_M), and mean functions stand apart from them.
+point; they are not whitened, have the distribution q(f_M) = N(μ_M, S_M), and exclude mean functions.
 Points and samples are leading axes, so that a hundred thousand samples take seconds; all is differentiable.
 """
 

@@ -1,4 +1,4 @@
-"""Outputs of the last layer that depend on each other, as likelihoods see them: by their joint law."""
+"""Likelihoods see the joint distribution of outputs of the last layer that depend on each other."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from torch.distributions import MultivariateNormal, Normal
 import gilib
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
 from tests.structured import oracle
-from tests.structured.laws import assert_same_mean
 from tests.structured.reading import WIDE, network, oracle_of, unknowns, write_root
+from tests.structured.samples import assert_same_mean
 from tests.support import D, assert_mean, normals, seeded
 
 ONE_LAYER = ((2,), (4,))

@@ -39,7 +39,7 @@ ERRORS = {
     ),
     "unequal widths": (
         lambda: StructuredGP([Process(2, 3, num_inducing=4), Process(2, 1, num_inducing=4)]),
-        r"Process\(2 → 3\) gives 3 numbers, and Process\(2 → 1\), after it, takes 2",
+        r"Process\(2 → 3\) gives 3 numbers, but Process\(2 → 1\), which follows, takes 2",
     ),
     "stripes of unequal widths": (
         lambda: StructuredGP([Process(2, 3), Process(3, 2), Process(2, 1)]),
@@ -48,7 +48,7 @@ ERRORS = {
     ),
     "stripes with several outputs": (
         lambda: model(out_features=2),
-        r"got widths \[2, 2, 2\]: use FullyCoupled, which takes any, or MeanField",
+        r"got widths \[2, 2, 2\]: use FullyCoupled or MeanField, which allow any widths",
     ),
     "a family's class": (
         lambda: StructuredGP([Process(2, 1)], FullyCoupled),

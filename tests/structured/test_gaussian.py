@@ -60,7 +60,7 @@ def test_covariance_and_divergence(family, replicas):
     mean, factor = dense(module)
     covariance = factor @ factor.mT
     pattern = module.pattern
-    blocks = module.law().covariance
+    blocks = module.distribution().covariance
     owner = torch.tensor([p for p in range(len(pattern.places)) for _ in range(pattern.points[p])])
     for (r, c), block in blocks.items():
         assert_equal(block, covariance[..., owner == r, :][..., owner == c], 1e-12)
@@ -126,14 +126,14 @@ def test_the_last_layer_given_those_below(family, widths):
     mean, factor = dense(module)
     noise = normals(3, len(mean), seed=4)
     drawn, _ = module.draw(noise)
-    law = module.last(drawn[-1], noise)
+    distribution = module.last(drawn[-1], noise)
     if widths[-1] == 2 and family in ("star", "fc"):
-        assert law.covariance is None and torch.equal(law.mean, drawn[-1])
+        assert distribution.covariance is None and torch.equal(distribution.mean, drawn[-1])
         return
     covariance, below = factor @ factor.mT, 6
     gain = torch.linalg.solve(covariance[:below, :below], covariance[:below, below:]).mT
     values = torch.cat([w.mT.flatten(1) for w in drawn], -1)
     expected = mean[below:] + (values[:, :below] - mean[:below]) @ gain.mT
     spread = covariance[below:, below:] - gain @ covariance[:below, below:]
-    assert_equal(law.mean.mT.flatten(1), expected, 1e-9)
-    assert_equal(torch.block_diag(*law.covariance), spread, 1e-9)
+    assert_equal(distribution.mean.mT.flatten(1), expected, 1e-9)
+    assert_equal(torch.block_diag(*distribution.covariance), spread, 1e-9)

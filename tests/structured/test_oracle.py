@@ -8,7 +8,7 @@ import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from tests.structured import oracle
-from tests.structured.laws import ERRORS, RARE, assert_same_law, gaps, least_probability
+from tests.structured.samples import ERRORS, RARE, assert_same_distribution, gaps, least_probability
 from tests.support import D, assert_equal, normals, seeded
 
 PATTERNS = list(oracle.PATTERNS)
@@ -42,11 +42,11 @@ def test_the_theorem_samples_what_the_inducing_outputs_sample(pattern):
     model, n = random_model(pattern), 200_000
     ours = torch.cat(oracle.sample_point(model, X, normals(n, 5, seed=1)), -1)
     brute = torch.cat(oracle.sample_by_inducing_outputs(model, X[None], seeded(2), n), -1)[:, 0]
-    assert_same_law(ours, brute)
+    assert_same_distribution(ours, brute)
 
 
 @pytest.mark.parametrize("pattern", ["fully_coupled", "stripes_and_arrow"])
-def test_a_law_without_couplings_is_told_apart(pattern):
+def test_a_distribution_without_couplings_is_told_apart(pattern):
     """The comparison above has teeth: diagonal blocks alone do not do."""
     model, n = random_model(pattern), 200_000
     blocks = oracle.mask(WIDTHS, SIZES, "mean_field")
@@ -158,8 +158,8 @@ def test_the_optimum_of_one_layer_is_the_collapsed_bound():
     cross = layer.kernel(x, layer.inputs)
     low_rank = cross @ torch.linalg.solve(model.gram(0), cross.mT)
     rest = (layer.kernel(x, x) - low_rank).trace() / (2 * noise)
-    law = MultivariateNormal(torch.zeros(9, dtype=D), low_rank + noise * torch.eye(9, dtype=D))
-    wanted = law.log_prob((y - layer.mean_function(x)).mT).sum() - 2 * rest
+    dist = MultivariateNormal(torch.zeros(9, dtype=D), low_rank + noise * torch.eye(9, dtype=D))
+    wanted = dist.log_prob((y - layer.mean_function(x)).mT).sum() - 2 * rest
     best = oracle.natural_gradient_conjugate(model, x, y, noise)
     assert_equal(oracle.elbo_gaussian(best, x, y, noise, eps), wanted[None], 1e-9)
     assert float(oracle.elbo_gaussian(model, x, y, noise, eps)) < float(wanted) - 1

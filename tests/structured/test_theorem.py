@@ -262,8 +262,8 @@ def test_log_pq_of_a_draw(family):
     with torch.no_grad():
         u = model.mean + z @ torch.linalg.cholesky(model.covariance).mT
         prior = torch.distributions.MultivariateNormal(torch.zeros_like(model.mean), model.prior())
-        law = torch.distributions.MultivariateNormal(model.mean, model.covariance)
-        wanted = prior.log_prob(u) - law.log_prob(u)
+        dist = torch.distributions.MultivariateNormal(model.mean, model.covariance)
+        wanted = prior.log_prob(u) - dist.log_prob(u)
         joint = layer.joint_draw(noise=Noise(z, normals(4, 2, 5, seed=51)))
         assert_equal(joint.log_pq, wanted, 1e-9)
         rest = normals(4, layer.noise_size - size, seed=52)

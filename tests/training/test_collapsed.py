@@ -47,8 +47,8 @@ def titsias(net, noises):
     trace = (kernel.gram(X) - q).diagonal().sum()
     total = torch.zeros((), dtype=D)
     for column, noise in zip(Y.mT, noises * (2 // len(noises)), strict=True):
-        law = MultivariateNormal(torch.zeros(30, dtype=D), q + noise * torch.eye(30, dtype=D))
-        total = total + law.log_prob(column) - trace / (2 * noise)
+        dist = MultivariateNormal(torch.zeros(30, dtype=D), q + noise * torch.eye(30, dtype=D))
+        total = total + dist.log_prob(column) - trace / (2 * noise)
     return total
 
 

@@ -77,8 +77,8 @@ def dense(net, model):
         spread = noise_kernel.gram(X) - project @ (gram - posterior.covariance_matrix) @ project.mT
         doubt = spread.diagonal()
         effective = variance * (mean - doubt / 2).exp()
-        law = MultivariateNormal(torch.zeros(40, dtype=D), q + torch.diag(effective))
-        total = total + law.log_prob(Y[:, o]) - (left / (2 * effective)).sum() - doubt.sum() / 4
+        dist = MultivariateNormal(torch.zeros(40, dtype=D), q + torch.diag(effective))
+        total = total + dist.log_prob(Y[:, o]) - (left / (2 * effective)).sum() - doubt.sum() / 4
         total = total - kl_divergence(posterior, prior)
     return total
 

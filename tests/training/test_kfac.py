@@ -50,8 +50,8 @@ def test_draws_have_the_density_of_the_matrix_gaussian():
     signs = [own.row_root.diagonal().sign(), own.column_root.diagonal().sign()]
     noise = signs[0][:, None] * noise.unflatten(-1, (3, 2)) * signs[1]
     assert_equal(weights.detach(), mean + root_rows @ noise @ root_columns.mT, 1e-12)
-    law = MultivariateNormal(mean.flatten(), torch.kron(rows, columns))
-    assert_equal(drawn.log_pq.detach(), log_p(weights, 3.0) - law.log_prob(weights.flatten(-2)), 1e-10)
+    dist = MultivariateNormal(mean.flatten(), torch.kron(rows, columns))
+    assert_equal(drawn.log_pq.detach(), log_p(weights, 3.0) - dist.log_prob(weights.flatten(-2)), 1e-10)
 
 
 def test_adam_trains_it_in_replicas_and_it_is_saved(tmp_path):

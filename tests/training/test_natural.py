@@ -30,9 +30,9 @@ def collapsed_bound(net):
     z = layer.inducing_inputs.detach()
     cross = kernel.cross(z, X).detach()
     q = cross.mT @ torch.linalg.solve(kernel.gram(z).detach(), cross)
-    law = MultivariateNormal(torch.zeros(30, dtype=D), q + NOISE * torch.eye(30, dtype=D))
+    dist = MultivariateNormal(torch.zeros(30, dtype=D), q + NOISE * torch.eye(30, dtype=D))
     trace = (kernel.gram(X).detach() - q).diagonal().sum()
-    return sum(law.log_prob(column) for column in Y.mT) - 2 * trace / (2 * NOISE)
+    return sum(dist.log_prob(column) for column in Y.mT) - 2 * trace / (2 * NOISE)
 
 
 def frozen(net):

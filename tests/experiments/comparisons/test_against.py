@@ -55,8 +55,8 @@ def test_the_last_edition_counts_and_fresh_points_do(counts):
     )
 
 
-def test_fresh_points_follow_the_law_of_the_split():
-    """Another sample of one law on one scale: the same training data, no point twice, close moments."""
+def test_fresh_points_follow_the_distribution_of_the_split():
+    """They are from its distribution: the same training data, no point twice, close moments."""
     own, fresh = task(MOONS, 1), task(MOONS, 1, fresh=4000)
     assert torch.equal(own.x, fresh.x) and fresh.test_x.shape == (4000, 2)
     assert torch.cdist(fresh.test_x.double(), own.x.double()).min() > 0.0

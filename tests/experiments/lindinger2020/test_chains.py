@@ -1,4 +1,4 @@
-"""Chains over the inducing outputs of one layer: their exact law, and what is measured against it."""
+"""Chains over the inducing outputs of one layer: their exact distribution, and measures against it."""
 
 import math
 
@@ -32,7 +32,7 @@ def with_states(net, states):
     return net
 
 
-def test_the_exact_law_is_that_of_the_log_joint_density_that_chains_follow(problem):
+def test_the_exact_distribution_has_the_log_joint_density_that_chains_follow(problem):
     """Its gradient vanishes at the mean and is -S⁻¹ times the distance elsewhere."""
     task, sparse, net = problem
     net = net.double()
@@ -54,7 +54,7 @@ def test_the_exact_law_is_that_of_the_log_joint_density_that_chains_follow(probl
     assert_equal(slopes(mean + away), -away @ precision, 1e-5 * float(precision.abs().max()))
 
 
-def test_independent_draws_of_the_law_are_found_to_be_that():
+def test_independent_draws_pass_as_draws_of_the_distribution():
     mean, factor = normals(5), torch.linalg.cholesky(torch.eye(5, dtype=D) + 0.5)
     states = mean + normals(4, 5000, 5, seed=1) @ factor.T
     found = chains.measured(states, mean, factor)

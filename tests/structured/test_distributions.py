@@ -8,8 +8,8 @@ import torch
 
 import gilib
 from tests.structured import oracle
-from tests.structured.laws import assert_same_law, assert_same_mean
 from tests.structured.reading import DEEP, FAMILIES, network, oracle_of
+from tests.structured.samples import assert_same_distribution, assert_same_mean
 from tests.support import assert_equal, assert_mean, normals, seeded
 
 X = normals(2, 2, seed=41)
@@ -29,7 +29,7 @@ def test_an_estimate_at_a_point(family, marginalise):
     """With the inducing outputs integrated out, or sampled."""
     net = network(family, marginalise=marginalise)
     with torch.no_grad():
-        assert_same_law(net.estimate(MANY, 1, generator=seeded(3))(X[:1]), brute(net, X[:1]))
+        assert_same_distribution(net.estimate(MANY, 1, generator=seeded(3))(X[:1]), brute(net, X[:1]))
 
 
 @EVERY
@@ -50,7 +50,7 @@ def test_joint_draws(family, points):
     net, x = network(family), X[:points]
     with torch.no_grad():
         drawn = net.joint_draw(MANY, points, generator=seeded(5))
-        assert_same_law(drawn(x), brute(net, x))
+        assert_same_distribution(drawn(x), brute(net, x))
         assert_mean(drawn.log_pq, -oracle.kl(oracle_of(net)))
 
 
@@ -60,6 +60,6 @@ def test_draws_along_a_path(family):
     net = network(family, DEEP, num_features=256)
     with torch.no_grad():
         drawn = net.draw(4000, generator=seeded(6))
-        assert_same_law(drawn(X), brute(net, X))
+        assert_same_distribution(drawn(X), brute(net, X))
         assert_equal(drawn(X)[:, :1], drawn(X[:1]), 1e-9)  # one function
         assert_mean(drawn.log_pq, -oracle.kl(oracle_of(net)))

@@ -1,4 +1,4 @@
-"""`likelihood=` of the estimators: counts, positive numbers, shares and outliers, from fit to file."""
+"""`likelihood=` of the estimators: counts, positive numbers, proportions and outliers, from fit to file."""
 
 import pickle
 import warnings
@@ -30,39 +30,39 @@ QUICK = {
     "num_inducing": 20,
     "random_state": 0,
 }
-EVERY = pytest.mark.parametrize("law", list(Y))
+EVERY = pytest.mark.parametrize("kind", list(Y))
 
 
 @pytest.fixture(scope="module")
 def fitted():
     """One of each, trained for a moment."""
-    return {law: BayesianRegressor(**QUICK, likelihood=law).fit(X, y) for law, y in Y.items()}
+    return {kind: BayesianRegressor(**QUICK, likelihood=kind).fit(X, y) for kind, y in Y.items()}
 
 
 @EVERY
-def test_predictions_are_of_its_kind(fitted, law):
-    model, y = fitted[law], Y[law]
+def test_predictions_are_of_its_kind(fitted, kind):
+    model, y = fitted[kind], Y[kind]
     mean, sd, low, high = model.predict(X, return_std=True, return_interval=0.9)
     np.testing.assert_array_equal(model.predict_interval(X, 0.9)[0], low)
     assert mean.shape == sd.shape == low.shape == (80,) and (sd > 0).all()
-    assert (low >= LOWEST[law]).all() and (low <= high).all() and (law != "beta" or (high <= 1).all())
+    assert (low >= LOWEST[kind]).all() and (low <= high).all() and (kind != "beta" or (high <= 1).all())
     assert 0.75 <= coverage(model, X, y).table["inside"]["all"] <= 1.0
-    if law in ("poisson", "negative_binomial"):
+    if kind in ("poisson", "negative_binomial"):
         assert (low == low.round()).all() and (high == high.round()).all()
     assert model.log_prob(X, y).shape == (80,) and np.isfinite(model.log_prob(X, y)).all()
     assert model.noise_sd_.shape == (1,) and model.noise_sd(X).shape == (80,)
 
 
 @EVERY
-def test_samples_follow_the_prediction(fitted, law):
+def test_samples_follow_the_prediction(fitted, kind):
     """Of many functions: their distribution at a point is the mixture's; without noise, its mean."""
-    model = fitted[law].set_params(num_samples=1000)
+    model = fitted[kind].set_params(num_samples=1000)
     samples = model.sample_y(X[:1], 1000)[0]
     for share in (0.5, 0.8, 0.98):
         low, high = model.predict_interval(X[:1], share)
         inside, least = ((low <= samples) & (samples <= high)).mean(), share
         assert inside >= least - 8 * np.sqrt(least * (1 - least) / 1000)  # both are of a thousand functions
-        if law not in ("poisson", "negative_binomial"):  # whole numbers cover more
+        if kind not in ("poisson", "negative_binomial"):  # whole numbers cover more
             assert inside <= least + 8 * np.sqrt(least * (1 - least) / 1000)
     means = model.sample_functions(X[:1], 1000)[0]
     gap = abs(means.mean() - model.predict(X[:1])[0])
@@ -71,8 +71,8 @@ def test_samples_follow_the_prediction(fitted, law):
 
 
 @EVERY
-def test_files_pickles_and_frames(fitted, law, tmp_path):
-    model = fitted[law]
+def test_files_pickles_and_frames(fitted, kind, tmp_path):
+    model = fitted[kind]
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
     path = tmp_path / "model.pt"
@@ -83,7 +83,9 @@ def test_files_pickles_and_frames(fitted, law, tmp_path):
     )
     np.testing.assert_allclose(found.mean[:, 0], model.predict(X[:5]), rtol=1e-12)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=law).fit(frame, pd.Series(Y[law], name="y"))
+    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=kind).fit(
+        frame, pd.Series(Y[kind], name="y")
+    )
     assert named.predict(frame).name == "y"
 
 
@@ -102,9 +104,9 @@ def test_outliers_do_not_move_it():
     far = Y["student"].copy()
     far[::10] += 200.0
     errors = {}
-    for law in ("student", "gaussian"):
-        model = BayesianRegressor(**QUICK | {"steps": 400}, likelihood=law).fit(X, far)
-        errors[law] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
+    for kind in ("student", "gaussian"):
+        model = BayesianRegressor(**QUICK | {"steps": 400}, likelihood=kind).fit(X, far)
+        errors[kind] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
     assert errors["student"] < 0.5 * errors["gaussian"]
 
 
@@ -149,11 +151,11 @@ def test_a_recipe_says_it_too():
         (
             {"likelihood": "poisson"},
             Y["poisson"] - 1,
-            "Poisson wants counts .* targets are not, -1 the first",
+            "Poisson wants counts .* targets are not: the first of these is -1",
         ),
         ({"likelihood": "poisson"}, Y["gamma"], "Poisson wants counts"),
         ({"likelihood": "gamma"}, Y["gamma"] * 0, "Gamma wants positive numbers.* 80 of the targets are not"),
-        ({"likelihood": "beta"}, Y["poisson"], "Beta wants shares"),
+        ({"likelihood": "beta"}, Y["poisson"], "Beta wants proportions"),
         ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
         (
             {"likelihood": "cauchy"},
@@ -163,7 +165,7 @@ def test_a_recipe_says_it_too():
         (
             {"likelihood": "gamma", "target": "log"},
             Y["gamma"],
-            "target='log' has Gaussian noise .* one of both",
+            "target='log' puts Gaussian noise .* only one of the two",
         ),
         (
             {"likelihood": "poisson", "model": "heteroscedastic_gp"},
@@ -179,7 +181,9 @@ def test_what_is_refused_before_any_work(settings, y, message):
 
 
 def test_what_is_refused_afterwards(fitted):
-    with pytest.raises(ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are none"):
+    with pytest.raises(
+        ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are not Gaussian"
+    ):
         fitted["poisson"].calibrate(X, Y["poisson"])
     recipe = gilib.recommended("network", likelihood="poisson", steps=5)
     with pytest.raises(ValueError, match="likelihood='poisson' is for numbers: of classes, leave it out"):

@@ -1,4 +1,4 @@
-"""Whether two samples have one law, as far as their means, covariances and distribution functions tell."""
+"""Whether two samples are from one distribution, by means, covariances and distribution functions."""
 
 import math
 
@@ -16,12 +16,12 @@ def gaps(values: Tensor, others: Tensor) -> Tensor:
 
 
 def least_probability(values: Tensor, others: Tensor) -> float:
-    """Of the Kolmogorov-Smirnov statistics of the K coordinates, if the laws are one."""
+    """The least p-value of Kolmogorov-Smirnov tests of the K coordinates."""
     pairs = zip(values.mT.numpy(), others.mT.numpy(), strict=True)
     return min(float(stats.ks_2samp(a, b, method="asymp").pvalue) for a, b in pairs)
 
 
-def assert_same_law(values: Tensor, others: Tensor) -> None:
+def assert_same_distribution(values: Tensor, others: Tensor) -> None:
     """Means and covariances within six standard errors, distribution functions as improbably apart."""
     values, others = values.detach().flatten(1), others.detach().flatten(1)
     largest = float(gaps(values, others).max())

@@ -1,4 +1,4 @@
-"""Likelihoods of counts, positive numbers, shares and outliers, against scipy."""
+"""Likelihoods of counts, positive numbers, proportions and outliers, against scipy."""
 
 import numpy as np
 import pytest
@@ -38,16 +38,16 @@ CASES = {
 EVERY = pytest.mark.parametrize("name", list(CASES))
 
 
-def score(law, targets):
+def score(dist, targets):
     """The log density, or the log probability, of scipy."""
-    return (law.logpmf if hasattr(law, "pmf") or hasattr(law.dist, "pmf") else law.logpdf)(targets)
+    return (dist.logpmf if hasattr(dist, "pmf") or hasattr(dist.dist, "pmf") else dist.logpdf)(targets)
 
 
 @EVERY
 def test_densities(name):
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     outputs = 0.6 * normals(3, 4, 1)
-    expected = score(law(outputs.numpy()), targets.numpy()).sum(-1)
+    expected = score(dist(outputs.numpy()), targets.numpy()).sum(-1)
     assert_equal(likelihood.log_prob(outputs, targets).detach(), expected, 1e-10)
     both = likelihood.log_prob(outputs.expand(3, 4, 2), targets.expand(4, 2))
     assert_equal(both.detach(), 2.0 * expected, 1e-10)
@@ -56,11 +56,11 @@ def test_densities(name):
 @EVERY
 def test_predictions(name):
     """Mean, deviation, density and quantiles of the mixture; counts: the least that reach a probability."""
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     outputs = 0.6 * normals(5, 4, 1)
     with torch.no_grad():
         found = likelihood.predictive(outputs)
-    parts = law(outputs.numpy())
+    parts = dist(outputs.numpy())
     assert_equal(found.mean, parts.mean().mean(0), 1e-10)
     assert_equal(found.sd, np.sqrt(parts.var().mean(0) + parts.mean().var(0)), 1e-10)
     assert_equal(
@@ -81,7 +81,7 @@ def test_predictions(name):
 @pytest.mark.parametrize("sd", [0.2, 0.7])
 def test_the_expectation_is_an_integral(name, sd):
     """Of outputs that are Gaussian, as those of a process, against the trapezoidal rule."""
-    likelihood, targets, law = CASES[name]
+    likelihood, targets, dist = CASES[name]
     mean = 0.5 * normals(1, 4, 1)
 
     class Functions:
@@ -90,21 +90,21 @@ def test_the_expectation_is_an_integral(name, sd):
 
     found = likelihood.expected_log_prob(Functions(), None, targets)
     at = np.linspace(-9.0, 9.0, 4001)[:, None, None]
-    scores = score(law(mean[0].numpy() + sd * at), targets.numpy())  # [4001, 4, 1]
+    scores = score(dist(mean[0].numpy() + sd * at), targets.numpy())  # [4001, 4, 1]
     expected = scipy.integrate.trapezoid(scores * np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), at, axis=0)
     assert_equal(found[0].detach(), expected[:, 0], 1e-5)
 
 
 @EVERY
 def test_samples(name):
-    """Their mean is the law's, within six standard errors; the global random state is left alone."""
-    likelihood, _, law = CASES[name]
+    """Their mean is the distribution's, within six standard errors; the global random state is left alone."""
+    likelihood, _, dist = CASES[name]
     outputs, count = 0.5 * normals(4, 1), 20000
     before = torch.get_rng_state()
     found = likelihood.sample(outputs.expand(count, 4, 1), seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(found, likelihood.sample(outputs.expand(count, 4, 1), seeded(1)))
-    parts = law(outputs.numpy())
+    parts = dist(outputs.numpy())
     gap = np.abs(found.mean(0).numpy() - parts.mean())
     assert (gap <= 6.0 * parts.std() / np.sqrt(count)).all()
     assert bool(likelihood.support.check(found).all())
@@ -150,8 +150,8 @@ def test_parameters_of_every_replica(name):
         ("poisson", -1.0, "counts"),
         ("negative_binomial", 0.5, "counts"),
         ("gamma", 0.0, "positive numbers"),
-        ("beta", 1.0, "shares"),
-        ("beta", 0.0, "shares"),
+        ("beta", 1.0, "proportions"),
+        ("beta", 0.0, "proportions"),
     ],
 )
 def test_targets_that_cannot_be(name, wrong, wanted):
@@ -159,7 +159,9 @@ def test_targets_that_cannot_be(name, wrong, wanted):
     likelihood, targets, _ = CASES[name]
     targets = targets.double().clone()
     targets[2] = wrong
-    with pytest.raises(ValueError, match=f"wants {wanted}.* 1 of the targets are not, {wrong:g} the first"):
+    with pytest.raises(
+        ValueError, match=f"wants {wanted}.* 1 of the targets are not: the first of these is {wrong:g}"
+    ):
         likelihood.check_targets(targets, 4, 1)
     with torch.no_grad():
         found = likelihood.predictive(normals(3, 4, 1)).log_prob(targets)
@@ -168,17 +170,19 @@ def test_targets_that_cannot_be(name, wrong, wanted):
 
 def test_what_is_refused():
     units = gilib.data.Normalisation.fit(normals(4, 1), POSITIVE)
-    with pytest.raises(ValueError, match="targets of Gamma are not scaled: fit the normalisation to inputs"):
+    with pytest.raises(
+        ValueError, match="targets of Gamma cannot be scaled: fit the normalisation to inputs"
+    ):
         Gamma().predictive(normals(3, 4, 1), units)
     with pytest.raises(ValueError, match=r"replicas=\(2,\)\) has a noise for each .* replicas=\(5,\)"):
         StudentT(replicas=(2,)).log_prob(normals(3, 5, 4, 1), REAL)
     with pytest.raises(ValueError, match="df must be above 2"):
         StudentT(df=2.0)
-    with pytest.raises(ValueError, match="mean must be a share"):
+    with pytest.raises(ValueError, match="mean must be a proportion"):
         Beta(1.0)
     with pytest.raises(ValueError, match="got none"):
         Poisson([])
-    with pytest.raises(ValueError, match="Poisson has means of 3 outputs, the network has 1"):
+    with pytest.raises(ValueError, match="Poisson has means of 3 outputs, but the network has 1"):
         Poisson([1.0, 2.0, 3.0]).log_prob(normals(2, 4, 1), COUNTS)
     with pytest.raises(ValueError, match=r"targets must have shape \[4, 1\] .* got \[4, 2\]"):
         Poisson().check_targets(COUNTS.expand(4, 2), 4, 1)

@@ -135,14 +135,14 @@ def test_moments_and_divergence_of_a_marginalised_local_posterior(precision):
     divergence = 0.0
     for o, given in enumerate(precisions(layer)):
         v = layer.weights.pseudo.outputs[:, o].detach()
-        mean, law = conditional(KERNEL, z, torch.cat([z, x]), v, given)
+        mean, cov = conditional(KERNEL, z, torch.cat([z, x]), v, given)
         for drawn in (estimate, quiet.draw(3, generator=seeded())):
             at = drawn.moments(x)
             assert_equal(at.mean[..., o].detach(), mean[10:].expand(3, 4), 1e-8)
             assert_equal(
-                at.variance.expand(at.mean.shape)[..., o].detach(), law.diagonal()[10:].expand(3, 4), 1e-8
+                at.variance.expand(at.mean.shape)[..., o].detach(), cov.diagonal()[10:].expand(3, 4), 1e-8
             )
-        posterior = MultivariateNormal(mean[5:10], law[5:10, 5:10])
+        posterior = MultivariateNormal(mean[5:10], cov[5:10, 5:10])
         prior = MultivariateNormal(torch.zeros(5, dtype=D), textbook(KERNEL, z, z))
         divergence = divergence + kl_divergence(posterior, prior)
     assert_equal(estimate.density.detach(), -divergence.expand(3), 1e-8)
@@ -210,6 +210,6 @@ def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():
     passed, seen = function[1].inducing.inputs, function[0](x).detach()
     together = torch.cat([passed.detach(), seen], -2)  # [S, M + N, O]
     for o, precision in enumerate(precisions(below)):
-        mean, law = conditional(KERNEL, z, torch.cat([travelling, x]), v[:, o], precision)
+        mean, cov = conditional(KERNEL, z, torch.cat([travelling, x]), v[:, o], precision)
         assert_equal(together[..., o].mean(0), mean[5:], 1e-7)
-        assert_equal(covariance(together[..., o]), law[5:, 5:], 1e-7)
+        assert_equal(covariance(together[..., o]), cov[5:, 5:], 1e-7)
