@@ -259,10 +259,10 @@ class Path(GaussianFunction):
     def covariances(self, x: Tensor) -> Moments:
         """Return mean and covariance of f at the points `x`, of which `moments` has the diagonal."""
         mean, _ = self.moments(x)
-        x, law = self.inducing.points(x).double(), self.law.covariance
+        x, covariance = self.inducing.points(x).double(), self.distribution.covariance
         white = self.inducing.white(x)
         joint = (self.inducing.kernel.gram(x) - white @ white.mT)[..., None]
-        if law is not None:
+        if covariance is not None:
             wide = white[..., None, :, :]
-            joint = joint + (wide @ law.double() @ wide.mT).movedim(-3, -1)
+            joint = joint + (wide @ covariance.double() @ wide.mT).movedim(-3, -1)
         return Moments(mean, joint.expand(*mean.shape[:-1], *joint.shape[-2:-1], mean.shape[-1]).to(mean))

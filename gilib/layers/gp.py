@@ -151,15 +151,15 @@ class GP(Layer):
         """Sample the processes according to the mode.
 
         A `Draw` is a path through u = R w. An `Estimate` samples each point by itself, and integrates over u
-        if the posterior gives its law. A `JointDraw` samples all points jointly.
+        if the posterior gives its distribution. A `JointDraw` samples all points jointly.
         """
         _, posterior = self._built()
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
-        law = posterior.law(root, self._prior, own[..., : posterior.law_size])
-        drawn, log_pq = law.mean, law.log_pq
-        if mode is not Estimate and law.covariance is not None:  # functions need a value of w
+        distribution = posterior.distribution(root, self._prior, own[..., : posterior.distribution_size])
+        drawn, log_pq = distribution.mean, distribution.log_pq
+        if mode is not Estimate and distribution.covariance is not None:  # functions need a value of w
             drawn, log_pq = posterior.draw(root, self._prior, own)
         function: Function
         if mode is Estimate:

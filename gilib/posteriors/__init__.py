@@ -3,9 +3,9 @@
 from gilib.posteriors.base import (
     BuildContext,
     InducingPosterior,
-    Law,
     Posterior,
     PosteriorModule,
+    WeightDistribution,
     WeightParameter,
 )
 from gilib.posteriors.conjugate import Conjugate, ConjugateWeights

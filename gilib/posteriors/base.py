@@ -92,7 +92,7 @@ class WeightParameter(nn.Module):
         self.scaled.copy_(value * self.scale)
 
 
-class Law(NamedTuple):
+class WeightDistribution(NamedTuple):
     """Independent Gaussians over the columns of W, given whatever had to be drawn first.
 
     Attributes:
@@ -189,11 +189,13 @@ class PosteriorModule(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} cannot begin at given weights: take another posterior")
 
     @property
-    def law_size(self) -> int:
-        """Number of standard normals that `law` needs."""
+    def distribution_size(self) -> int:
+        """Number of standard normals that `distribution` needs."""
         return self.noise_size
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
         """Return the columns of W as Gaussians, for Gaussian processes, which can integrate over them.
 
         The default is a draw, which has no covariance.
@@ -201,10 +203,10 @@ class PosteriorModule(nn.Module, ABC):
         Args:
             features: see `draw`.
             prior_precision: see `draw`.
-            noise: standard normals, `[S, R, law_size]`.
+            noise: standard normals, `[S, R, distribution_size]`.
         """
         weights, log_pq = self.checked_draw(features, prior_precision, noise)
-        return Law(weights, None, log_pq)
+        return WeightDistribution(weights, None, log_pq)
 
     @property
     def estimate_size(self) -> NoiseSize:

@@ -149,8 +149,8 @@ class FactorisedKernels(FactorisedWeights):
     one, no kernel would give such outputs, and the objective would be no bound. The kernel of an image is
     W = μ + σ ∘ z ∘ (s rᵀ) (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). The standard normals z are drawn
     once, and random signs for each image: s for the input channels, repeated for the K pixels of the kernel,
-    and r for the output channels. The law of z is symmetric, so each W has the law Q, and the deviations of
-    two images are uncorrelated. This needs two convolutions; a draw needs one.
+    and r for the output channels. The distribution of z is symmetric, so each W has the distribution Q, and
+    the deviations of two images are uncorrelated. This needs two convolutions; a draw needs one.
     """
 
     @property

@@ -127,11 +127,13 @@ class FreeInducing(PosteriorModule, Gaussians):
         return half_log_det(self.root)
 
     @property
-    def law_size(self) -> int:
+    def distribution_size(self) -> int:
         """Zero, because nothing is drawn."""
         return 0
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
         """Return the means m, the covariances L Lᵀ, and minus the Kullback-Leibler divergence."""
         root = self.root.tril()
         return WeightDistribution(self.mean.clone(), root @ root.mT, -self.kl().expand(noise.shape[:-1]))

@@ -269,14 +269,16 @@ class InducingWeights(PosteriorModule):
 
 
 class MarginalisedOutputs(InducingWeights):
-    """An inducing-point posterior over the inducing outputs of a process, over which `law` integrates."""
+    """An inducing-point posterior of a process whose inducing outputs `distribution` integrates out."""
 
     @property
-    def law_size(self) -> int:
+    def distribution_size(self) -> int:
         """Zero, because nothing is drawn."""
         return 0
 
-    def law(self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor) -> Law:
+    def distribution(
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
+    ) -> WeightDistribution:
         """Return N(m_o, S_o), where S = H⁻¹ and m = S b, and minus the divergence from the prior.
 
         log_pq = ½ Σ_o [log det P + log det S_o + M - tr(P S_o) - m_oᵀ P m_o], in nats.

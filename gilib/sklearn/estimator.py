@@ -196,7 +196,7 @@ class BayesianEstimator(BaseEstimator):
     def _warn_of_hours(self, names: Sequence[str], rows: int, classes: int | None) -> None:
         """Processes in closed form read all rows at every step: say so before it takes hours."""
         slow = [name for name in names if name in IN_CLOSED_FORM]
-        if slow and rows > MANY_ROWS and classes is None and self._law == "gaussian" and not self.recipe:
+        if slow and rows > MANY_ROWS and classes is None and self._kind == "gaussian" and not self.recipe:
             warnings.warn(
                 f"{' and '.join(slow)}: a process reads all {rows} rows at every step, which takes about "
                 f"{rows * HOURS * ((self.num_inducing or 500) / 500) ** 2:.1g} hours on one core: "

@@ -177,9 +177,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         self._logs = self.target == "log"
         if self._logs:
             targets = logarithms(torch.from_numpy(targets)).numpy()
-        elif self._law == "gaussian":
+        elif self._kind == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
-            warn_of_other_laws(targets, names or (alone and [alone]))
+            warn_of_non_gaussian(targets, names or (alone and [alone]))
         warn_of_far_values(targets, names, "log y" if self._logs else "y")
         X, targets, counts = merged(X, targets, weights)
         y = torch.from_numpy(targets)
@@ -187,7 +187,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         if self._kind != "gaussian":
             constant = self._checked(y, constant)
         inputs = torch.from_numpy(np.array(X))
-        scaled = self._law in ("gaussian", "student")
+        scaled = self._kind in ("gaussian", "student")
         scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)
         self._scales = _of_size(scaling, y, self._logs) if scaled else scaling
         self.stretch_ = np.ones(y.shape[1])
@@ -206,9 +206,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
-        if self._law == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
+        if self._kind == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
             raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
-        if self._law != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
+        if self._kind != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
             self.noise_sd_ = np.sqrt(np.average(np.square(self._noise_sd(X)), 0, counts))
         else:
             noise: Any = self.likelihood_.noise_variance
@@ -250,8 +250,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         levels = []
         with torch.no_grad():
             for part in points.split(self._at_once):
-                law = self.likelihood_.distribution(draw.moments(part).mean)
-                levels.append(law.variance.log().mean(0))
+                distribution = self.likelihood_.distribution(draw.moments(part).mean)
+                levels.append(distribution.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
@@ -298,7 +298,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _covariance(self, X: Any) -> Array:
         """Of the functions between rows; on the diagonal what `predict` knows, noise included."""
-        if self._law != "gaussian" or self._logs:
+        if self._kind != "gaussian" or self._logs:
             raise ValueError(
                 "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
                 "estimate"

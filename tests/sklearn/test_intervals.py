@@ -152,7 +152,7 @@ def test_the_factor_of_ten_rows_by_hand():
     density = model.log_prob(X[50:], Y[50:])
     factor = np.sort(ratios(model, X[40:50], Y[40:50], 0.8), 0)[8]
     copy = pickle.loads(pickle.dumps(model))
-    assert model.calibrate(X[40:50], Y[40:50], interval=0.8) is model
+    assert model.calibrate(X[40:50], Y[40:50], coverage=0.8) is model
     np.testing.assert_allclose(model.stretch_, factor)
     assert (factor != 1).all() and factor[0] != factor[1]
     found = model.predict(X[50:], return_std=True, return_interval=0.8)

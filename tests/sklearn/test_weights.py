@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 import gilib
 from gilib.recipes import bound
-from gilib.recipes.base import LAWS
+from gilib.recipes.base import LIKELIHOODS
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from gilib.training import Bali
 from tests.support import D, assert_equal, normals
@@ -37,7 +37,7 @@ def test_rows_that_count_are_rows_that_are_repeated(model, target):
     assert np.array_equal(weighted.predict(X), repeated.predict(X))
 
 
-@pytest.mark.parametrize("likelihood", LAWS)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_so_it_is_with_other_likelihoods(likelihood):
     y = TARGETS[likelihood]
     weighted, repeated = (BayesianRegressor("network", likelihood=likelihood, **QUICK) for _ in range(2))
@@ -54,28 +54,28 @@ def test_so_it_is_with_classes(model, class_weight):
     assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
 
 
-def likelihood_for(model, law, classes):
-    x, y = torch.from_numpy(X[:, :2]), torch.from_numpy(TARGETS[law])[:, None]
+def likelihood_for(model, kind, classes):
+    x, y = torch.from_numpy(X[:, :2]), torch.from_numpy(TARGETS[kind])[:, None]
     if classes:
         y = torch.from_numpy(np.unique(LABELS, return_inverse=True)[1])
-    changes = {"likelihood": law, "num_inducing": 7}
+    changes = {"likelihood": kind, "num_inducing": 7}
     recipe = gilib.recommended(model, **changes)
     net, likelihood = recipe.build(x.float(), y if classes else y.float(), classes=2 if classes else None)
     return net.double(), likelihood, x, y
 
 
 @pytest.mark.parametrize(
-    ("model", "law", "classes"),
+    ("model", "kind", "classes"),
     [
-        *[("network", law, False) for law in TARGETS],
-        *[("gp", law, False) for law in TARGETS],
+        *[("network", kind, False) for kind in TARGETS],
+        *[("gp", kind, False) for kind in TARGETS],
         ("heteroscedastic_gp", "gaussian", False),
         ("network", "gaussian", True),
     ],
 )
-def test_the_bound_is_that_of_repeated_rows(model, law, classes):
+def test_the_bound_is_that_of_repeated_rows(model, kind, classes):
     """Of rows that are repeated indeed, one by one: nothing merges them here."""
-    net, likelihood, x, y = likelihood_for(model, law, classes)
+    net, likelihood, x, y = likelihood_for(model, kind, classes)
     seen = torch.from_numpy(COUNTS > 0)
     options = {"num_samples": 3, "batch_size": len(AGAIN)}
     weights = torch.from_numpy(COUNTS).double()[seen]
