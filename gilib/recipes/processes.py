@@ -46,8 +46,9 @@ class ProcessRecipe(Recipe):
     on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
     Kernels that cannot be factorised are left out.
 
-    Classification, targets with another likelihood than the Gaussian one, and networks with replicas are
-    trained by Adam with the first kernel, as sparse processes.
+    Classes are trained by it, too, with the first kernel alone, on up to `num_inducing` inducing points.
+    Targets with another likelihood than the Gaussian one, and networks with replicas are trained by Adam with
+    the first kernel, as sparse processes.
 
     Args:
         steps: largest number of L-BFGS steps, or number of Adam steps.
@@ -87,6 +88,20 @@ class ProcessRecipe(Recipe):
             jitter=JITTER[points.dtype],
         )
 
+    def classifier(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """Return processes with the first kernel for the contrasts of classes."""
+        return models.gp_classifier(
+            points.shape[-1],
+            targets.shape[-1],
+            kernel=in_diagonals(self.kernels[0], points.shape[-1]),
+            inducing_points=points,
+            replicas=replicas,
+            generator=generator,
+            jitter=JITTER[points.dtype],
+        )
+
     def enough(self, num_samples: int, classes: int | None = None) -> int:
         """Return 1 for regression with Gaussian noise, where predictions are in closed form."""
         closed = classes is None and self.likelihood == "gaussian"
@@ -95,8 +110,11 @@ class ProcessRecipe(Recipe):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
+        if not isinstance(seed, int) or self.likelihood != "gaussian":
             return super()._train(x, y, classes, seed, options)
+        if classes is not None:
+            x, own = check_tensor(x, "x").double(), {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
+            return super()._train(x, y, classes, seed, own | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few

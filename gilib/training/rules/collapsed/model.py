@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.layers import GP
+from gilib.linalg import cholesky
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
 from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
@@ -29,9 +30,8 @@ class CollapsedModel(ABC):
     known: Sequence[nn.Parameter]
     own: Sequence[nn.Parameter] = ()
 
-    @abstractmethod
     def start(self, x: Tensor, y: Tensor) -> None:
-        """Give `own` values that fit the data; called before the first step."""
+        """Give `own` values that fit the data; called before the first step. By default, do nothing."""
 
     @abstractmethod
     def bound(self, x: Tensor, y: Tensor, spacing: Tensor) -> Tensor:
@@ -43,17 +43,19 @@ class CollapsedModel(ABC):
             spacing: δ, the distance between targets that rounding leaves, `[O]`; 0 for exact targets.
         """
 
-    @abstractmethod
     def log_prior(self) -> Tensor:
         """Return the log prior density of the noise, up to a constant; used if kernels have a prior."""
+        return torch.zeros(())
 
-    @abstractmethod
     def errors(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
+        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere.
 
-    @abstractmethod
+        Needed by models of targets that can be rounded.
+        """
+        raise NotImplementedError
+
     def unround(self, x: Tensor, spacing: Tensor) -> None:
-        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned.
+        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned; by default none is.
 
         The arguments are those of `bound`.
         """
@@ -115,6 +117,13 @@ class SparseProcess:
         """Return kernel and inducing inputs together."""
         assert self.layer.hyperparameters is not None
         return Inducing.of(self.layer.hyperparameters(), self.points.detach(), self.layer.jitter)
+
+    def set_posterior(self, mean: Tensor, factor: Tensor, outputs: int | slice = slice(None)) -> None:
+        """Set Q(w_o) of some outputs to N(mean, (T Tᵀ)⁻¹), with mean `[M, O]` and T `[G, M, M]`."""
+        covariance = torch.cholesky_inverse(factor)
+        self.posterior.mean[:, outputs] = mean.to(self.posterior.mean)
+        root = cholesky(covariance, "the covariance of the inducing outputs")
+        self.posterior.root[outputs] = root.to(self.posterior.root)
 
     def is_exact(self, x: Tensor) -> bool:
         """Return whether the inducing inputs are the points themselves, in the same order."""
