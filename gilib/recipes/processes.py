@@ -25,6 +25,7 @@ from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
+MOST = 250  # inducing points for classes: no posterior has a closed form, and each bound takes several
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
@@ -46,7 +47,7 @@ class ProcessRecipe(Recipe):
     on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
     Kernels that cannot be factorised are left out.
 
-    Classes are trained by it, too, with the first kernel alone, on up to `num_inducing` inducing points.
+    Classes are trained by it, too, with the first kernel alone, on up to 250 inducing points.
     Targets with another likelihood than the Gaussian one, and networks with replicas are trained by Adam with
     the first kernel, as sparse processes.
 
@@ -113,8 +114,9 @@ class ProcessRecipe(Recipe):
         if not isinstance(seed, int) or self.likelihood != "gaussian":
             return super()._train(x, y, classes, seed, options)
         if classes is not None:
-            x, own = check_tensor(x, "x").double(), {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
-            return super()._train(x, y, classes, seed, own | options)
+            few = replace(self, num_inducing=min(self.num_inducing, MOST))
+            own = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
+            return Recipe._train(few, check_tensor(x, "x").double(), y, classes, seed, own | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few

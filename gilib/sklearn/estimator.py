@@ -126,12 +126,12 @@ class BayesianEstimator(BaseEstimator):
         names = list(getattr(self, "feature_names_in_", map(str, places)))
         return check_instance(self.kernel, Kernel, "kernel").numbered(names).on(*places)
 
-    def _warn_of_unread(self, names: Sequence[str], classes: int | None) -> None:
+    def _warn_of_unread(self, names: Sequence[str]) -> None:
         """Settings that no candidate reads make a search among them that finds nothing."""
         settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
-            by_adam = classes is not None or self._law != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
+            by_adam = self._law != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
             read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
@@ -151,7 +151,7 @@ class BayesianEstimator(BaseEstimator):
         recipes = self._recipes(len(x), classes)
         if (classes is not None or self._law != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
-        self._warn_of_unread(list(recipes), classes)
+        self._warn_of_unread(list(recipes))
         if own is not None:
             recipes = dict.fromkeys(recipes, own)
         if self.kernel is not None and self.recipe is None:  # its lengthscales have the columns' units

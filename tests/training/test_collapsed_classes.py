@@ -1,0 +1,153 @@
+"""A process of classes: another search in the same family, finite differences, quadrature, steps too long."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+from torch.nn.functional import log_softmax
+
+import gilib
+from gilib.kernels import RBF
+from gilib.models.processes import contrasts
+from gilib.training import Collapsed
+from gilib.training.rules.collapsed import classes as own
+from tests.support import D, assert_equal, normals, seeded
+
+X = normals(30, 2, seed=1)
+LABELS = {2: (X[:, 0] + 0.5 * normals(30, seed=2) > 0).long(), 3: (2 * X[:, 0] + normals(30, seed=2)).long()}
+LABELS[3] = LABELS[3].clamp(-1, 1) + 1
+NONE = torch.zeros(())
+
+
+@pytest.fixture(autouse=True)
+def settled_well(monkeypatch):
+    monkeypatch.setattr(own, "SETTLED", 1e-12)
+
+
+def model(count, points=X, variance=4.0, jitter=0.0):
+    kernel = RBF(lengthscale=1.3, variance=variance)
+    net = gilib.models.gp_classifier(2, count, inducing_points=points, kernel=kernel, dtype=D, jitter=jitter)
+    return net, own.process_of_classes(net, gilib.Categorical())
+
+
+def searched(net):
+    return [p for name, p in net.named_parameters() if "hyper" in name]
+
+
+@pytest.mark.parametrize(("count", "points"), [(2, X), (3, X[::3])])
+def test_no_search_in_the_family_finds_a_better_posterior(count, points):
+    """L-BFGS on means and factors of q(g(Z)), with the covariances written out."""
+    net, found = model(count, points)
+    kernel = next(iter(net.layers)).hyperparameters()
+    nugget = 1e-9 * torch.eye(len(points), dtype=D)
+    prior = MultivariateNormal(torch.zeros(len(points), dtype=D), (kernel.gram(points) + nugget).detach())
+    project = torch.linalg.solve(prior.covariance_matrix, kernel.cross(points, X).detach()).mT
+    left = kernel.diagonal(X).detach() - (project @ prior.covariance_matrix * project).sum(-1)
+    mean = torch.zeros(count - 1, len(points), dtype=D, requires_grad=True)
+    root = prior.scale_tril.repeat(count - 1, 1, 1).requires_grad_()
+    eps = own.standard_normals(count - 1)[:, None]
+    search = torch.optim.LBFGS(
+        [mean, root], max_iter=600, line_search_fn="strong_wolfe", tolerance_change=1e-13
+    )
+
+    def bound():
+        means = project @ mean.mT
+        variance = torch.stack([left + (project @ each.tril()).square().sum(-1) for each in root], -1)
+        logits = (means + variance.clamp_min(1e-12).sqrt() * eps) @ contrasts(count)
+        fit = log_softmax(logits, -1)[:, torch.arange(30), LABELS[count]].mean(0).sum()
+        covariances = root.tril() @ root.tril().mT + 1e-12 * torch.eye(len(points), dtype=D)
+        return fit - kl_divergence(MultivariateNormal(mean, covariances), prior).sum()
+
+    def loss():
+        search.zero_grad()
+        value = -bound()
+        value.backward()
+        return value
+
+    search.step(loss)
+    assert_equal(found.bound(X, LABELS[count], NONE).detach(), bound().detach(), 2e-3)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_gradient_is_that_of_finite_differences(count):
+    net, found = model(count)
+    parameters = searched(net)
+    slopes = torch.autograd.grad(found.bound(X, LABELS[count], NONE), parameters)
+    step = 1e-4
+    for parameter, slope in zip(parameters, slopes, strict=True):
+        for place in range(parameter.numel()):
+            values = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    parameter.view(-1)[place] += sign * step
+                    values.append(float(found.bound(X, LABELS[count], NONE)))
+                    parameter.view(-1)[place] -= sign * step
+            assert float(slope.view(-1)[place]) == pytest.approx(
+                (values[0] - values[1]) / (2 * step), rel=1e-3
+            )
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_bound_is_the_elbo_of_the_network(count):
+    """Within six standard errors of the draws, and half a per cent for the 128 normals."""
+    net, found = model(count, X[::3])
+    value = found.solve_posterior(X, LABELS[count])
+    drawn = net.estimate(4000, 30, generator=seeded())
+    each = gilib.Categorical().log_prob(drawn(X), LABELS[count]).sum(-1) + drawn.log_pq
+    error = 6.0 * float(each.std()) / math.sqrt(4000)
+    assert abs(float(each.mean() - value)) < error + 0.005 * abs(float(value))
+
+
+def test_two_points_by_quadrature():
+    """The evidence is above the bound, and the probability at a third point is that of the exact posterior."""
+    x, y, new = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=D), torch.tensor([0, 1]), normals(1, 2, seed=3)
+    net, found = model(2, x, jitter=1e-9)
+    bound = found.solve_posterior(x, y)
+    kernel = next(iter(net.layers)).hyperparameters()
+    line = torch.linspace(-12.0, 12.0, 121, dtype=D)
+    grid = torch.cartesian_prod(line, line, line)
+    gram = kernel.gram(torch.cat([x, new])).detach()
+    weight = (MultivariateNormal(torch.zeros(3, dtype=D), gram).log_prob(grid) + 3 * math.log(0.2)).exp()
+    first = torch.sigmoid(math.sqrt(2.0) * grid)  # of class 0, whose contrast is g / √2 - (-g / √2)
+    joint = weight * first[:, 0] * (1.0 - first[:, 1])
+    evidence = joint.sum()
+    assert 0.0 < float(evidence.log() - bound) < 0.05
+    exact = float((joint * first[:, 2]).sum() / evidence)
+    drawn = gilib.predict(net, gilib.Categorical(), new, 20000, generator=seeded()).mean[0, 0]
+    assert float(drawn) == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_steps_that_are_too_long_are_shortened(count, monkeypatch):
+    """Whole steps of several contrasts overshoot where the kernel's variance is large; so do fourfold ones."""
+    _, calm = model(count, variance=300.0)
+    expected = calm.bound(X, LABELS[count], NONE).detach()
+    monkeypatch.setattr(own, "STEP", 4.0)
+    _, wild = model(count, variance=300.0)
+    assert_equal(wild.bound(X, LABELS[count], NONE).detach(), expected, 1e-3)
+
+
+def test_contrasts_are_orthonormal_and_free_of_what_logits_share():
+    rows = contrasts(5)
+    assert_equal(rows @ rows.mT, torch.eye(4, dtype=D), 1e-12)
+    assert_equal(rows.mT @ rows, torch.eye(5, dtype=D) - 0.2, 1e-12)
+
+
+def test_a_training_raises_the_bound_and_ends():
+    net, found = model(3, jitter=1e-9)
+    before = float(found.bound(X, LABELS[3], NONE)) / 30
+    history = gilib.fit(
+        net, gilib.Categorical(), X, LABELS[3], steps=60, rule=Collapsed(), num_samples=1, progress=False
+    )
+    assert len(history.elbo) < 60 and float(history.elbo[-1]) > before
+    predicted = gilib.predict(net, gilib.Categorical(), X, 100, generator=seeded())
+    assert (predicted.classes == LABELS[3]).double().mean() > 0.7
+
+
+def test_other_networks_are_refused():
+    net = gilib.models.sparse_gp(2, 3, inducing_points=X, dtype=D)
+    with pytest.raises(ValueError, match=r"as gilib\.models\.gp_classifier makes it"):
+        gilib.fit(net, gilib.Categorical(), X, LABELS[3], rule=Collapsed(), num_samples=1, progress=False)
+    with pytest.raises(ValueError, match="classes must be an integer of at least 2, got 1"):
+        gilib.models.gp_classifier(2, 1, inducing_points=X)
