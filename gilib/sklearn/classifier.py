@@ -26,8 +26,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     Args:
         model: None is "network". By name as for `BayesianRegressor`, and so are all other settings; but that
-            no noise varies, and "auto" is of three models. "gp" is exact for up to 250 rows, of which it takes
-            a second or two.
+            no noise varies, and "auto" is of three models. "gp" has 250 inducing points at most.
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: inducing points, at most; the Gaussian process is sparse then.
         steps: of training.

@@ -42,7 +42,7 @@ class Sums(NamedTuple):
 
 
 class WhitePosterior(NamedTuple):
-    """Q(w_o) = N(T⁻ᵀ T⁻¹ ΦᵀΛv, (T Tᵀ)⁻¹) of every output, T Tᵀ = Id + ΦᵀΛΦ: a regression onto pseudo-outputs v.
+    """Q(w_o) = N(B⁻¹ ΦᵀΛv, B⁻¹) of every output, B = T Tᵀ = Id + ΦᵀΛΦ: a regression onto pseudo-outputs v.
 
     Attributes:
         mean: the mean, `[M, O]`.

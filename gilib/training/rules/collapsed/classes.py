@@ -1,13 +1,11 @@
 """A sparse process of the logits of classes, under its best Gaussian posterior.
 
-The C logits are C - 1 contrasts, independent processes g under prior and Q. The best Q(w_o) is a regression
-onto pseudo-targets with precisions, one for every point and contrast. They follow from the slopes of
-E log P(y_n | f_n) with respect to the mean m and the variance v of g at the point: λ = -2 ∂/∂v is the
-precision, and λ m + ∂/∂m is precision times target. At the best Q, which depends on them, they reproduce
-themselves; steps towards this fixed point are natural-gradient steps (Khan & Lin, 2017).
-
-There the bound is stationary in Q, so that its gradient with respect to the kernel is the one with pseudo-targets
-and precisions held fixed.
+The C logits are made of C - 1 contrasts, processes g that are independent under prior and Q. The best Q(w_o)
+is a regression onto pseudo-targets with precisions, one for every point and contrast. Both follow from the
+slopes of E log P(y_n | f_n) with respect to the mean m and the variance v of g at the point: -2 ∂/∂v is the
+precision λ, and λ m + ∂/∂m is precision times target. As m and v depend on Q in turn, the best Q is a fixed
+point, and steps towards it are natural-gradient steps (Khan & Lin, 2017). There the bound is stationary in
+Q, so that its gradient with respect to the kernel is the one at constant pseudo-targets and precisions.
 """
 
 from __future__ import annotations

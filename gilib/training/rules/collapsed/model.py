@@ -30,7 +30,7 @@ class CollapsedModel(ABC):
     known: Sequence[nn.Parameter]
     own: Sequence[nn.Parameter] = ()
 
-    def start(self, x: Tensor, y: Tensor) -> None:
+    def start(self, x: Tensor, y: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class CollapsedModel(ABC):
         """
         raise NotImplementedError
 
-    def unround(self, x: Tensor, spacing: Tensor) -> None:
+    def unround(self, x: Tensor, spacing: Tensor) -> None:  # noqa: B027
         """Subtract the variance of rounding, δ² / 12, from the noise if that is learned; by default none is.
 
         The arguments are those of `bound`.

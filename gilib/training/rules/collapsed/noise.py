@@ -13,6 +13,7 @@ posterior is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with B = Id + RᵀΛR.
 from __future__ import annotations
 
 import math
+
 import torch
 from torch import Tensor, nn
 
