@@ -120,7 +120,7 @@ def process_of_classes(net: Network, likelihood: Likelihood) -> ProcessOfClasses
     process, contrasts = layers
     assert isinstance(process, GP) and isinstance(contrasts, FixedLinear)
     assert isinstance(likelihood, Categorical)
-    return ProcessOfClasses(SparseProcess(process), contrasts.matrix, likelihood)
+    return ProcessOfClasses(SparseProcess(process, white=True), contrasts.matrix, likelihood)
 
 
 @cache

@@ -85,18 +85,19 @@ class SparseProcess:
         posterior: the posterior over its inducing outputs.
     """
 
-    def __init__(self, layer: GP):
+    def __init__(self, layer: GP, white: bool = False):
         """Store layer and posterior.
 
         Raises:
-            ValueError: if the layer has another kind of posterior, or a kernel with white noise.
+            ValueError: if the layer has another kind of posterior, or, unless `white`, a kernel with white
+                noise.
         """
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
         assert layer.hyperparameters is not None
         kernel = layer.hyperparameters()
-        if kernel.without_white() is not kernel:
+        if not white and kernel.without_white() is not kernel:
             raise ValueError(
                 f"the kernel {layer.kernel} has white noise, and so has the likelihood, which learns it "
                 "better: leave gilib.kernels.White out"
