@@ -114,9 +114,9 @@ class ProcessRecipe(Recipe):
         if not isinstance(seed, int) or self.likelihood != "gaussian":
             return super()._train(x, y, classes, seed, options)
         if classes is not None:
-            few = replace(self, num_inducing=min(self.num_inducing, MOST))
+            own = replace(self, num_inducing=min(self.num_inducing, MOST))
             settings: dict[str, Any] = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
-            return Recipe._train(few, check_tensor(x, "x").double(), y, classes, seed, settings | options)
+            return Recipe._train(own, check_tensor(x, "x").double(), y, classes, seed, settings | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
