@@ -65,6 +65,7 @@ class AgainstConfig:
 
 
 EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 4}  # current editions of the recommendations
+OF_CLASSES = EDITIONS | {"gp": 5}
 FRESH, FEW = 10_000, 100  # new points of two moons; the second number is for smoke scale
 
 SCALES: dict[str, tuple[tuple[str, ...], int, int]] = {  # sets, splits, steps
@@ -81,14 +82,19 @@ def grid(scale: str) -> Iterator[AgainstConfig]:
     for split, dataset, method in itertools.product(range(splits), sets, METHODS):
         left_out = (*unsuited(dataset), *(APART if scale == "smoke" else ()))
         if method not in left_out:
+            editions = EDITIONS if is_regression(dataset) else OF_CLASSES
             fresh = 0 if dataset != MOONS else FEW if scale == "smoke" else FRESH
-            yield AgainstConfig(dataset, method, split, steps, scale, EDITIONS.get(method, 1), fresh)
+            yield AgainstConfig(dataset, method, split, steps, scale, editions.get(method, 1), fresh)
 
 
 def unsuited(dataset: str) -> tuple[str, ...]:
     """Return the methods that do not suit the targets of a set."""
-    classes = dataset == MOONS or dataset in classification_names()
-    return REGRESSION_ONLY if classes else CLASSES_ONLY
+    return CLASSES_ONLY if is_regression(dataset) else REGRESSION_ONLY
+
+
+def is_regression(dataset: str) -> bool:
+    """Return whether the targets of a set are numbers."""
+    return dataset != MOONS and dataset not in classification_names()
 
 
 def run(config: AgainstConfig, job: Job) -> Record:

@@ -18,7 +18,7 @@ from gilib.network import Network
 from gilib.optional import require
 from gilib.posteriors import FreeGaussian, GlobalInducing, InducingPosterior, Posterior
 from gilib.randomness import GeneratorLike
-from gilib.validation import check_choice, check_precision, check_tensor, from_numpy
+from gilib.validation import check_choice, check_count, check_precision, check_tensor, from_numpy
 
 SETTINGS = ("replicas", "generator", "dtype", "jitter", "num_features")  # of `sparse_gp`
 
@@ -166,6 +166,65 @@ def sparse_gp(
         inducing_points=inducing_points,
         **settings,
     )
+
+
+@checked
+def gp_classifier(
+    in_features: Count,
+    classes: Count,
+    *,
+    inducing_points: Tensor,
+    kernel: Kernel | None = None,
+    replicas: tuple[int, ...] = (),
+    generator: GeneratorLike | None = None,
+    dtype: torch.dtype | None = None,
+    jitter: Fraction = 1e-5,
+    num_features: Count = 1024,
+) -> Network:
+    """Build a sparse process for classes: C - 1 processes, and the C logits that they make.
+
+    Logits that are independent processes hold one too many, because softmax ignores what they share. Their
+    C - 1 contrasts give the same prior of the class probabilities, and a higher bound. Use the network with
+    the likelihood `gilib.likelihoods.Categorical`, and train it by `gilib.training.Collapsed`.
+
+    Args:
+        in_features: D, the number of inputs.
+        classes: C, the number of classes, at least 2.
+        inducing_points: initial inducing inputs, `[M, D]` or `[R, M, D]`.
+        kernel: kernel of the processes; default `RBF()`.
+        replicas: shape of the replica axes.
+        generator: source of the initial values.
+        dtype: dtype of the parameters.
+        jitter: jitter of the processes, see `GP`.
+        num_features: number of features of draws, see `GP`.
+
+    >>> gp_classifier(3, 4, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(5, 3)).shape
+    torch.Size([10, 5, 4])
+    """
+    check_count(classes, "classes", 2)
+    points = as_points(inducing_points, in_features)
+    settings: dict[str, Any] = {"jitter": jitter, "num_features": num_features, "inducing_inputs": points}
+    process = GP(in_features, classes - 1, kernel, FreeGaussian(), **settings)
+    return Network(
+        points,
+        [process, FixedLinear(classes - 1, classes, contrasts(classes).to(points))],
+        input_shape=(in_features,),
+        replicas=replicas,
+        generator=generator,
+        dtype=dtype,
+    )
+
+
+def contrasts(classes: int) -> Tensor:
+    """Return C - 1 orthonormal rows that sum to zero, each a class against all before it, `[C - 1, C]`.
+
+    >>> contrasts(3)
+    tensor([[ 0.7071, -0.7071,  0.0000],
+            [ 0.4082,  0.4082, -0.8165]], dtype=torch.float64)
+    """
+    sizes = torch.arange(1, classes, dtype=torch.float64)
+    rows = torch.ones(classes - 1, classes).tril() - sizes.diag_embed(1)[:-1]
+    return torch.nn.functional.normalize(rows)
 
 
 @checked

@@ -114,6 +114,12 @@ class Recipe(Checked, ABC):
             generator: source of the initial values.
         """
 
+    def classifier(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """Return a new network for classes, whose targets are their pseudo-outputs; by default, `network`."""
+        return self.network(points, targets, replicas, generator)
+
     def new_likelihood(
         self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
@@ -173,7 +179,8 @@ class Recipe(Checked, ABC):
         source = generators[0] if isinstance(seed, int) else ReplicaGenerators([s + 1 for s in seeds])
         if not replicas:
             points, outputs = points[0], outputs[0]
-        net = self.network(points, outputs, replicas, source).to(x.device)
+        make = self.network if classes is None else self.classifier
+        net = make(points, outputs, replicas, source).to(x.device)
         return net, likelihood
 
     def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:

@@ -26,6 +26,8 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
 MOST = 5 * 10**7  # numbers in the covariances of inducing outputs that Adam trains
+FEW_CLASSES, FEW_ROWS = 3, 2000  # up to which the bound of a classifier is searched; beyond, Adam is faster
+CLASS_POINTS = 250  # most inducing points of that search, each of whose bounds takes several posteriors
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
@@ -47,8 +49,9 @@ class ProcessRecipe(Recipe):
     on all data. If there are few data, all of them are inducing points, and this is exact GP regression.
     Kernels that cannot be factorised are left out.
 
-    Classification, targets with another likelihood than the Gaussian one, and networks with replicas are
-    trained by Adam with the first kernel, as sparse processes.
+    Up to three classes of up to 2000 rows are trained by it, too, with the first kernel alone and up to 250
+    inducing points. More classes or rows, targets with another likelihood than the Gaussian one, and networks
+    with replicas are trained by Adam with the first kernel, as sparse processes.
 
     Args:
         steps: largest number of L-BFGS steps, or number of Adam steps.
@@ -88,6 +91,20 @@ class ProcessRecipe(Recipe):
             jitter=JITTER[points.dtype],
         )
 
+    def classifier(
+        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+    ) -> Network:
+        """Return processes with the first kernel for the contrasts of classes."""
+        return models.gp_classifier(
+            points.shape[-1],
+            targets.shape[-1],
+            kernel=in_diagonals(self.kernels[0], points.shape[-1]),
+            inducing_points=points,
+            replicas=replicas,
+            generator=generator,
+            jitter=JITTER[points.dtype],
+        )
+
     def enough(self, num_samples: int, classes: int | None = None) -> int:
         """Return 1 for regression with Gaussian noise, where predictions are in closed form."""
         closed = classes is None and self.likelihood == "gaussian"
@@ -96,9 +113,17 @@ class ProcessRecipe(Recipe):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        if classes is not None or not isinstance(seed, int) or self.likelihood != "gaussian":
+        if (
+            not isinstance(seed, int)
+            or self.likelihood != "gaussian"
+            or not is_searched(x.shape[-2], classes)
+        ):
             self._check_size(min(self.num_inducing, x.shape[-2]), classes or y.shape[-1])
             return super()._train(x, y, classes, seed, options)
+        if classes is not None:
+            own = replace(self, num_inducing=min(self.num_inducing, CLASS_POINTS))
+            settings: dict[str, Any] = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
+            return Recipe._train(own, check_tensor(x, "x").double(), y, classes, seed, settings | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
         rows = slice(None) if len(x) <= self.num_exact else few
@@ -196,6 +221,11 @@ class ProcessRecipe(Recipe):
 def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:
     """Return the weights of some rows, if there are any."""
     return None if weights is None else weights[rows]
+
+
+def is_searched(rows: int, classes: int | None) -> bool:
+    """Return whether a process with Gaussian noise, or of classes, is trained by `Collapsed`, not by Adam."""
+    return classes is None or (classes <= FEW_CLASSES and rows <= FEW_ROWS)
 
 
 def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:

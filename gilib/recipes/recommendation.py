@@ -25,7 +25,7 @@ RECIPES: dict[str, Recipe] = {
     "deep_gp": DeepProcessRecipe(),
 }
 FOR_REGRESSION = ("heteroscedastic_gp",)
-IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # in regression: they need no learning rate and no batches
+IN_CLOSED_FORM = ("gp", "heteroscedastic_gp")  # no learning rate, no batches; of other laws they do
 
 
 FEW_ROWS = 1000  # the experiments `against` and `everyday` show what this choice costs and gains

@@ -23,6 +23,7 @@ from gilib.linalg import FactorisationError
 from gilib.prediction.predicting import predict_batches
 from gilib.recipes import Recipe, Trained, bound, recommended
 from gilib.recipes.base import at_once
+from gilib.recipes.processes import is_searched
 from gilib.recipes.recommendation import FOR_REGRESSION, IN_CLOSED_FORM, RECIPES, suited
 from gilib.sklearn.columns import as_array, check_complete, check_numbers, warn_of_other_order
 from gilib.training import DivergenceError
@@ -141,12 +142,13 @@ class BayesianEstimator(BaseEstimator):
         names = list(getattr(self, "feature_names_in_", map(str, places)))
         return check_instance(self.kernel, Kernel, "kernel").numbered(names).on(*places)
 
-    def _warn_of_unread(self, names: Sequence[str], classes: int | None) -> None:
+    def _warn_of_unread(self, names: Sequence[str], rows: int, classes: int | None) -> None:
         """Warn of settings that no candidate uses, because a search over them would change nothing."""
         settings = ("hidden", "num_inducing", "steps", "lr", "batch_size", "kernel")
         unread = [name for name in settings if getattr(self, name) is not None]
         if self.recipe is None:
-            by_adam = classes is not None or self._kind != "gaussian" or not set(names) <= set(IN_CLOSED_FORM)
+            searched = self._kind == "gaussian" and is_searched(rows, classes)
+            by_adam = not searched or not set(names) <= set(IN_CLOSED_FORM)
             read = {"hidden": "network" in names, "lr": by_adam, "batch_size": by_adam}
             unread = [name for name in unread if not read.get(name, True)]
         if unread:
@@ -167,7 +169,7 @@ class BayesianEstimator(BaseEstimator):
         recipes = self._recipes(len(x), classes)
         if (classes is not None or self._kind != "gaussian") and self.model == "auto":
             recipes = {name: recipe for name, recipe in recipes.items() if name not in FOR_REGRESSION}
-        self._warn_of_unread(list(recipes), classes)
+        self._warn_of_unread(list(recipes), len(x), classes)
         self._warn_of_hours([] if own else list(recipes), len(x), classes)
         if own is not None:
             recipes = dict.fromkeys(recipes, own)

@@ -51,13 +51,24 @@ def test_single_precision_data_are_trained_in_double():
     assert_equal(bounds[0], bounds[1], 1e-3)
 
 
-def test_classes_and_replicas_are_trained_by_adam():
+def test_replicas_are_trained_by_adam():
+    both = gilib.recommended("gp", num_inducing=20, steps=3).train(X, Y, seed=[0, 1], progress=False)
+    assert both.history.elbo.shape == (3, 2)
+
+
+def test_classes_are_searched_as_numbers_are():
+    """With all points as inducing points to a higher bound than by Adam, which trains several seeds."""
     labels = (SMOOTH[:, 0] > 0).long()
-    recipe = gilib.recommended("gp", num_inducing=20, steps=3)
+    recipe = gilib.recommended("gp")
     trained = recipe.train(X.float(), labels, classes=2, progress=False)
     assert trained.network.output_shape == (2,) and recipe.enough(9, 2) == 9 and recipe.enough(9) == 1
-    both = recipe.train(X, Y, seed=[0, 1], progress=False)
-    assert both.history.elbo.shape == (3, 2)
+    assert trained.network.layers.reference_tensor().dtype is D and trained.history.converged
+    both = recipe.train(X, labels, classes=2, seed=[0, 1], progress=False, steps=200)
+    found, by_adam = (
+        gilib.recipes.bound(t.network, t.likelihood, X, labels, generator=torch.Generator().manual_seed(0))
+        for t in (trained, both)
+    )
+    assert both.history.elbo.shape == (200, 2) and (found > by_adam).all()
 
 
 def test_one_draw_is_enough():

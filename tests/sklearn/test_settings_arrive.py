@@ -119,7 +119,7 @@ UNREAD = {
     "with varying noise": (BayesianRegressor("heteroscedastic_gp", lr=0.1), Y, "does not read lr"),
     "a deep one has no hidden layers": (BayesianRegressor("deep_gp", hidden=(5,)), Y, "does not read hidden"),
     "a recipe says all": (BayesianRegressor(recipe=QUICK_RECIPE, steps=3), Y, "of your own does not read"),
-    "classes are trained by Adam": (BayesianClassifier("gp", lr=0.1), LABELS, None),
+    "nor for classes": (BayesianClassifier("gp", lr=0.1), LABELS, "'gp' does not read lr"),
     "a network reads all": (BayesianRegressor(hidden=(5,), lr=0.1, batch_size=9), Y, None),
     "somebody reads it": (BayesianRegressor("auto", hidden=(5,), lr=0.1), Y, None),
 }

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from gilib.likelihoods.base import LOG_2PI
-from gilib.linalg import cholesky
+from gilib.linalg import cholesky, cholesky_and_inverse
 from gilib.processes import Inducing
 from gilib.regression.primal import merge_outputs, split_outputs
+from gilib.statistics import per_output_statistics
 
 
 class Sums(NamedTuple):
@@ -38,6 +39,45 @@ class Sums(NamedTuple):
     def over(cls, parts: Iterable[Self]) -> Self:
         """Add up the sums over several parts of the data."""
         return cls(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
+
+
+class WhitePosterior(NamedTuple):
+    """Q(w_o) = N(B⁻¹ ΦᵀΛv, B⁻¹) of every output, B = T Tᵀ = Id + ΦᵀΛΦ: a regression onto pseudo-outputs v.
+
+    Attributes:
+        mean: the mean, `[M, O]`.
+        factor: T, `[O, M, M]`.
+        inverse: T⁻¹, `[O, M, M]`.
+    """
+
+    mean: Tensor
+    factor: Tensor
+    inverse: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, targets: Tensor, precision: Tensor) -> Self:
+        """Return the posterior.
+
+        Args:
+            features: Φ, `[P, M]`.
+            targets: v, `[P, O]`.
+            precision: the diagonals of Λ, `[O, P]`.
+        """
+        gram, cross = per_output_statistics(features, targets, precision)
+        identity = torch.eye(features.shape[-1], dtype=gram.dtype, device=gram.device)
+        factor, inverse = cholesky_and_inverse(gram + identity, "the precision of the inducing outputs")
+        return cls(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
+
+    @property
+    def divergence(self) -> Tensor:
+        """KL(Q ‖ N(0, Id)), nats."""
+        log_det = self.factor.diagonal(dim1=-2, dim2=-1).log().sum()
+        squares = self.inverse.square().sum() + self.mean.square().sum()
+        return 0.5 * (squares - self.mean.numel()) + log_det
+
+    def at(self, white: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance at points, `[O, N]`, from a(x) `[N, M]` and what it leaves, `[N]`."""
+        return (white @ self.mean).mT, left + (self.inverse @ white.mT).square().sum(-2)
 
 
 def sums_of(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from gilib.layers import GP
+from gilib.linalg import cholesky
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
 from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
@@ -31,9 +32,8 @@ class CollapsedModel(ABC):
     known: Sequence[nn.Parameter]
     own: Sequence[nn.Parameter] = ()
 
-    @abstractmethod
-    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
-        """Give `own` values that fit the data; called before the first step."""
+    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
+        """Give `own` values that fit the data; called before the first step. By default, do nothing."""
 
     @abstractmethod
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
@@ -46,17 +46,19 @@ class CollapsedModel(ABC):
             spacing: δ, the distance between targets that rounding leaves, `[O]`; 0 for exact targets.
         """
 
-    @abstractmethod
     def log_prior(self) -> Tensor:
         """Return the log prior density of the noise, up to a constant; used if kernels have a prior."""
+        return torch.zeros(())
 
-    @abstractmethod
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
+        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere.
 
-    @abstractmethod
-    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
-        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned.
+        Needed by models of targets that can be rounded.
+        """
+        raise NotImplementedError
+
+    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:  # noqa: B027
+        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned; by default none is.
 
         The arguments are those of `bound`.
         """
@@ -86,18 +88,19 @@ class SparseProcess:
         posterior: the posterior over its inducing outputs.
     """
 
-    def __init__(self, layer: GP):
+    def __init__(self, layer: GP, white: bool = False):
         """Store layer and posterior.
 
         Raises:
-            ValueError: if the layer has another kind of posterior, or a kernel with white noise.
+            ValueError: if the layer has another kind of posterior, or, unless `white`, a kernel with white
+                noise.
         """
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
         assert layer.hyperparameters is not None
         kernel = layer.hyperparameters()
-        if kernel.without_white() is not kernel:
+        if not white and kernel.without_white() is not kernel:
             raise ValueError(
                 f"the kernel {layer.kernel} has white noise, and so has the likelihood, which learns it "
                 "better: leave gilib.kernels.White out"
@@ -118,6 +121,13 @@ class SparseProcess:
         """Return kernel and inducing inputs together."""
         assert self.layer.hyperparameters is not None
         return Inducing.of(self.layer.hyperparameters(), self.points.detach(), self.layer.jitter)
+
+    def set_posterior(self, mean: Tensor, factor: Tensor, outputs: int | slice = slice(None)) -> None:
+        """Set Q(w_o) of some outputs to N(mean, (T Tᵀ)⁻¹), with mean `[M, O]` and T `[G, M, M]`."""
+        covariance = torch.cholesky_inverse(factor)
+        self.posterior.mean[:, outputs] = mean.to(self.posterior.mean)
+        root = cholesky(covariance, "the covariance of the inducing outputs")
+        self.posterior.root[outputs] = root.to(self.posterior.root)
 
     def is_exact(self, x: Tensor) -> bool:
         """Return whether the inducing inputs are the points themselves, in the same order."""

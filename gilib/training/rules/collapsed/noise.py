@@ -15,18 +15,14 @@ posterior is w ~ N(B⁻¹ RᵀΛv, B⁻¹), with B = Id + RᵀΛR.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gilib.layers import GP, Concat
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
-from gilib.linalg import cholesky, cholesky_and_inverse
 from gilib.network import Network
-from gilib.regression.primal import merge_outputs
-from gilib.statistics import per_output_statistics
-from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
+from gilib.training.rules.collapsed.bound import Sums, WhitePosterior, collapsed, evidence, sums_of
 from gilib.training.rules.collapsed.model import (
     CollapsedModel,
     SparseProcess,
@@ -41,27 +37,6 @@ SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
 PRECISION = 2.0 / math.pi**2  # 1 / V log z²
 MIN_SQUARE = 1e-4  # lower limit of a squared standardised residual, whose logarithm is taken
 MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
-
-
-class NoisePosterior(NamedTuple):
-    """Q(w) of the noise's process, for every target.
-
-    Attributes:
-        mean: the mean, `[M, O]`.
-        factor: T, where B = T Tᵀ, `[O, M, M]`.
-        inverse: T⁻¹, `[O, M, M]`.
-    """
-
-    mean: Tensor
-    factor: Tensor
-    inverse: Tensor
-
-    @property
-    def divergence(self) -> Tensor:
-        """KL(Q ‖ N(0, Id)), nats."""
-        log_det = self.factor.diagonal(dim1=-2, dim2=-1).log().sum()
-        squares = self.inverse.square().sum() + self.mean.square().sum()
-        return 0.5 * (squares - self.mean.numel()) + log_det
 
 
 class ProcessWithNoise(CollapsedModel):
@@ -111,10 +86,6 @@ class ProcessWithNoise(CollapsedModel):
         rounding = (weights * spacing.square()[:, None] / variance).sum() / 24.0
         return fit - 0.25 * (weights * doubt).sum() - posterior.divergence - rounding
 
-    def log_prior(self) -> Tensor:
-        """Return zero: the process is the only prior of the noise."""
-        return self._variance.new_zeros(())
-
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Return mean squared leave-one-out errors, `[O]`, with the constant noise σ²."""
         return squares_left_out(self.mean, self._variance.detach(), x, y, weights)
@@ -150,28 +121,24 @@ class ProcessWithNoise(CollapsedModel):
             # determinant of this scaling is added to the bound.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
             bound = bound + value - 0.5 * (weights * torch.cat([v[o] for v, _ in at]).log()).sum()
-            _set(self.mean, o, mean[:, 0], factor[0])
-            _set(self.noise, o, posterior.mean[:, o], posterior.factor[o])
+            self.mean.set_posterior(mean[:, 0], factor[0], o)
+        self.noise.set_posterior(posterior.mean, posterior.factor)
         return bound
 
     @property
     def _variance(self) -> Tensor:
         return self.likelihood.noise_variance.double().reshape(-1)
 
-    def _posterior(self) -> NoisePosterior:
-        root, precision = self.noise.inducing().root, self.log_precision.exp()
-        gram, cross = per_output_statistics(root, self.pseudo, precision)
-        identity = torch.eye(len(root), dtype=root.dtype, device=root.device)
-        factor, inverse = cholesky_and_inverse(gram + identity, "the precision of the noise's process")
-        return NoisePosterior(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
+    def _posterior(self) -> WhitePosterior:
+        return WhitePosterior.of(self.noise.inducing().root, self.pseudo, self.log_precision.exp())
 
-    def _at(self, posterior: NoisePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _at(self, posterior: WhitePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the effective variance r and the variance τ of the log noise at points, both `[O, N]`."""
         inducing = self.noise.inducing()
         white = inducing.white(x.double())  # [N, M]
         prior = inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
-        doubt = prior + (posterior.inverse @ white.mT).square().sum(-2)
-        return ((white @ posterior.mean).mT - 0.5 * doubt).exp() * self._variance[:, None], doubt
+        mean, doubt = posterior.at(white, prior)
+        return (mean - 0.5 * doubt).exp() * self._variance[:, None], doubt
 
     def _fit(self, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor) -> Tensor:
         """Return the first two terms of L."""
@@ -182,13 +149,6 @@ class ProcessWithNoise(CollapsedModel):
             sums = summed(self.mean, x, column[:, None], weights, own)
             total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
         return total
-
-
-def _set(process: SparseProcess, output: int, mean: Tensor, factor: Tensor) -> None:
-    """Set the posterior of one output to N(mean, (T Tᵀ)⁻¹)."""
-    covariance = torch.cholesky_inverse(factor)
-    process.posterior.mean[:, output] = mean.to(process.posterior.mean)
-    process.posterior.root[output] = cholesky(covariance, "the covariance of the inducing outputs")
 
 
 def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise:

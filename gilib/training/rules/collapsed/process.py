@@ -7,7 +7,6 @@ from torch import Tensor
 
 from gilib.layers import GP
 from gilib.likelihoods import Gaussian, Likelihood, PerOutputGaussian
-from gilib.linalg import cholesky
 from gilib.network import Network
 from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
 from gilib.training.rules.collapsed.model import (
@@ -36,9 +35,6 @@ class SingleProcess(CollapsedModel):
     def noise(self) -> Tensor:
         """The noise variance σ², `[G]`: one for all outputs, or one for each."""
         return self.likelihood.noise_variance.double().reshape(-1)
-
-    def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
-        """Do nothing: there are no parameters besides those of network and likelihood."""
 
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return the bound L of `gilib.training.Collapsed`, minus the cost of rounding."""
@@ -69,13 +65,11 @@ class SingleProcess(CollapsedModel):
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Set Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), where B = Id + A Aᵀ / σ², and return the bound."""
-        inducing, posterior = self.process.inducing(), self.process.posterior
+        inducing = self.process.inducing()
         bound, mean, factor = collapsed(
             Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y, weights)), self.noise
         )
-        covariance = torch.cholesky_inverse(factor).expand(y.shape[-1], -1, -1)
-        posterior.mean.copy_(mean)
-        posterior.root.copy_(cholesky(covariance, "the covariance of the inducing outputs"))
+        self.process.set_posterior(mean, factor)
         return bound
 
 

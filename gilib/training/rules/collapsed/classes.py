@@ -1,0 +1,134 @@
+"""A sparse process of the logits of classes, under its best Gaussian posterior.
+
+The C logits are made of C - 1 contrasts, processes g that are independent under prior and Q. The best Q(w_o)
+is a regression onto pseudo-targets with precisions, one for every point and contrast. Both follow from the
+slopes of E log P(y_n | f_n) with respect to the mean m and the variance v of g at the point: -2 ∂/∂v is the
+precision λ, and λ m + ∂/∂m is precision times target. As m and v depend on Q in turn, the best Q is a fixed
+point, and steps towards it are natural-gradient steps (Khan & Lin, 2017). There the bound is stationary in
+Q, so that its gradient with respect to the kernel is the one at constant pseudo-targets and precisions.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from gilib.layers import GP, FixedLinear
+from gilib.likelihoods import Categorical, Likelihood
+from gilib.network import Network
+from gilib.training.rules.collapsed.bound import WhitePosterior
+from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess
+
+NODES = 128  # of an expectation over contrasts
+LEAST = 1e-8  # smallest precision of a pseudo-target
+STEP = 0.5  # the first one of several contrasts; a whole one overshoots, because they depend on each other
+SMALLEST = 1e-3  # a shorter step is not tried
+SETTLED = 1e-6  # nats per point; a step that gains less is the last
+
+
+class ProcessOfClasses(CollapsedModel):
+    """A process of C - 1 contrasts, and the logits that they make.
+
+    Attributes:
+        process: the process of the contrasts.
+        matrix: from contrasts to logits, `[C - 1, C]`.
+        likelihood: the likelihood.
+        moments: precision times pseudo-target of every point and contrast, `[N, C - 1]`.
+        precision: their precisions, `[N, C - 1]`.
+    """
+
+    def __init__(self, process: SparseProcess, matrix: Tensor, likelihood: Categorical):
+        """Start without data, at the prior."""
+        self.process, self.matrix, self.likelihood = process, matrix.double(), likelihood
+        self.known = process.parameters
+        self.moments = self.precision = matrix.new_zeros(0, len(matrix), dtype=torch.float64)
+
+    def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
+        """Return the bound under the best posterior; `spacing` is zero."""
+        self._settle(x, y, weights)
+        return self._bound(*self._features(x), y, weights)[0]
+
+    @torch.no_grad()
+    def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Set Q, and return the bound."""
+        self._settle(x, y, weights)
+        white, left = self._features(x)
+        posterior = self._posterior(white)
+        self.process.set_posterior(posterior.mean, posterior.factor)
+        return self._bound(white, left, y, weights)[0]
+
+    @torch.no_grad()
+    def _settle(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
+        """Step to the fixed point; from a step that lowers the bound go back, and halve it."""
+        if len(self.moments) != len(x):
+            self.moments = self.precision = self.matrix.new_zeros(len(x), len(self.matrix))
+        white, left = self._features(x)
+        value, *target = self._bound(white, left, y, weights)
+        size, gained = STEP if len(self.matrix) > 1 else 1.0, torch.inf
+        while gained > SETTLED * len(x) and size > SMALLEST:
+            before = self.moments, self.precision
+            self.moments, self.precision = map(torch.lerp, before, target, (size, size))
+            new, *found = self._bound(white, left, y, weights)
+            if new >= value:
+                gained, value, target = float(new - value), new, found
+            else:
+                self.moments, self.precision = before
+                size *= 0.5
+
+    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a(x), `[N, M]`, and the prior variance that it leaves, `[N]`."""
+        inducing = self.process.inducing()
+        white = inducing.white(x.double())
+        return white, inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
+
+    def _posterior(self, white: Tensor) -> WhitePosterior:
+        return WhitePosterior.of(white, self.moments / self.precision.clamp_min(LEAST), self.precision.mT)
+
+    def _bound(
+        self, white: Tensor, left: Tensor, y: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the bound, and the moments and precisions that follow from it."""
+        posterior = self._posterior(white)
+        mean, variance = (each.mT for each in posterior.at(white, left))  # [N, C - 1]
+        with torch.enable_grad():
+            if not mean.requires_grad:
+                mean, variance = mean.requires_grad_(), variance.requires_grad_()
+            fit = self._fit(mean, variance, y, weights)
+        slope, curvature = torch.autograd.grad(fit, [mean, variance], retain_graph=torch.is_grad_enabled())
+        precision = (-2.0 * curvature).clamp_min(LEAST)
+        return fit - posterior.divergence, slope + precision * mean, precision
+
+    def _fit(self, mean: Tensor, variance: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Return Σ w_n E log P(y_n | f_n), with the same normals at every point."""
+        normals = standard_normals(mean.shape[-1]).to(mean)[:, None]
+        outputs = (mean + variance.sqrt() * normals) @ self.matrix
+        return (weights * self.likelihood.log_prob(outputs, y).mean(0)).sum()
+
+
+def process_of_classes(net: Network, likelihood: Likelihood) -> ProcessOfClasses:
+    """Return the model of a network whose process of contrasts is followed by a map to logits.
+
+    Raises:
+        ValueError: for other networks and posteriors.
+    """
+    layers = list(net.layers)
+    if list(map(type, layers)) != [GP, FixedLinear] or net.replicas:
+        raise ValueError(
+            "Collapsed trains classes in one gilib.GP of contrasts and one FixedLinear, without replicas, as "
+            f"gilib.models.gp_classifier makes it, got {net}"
+        )
+    process, contrasts = layers
+    assert isinstance(process, GP) and isinstance(contrasts, FixedLinear)
+    assert isinstance(likelihood, Categorical)
+    return ProcessOfClasses(SparseProcess(process, white=True), contrasts.matrix, likelihood)
+
+
+@cache
+def standard_normals(outputs: int) -> Tensor:
+    """Return points that stand for N(0, Id), `[NODES, O]`: symmetric, with unit variances, evenly spread."""
+    engine = torch.quasirandom.SobolEngine(outputs, scramble=True, seed=0)
+    half = torch.special.ndtri(engine.draw(NODES // 2, dtype=torch.float64))
+    half = half / half.square().mean(0).sqrt()
+    return torch.cat([half, -half])

@@ -1,0 +1,155 @@
+"""A process of classes: another search in the same family, finite differences, quadrature, steps too long."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, kl_divergence
+from torch.nn.functional import log_softmax
+
+import gilib
+from gilib.kernels import RBF
+from gilib.models.processes import contrasts
+from gilib.training import Collapsed
+from gilib.training.rules.collapsed import classes as own
+from tests.support import D, assert_equal, normals, seeded
+
+X = normals(30, 2, seed=1)
+LABELS = {2: (X[:, 0] + 0.5 * normals(30, seed=2) > 0).long(), 3: (2 * X[:, 0] + normals(30, seed=2)).long()}
+LABELS[3] = LABELS[3].clamp(-1, 1) + 1
+NONE = torch.zeros(())
+
+
+@pytest.fixture(autouse=True)
+def settled_well(monkeypatch):
+    monkeypatch.setattr(own, "SETTLED", 1e-12)
+
+
+def model(count, points=X, variance=4.0, jitter=0.0):
+    kernel = RBF(lengthscale=1.3, variance=variance)
+    net = gilib.models.gp_classifier(2, count, inducing_points=points, kernel=kernel, dtype=D, jitter=jitter)
+    return net, own.process_of_classes(net, gilib.Categorical())
+
+
+def searched(net):
+    return [p for name, p in net.named_parameters() if "hyper" in name]
+
+
+@pytest.mark.parametrize(("count", "points"), [(2, X[::2]), (3, X[::3])])
+def test_no_search_in_the_family_finds_a_better_posterior(count, points):
+    """L-BFGS on q(g(Z)) = N(L m, L S (L S)ᵀ), where L is a factor of the prior, in covariances of outputs."""
+    net, found = model(count, points)
+    kernel = next(iter(net.layers)).hyperparameters()
+    prior = MultivariateNormal(torch.zeros(len(points), dtype=D), kernel.gram(points).detach())
+    project = torch.linalg.solve(prior.covariance_matrix, kernel.cross(points, X).detach()).mT
+    left = kernel.diagonal(X).detach() - (project @ prior.covariance_matrix * project).sum(-1)
+    mean = torch.zeros(count - 1, len(points), dtype=D, requires_grad=True)
+    root = torch.zeros(count - 1, len(points), len(points), dtype=D, requires_grad=True)
+    search = torch.optim.LBFGS([mean, root], max_iter=150, line_search_fn="strong_wolfe")
+
+    def bound():
+        factor = root.tril(-1) + root.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+        law = MultivariateNormal(mean @ prior.scale_tril.mT, scale_tril=prior.scale_tril @ factor)
+        variance = left[:, None] + (project @ law.covariance_matrix * project).sum(-1).mT
+        outputs = project @ law.mean.mT + variance.sqrt() * own.standard_normals(count - 1)[:, None]
+        fit = log_softmax(outputs @ contrasts(count), -1)[:, torch.arange(30), LABELS[count]].mean(0).sum()
+        return fit - kl_divergence(law, prior).sum()
+
+    def loss():
+        search.zero_grad()
+        value = -bound()
+        value.backward()
+        return value
+
+    search.step(loss)
+    assert_equal(found.bound(X, LABELS[count], NONE).detach(), bound().detach(), 1e-4)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_gradient_is_that_of_finite_differences(count):
+    net, found = model(count)
+    parameters = searched(net)
+    slopes = torch.autograd.grad(found.bound(X, LABELS[count], NONE), parameters)
+    step = 1e-4
+    for parameter, slope in zip(parameters, slopes, strict=True):
+        for place in range(parameter.numel()):
+            values = []
+            for sign in (1, -1):
+                with torch.no_grad():
+                    parameter.view(-1)[place] += sign * step
+                    values.append(float(found.bound(X, LABELS[count], NONE)))
+                    parameter.view(-1)[place] -= sign * step
+            assert float(slope.view(-1)[place]) == pytest.approx(
+                (values[0] - values[1]) / (2 * step), rel=1e-3
+            )
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_bound_is_the_elbo_of_the_network(count):
+    """Within six standard errors of the draws, and half a per cent for the 128 normals."""
+    net, found = model(count, X[::3])
+    value = found.solve_posterior(X, LABELS[count])
+    drawn = net.estimate(4000, 30, generator=seeded())
+    each = gilib.Categorical().log_prob(drawn(X), LABELS[count]).sum(-1) + drawn.log_pq
+    error = 6.0 * float(each.std()) / math.sqrt(4000)
+    assert abs(float(each.mean() - value)) < error + 0.005 * abs(float(value))
+
+
+def test_two_points_by_quadrature():
+    """The evidence is above the bound; the probability at a third point is that of the exact posterior."""
+    x, y, new = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=D), torch.tensor([0, 1]), normals(1, 2, seed=3)
+    net, found = model(2, x, jitter=1e-9)
+    bound = found.solve_posterior(x, y)
+    kernel = next(iter(net.layers)).hyperparameters()
+    line = torch.linspace(-12.0, 12.0, 121, dtype=D)
+    grid = torch.cartesian_prod(line, line, line)
+    gram = kernel.gram(torch.cat([x, new])).detach()
+    weight = (MultivariateNormal(torch.zeros(3, dtype=D), gram).log_prob(grid) + 3 * math.log(0.2)).exp()
+    first = torch.sigmoid(math.sqrt(2.0) * grid)  # of class 0, whose contrast is g / √2 - (-g / √2)
+    joint = weight * first[:, 0] * (1.0 - first[:, 1])
+    evidence = joint.sum()
+    assert 0.0 < float(evidence.log() - bound) < 0.05
+    exact = float((joint * first[:, 2]).sum() / evidence)
+    drawn = net.estimate(20000, 1, generator=seeded())(new).softmax(-1)[..., 0].mean()
+    assert float(drawn) == pytest.approx(exact, abs=0.02)
+
+
+def test_steps_that_are_too_long_are_shortened(monkeypatch):
+    """Left alone, whole steps of two contrasts diverge where the kernel's variance is large."""
+    _, calm = model(3, variance=300.0)
+    best = calm.bound(X, LABELS[3], NONE).detach()
+    monkeypatch.setattr(own, "STEP", 1.0)
+    _, guarded = model(3, variance=300.0)
+    assert_equal(guarded.bound(X, LABELS[3], NONE).detach(), best, 1e-3)
+    with torch.no_grad():
+        at, values = calm._features(X), []
+        calm.moments = calm.precision = torch.zeros(30, 2, dtype=D)
+        for _ in range(40):
+            value, calm.moments, calm.precision = calm._bound(*at, LABELS[3])
+            values.append(float(value))
+    assert min(values[10:]) < float(best) - 1.0
+
+
+def test_contrasts_are_orthonormal_and_free_of_what_logits_share():
+    rows = contrasts(5)
+    assert_equal(rows @ rows.mT, torch.eye(4, dtype=D), 1e-12)
+    assert_equal(rows.mT @ rows, torch.eye(5, dtype=D) - 0.2, 1e-12)
+
+
+def test_a_training_raises_the_bound_and_ends():
+    net, found = model(3, jitter=1e-9)
+    before = float(found.bound(X, LABELS[3], NONE)) / 30
+    history = gilib.fit(
+        net, gilib.Categorical(), X, LABELS[3], steps=60, rule=Collapsed(), num_samples=1, progress=False
+    )
+    assert len(history.elbo) < 60 and float(history.elbo[-1]) > before
+    predicted = gilib.predict(net, gilib.Categorical(), X, 100, generator=seeded())
+    assert (predicted.classes == LABELS[3]).double().mean() > 0.7
+
+
+def test_other_networks_are_refused():
+    net = gilib.models.sparse_gp(2, 3, inducing_points=X, dtype=D)
+    with pytest.raises(ValueError, match=r"as gilib\.models\.gp_classifier makes it"):
+        gilib.fit(net, gilib.Categorical(), X, LABELS[3], rule=Collapsed(), num_samples=1, progress=False)
+    with pytest.raises(ValueError, match="classes must be an integer of at least 2, got 1"):
+        gilib.models.gp_classifier(2, 1, inducing_points=X)
