@@ -113,11 +113,8 @@ class ProcessRecipe(Recipe):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        if (
-            not isinstance(seed, int)
-            or self.likelihood != "gaussian"
-            or not is_searched(x.shape[-2], classes)
-        ):
+        searched = self.likelihood == "gaussian" and is_searched(x.shape[-2], classes)
+        if not searched or not isinstance(seed, int):
             self._check_size(min(self.num_inducing, x.shape[-2]), classes or y.shape[-1])
             return super()._train(x, y, classes, seed, options)
         if classes is not None:
