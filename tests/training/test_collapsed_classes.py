@@ -17,7 +17,7 @@ from tests.support import D, assert_equal, normals, seeded
 X = normals(30, 2, seed=1)
 LABELS = {2: (X[:, 0] + 0.5 * normals(30, seed=2) > 0).long(), 3: (2 * X[:, 0] + normals(30, seed=2)).long()}
 LABELS[3] = LABELS[3].clamp(-1, 1) + 1
-NONE = torch.zeros(())
+NONE, ONES = torch.zeros(()), torch.ones(30, dtype=D)
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +49,11 @@ def test_no_search_in_the_family_finds_a_better_posterior(count, points):
 
     def bound():
         factor = root.tril(-1) + root.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
-        law = MultivariateNormal(mean @ prior.scale_tril.mT, scale_tril=prior.scale_tril @ factor)
-        variance = left[:, None] + (project @ law.covariance_matrix * project).sum(-1).mT
-        outputs = project @ law.mean.mT + variance.sqrt() * own.standard_normals(count - 1)[:, None]
+        joint = MultivariateNormal(mean @ prior.scale_tril.mT, scale_tril=prior.scale_tril @ factor)
+        variance = left[:, None] + (project @ joint.covariance_matrix * project).sum(-1).mT
+        outputs = project @ joint.mean.mT + variance.sqrt() * own.standard_normals(count - 1)[:, None]
         fit = log_softmax(outputs @ contrasts(count), -1)[:, torch.arange(30), LABELS[count]].mean(0).sum()
-        return fit - kl_divergence(law, prior).sum()
+        return fit - kl_divergence(joint, prior).sum()
 
     def loss():
         search.zero_grad()
@@ -62,14 +62,14 @@ def test_no_search_in_the_family_finds_a_better_posterior(count, points):
         return value
 
     search.step(loss)
-    assert_equal(found.bound(X, LABELS[count], NONE).detach(), bound().detach(), 1e-4)
+    assert_equal(found.bound(X, LABELS[count], ONES, NONE).detach(), bound().detach(), 1e-4)
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_gradient_is_that_of_finite_differences(count):
     net, found = model(count)
     parameters = searched(net)
-    slopes = torch.autograd.grad(found.bound(X, LABELS[count], NONE), parameters)
+    slopes = torch.autograd.grad(found.bound(X, LABELS[count], ONES, NONE), parameters)
     step = 1e-4
     for parameter, slope in zip(parameters, slopes, strict=True):
         for place in range(parameter.numel()):
@@ -77,7 +77,7 @@ def test_the_gradient_is_that_of_finite_differences(count):
             for sign in (1, -1):
                 with torch.no_grad():
                     parameter.view(-1)[place] += sign * step
-                    values.append(float(found.bound(X, LABELS[count], NONE)))
+                    values.append(float(found.bound(X, LABELS[count], ONES, NONE)))
                     parameter.view(-1)[place] -= sign * step
             assert float(slope.view(-1)[place]) == pytest.approx(
                 (values[0] - values[1]) / (2 * step), rel=1e-3
@@ -88,7 +88,7 @@ def test_the_gradient_is_that_of_finite_differences(count):
 def test_the_bound_is_the_elbo_of_the_network(count):
     """Within six standard errors of the draws, and half a per cent for the 128 normals."""
     net, found = model(count, X[::3])
-    value = found.solve_posterior(X, LABELS[count])
+    value = found.solve_posterior(X, LABELS[count], ONES)
     drawn = net.estimate(4000, 30, generator=seeded())
     each = gilib.Categorical().log_prob(drawn(X), LABELS[count]).sum(-1) + drawn.log_pq
     error = 6.0 * float(each.std()) / math.sqrt(4000)
@@ -99,7 +99,7 @@ def test_two_points_by_quadrature():
     """The evidence is above the bound; the probability at a third point is that of the exact posterior."""
     x, y, new = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=D), torch.tensor([0, 1]), normals(1, 2, seed=3)
     net, found = model(2, x, jitter=1e-9)
-    bound = found.solve_posterior(x, y)
+    bound = found.solve_posterior(x, y, ONES[:2])
     kernel = next(iter(net.layers)).hyperparameters()
     line = torch.linspace(-12.0, 12.0, 121, dtype=D)
     grid = torch.cartesian_prod(line, line, line)
@@ -117,15 +117,15 @@ def test_two_points_by_quadrature():
 def test_steps_that_are_too_long_are_shortened(monkeypatch):
     """Left alone, whole steps of two contrasts diverge where the kernel's variance is large."""
     _, calm = model(3, variance=300.0)
-    best = calm.bound(X, LABELS[3], NONE).detach()
+    best = calm.bound(X, LABELS[3], ONES, NONE).detach()
     monkeypatch.setattr(own, "STEP", 1.0)
     _, guarded = model(3, variance=300.0)
-    assert_equal(guarded.bound(X, LABELS[3], NONE).detach(), best, 1e-3)
+    assert_equal(guarded.bound(X, LABELS[3], ONES, NONE).detach(), best, 1e-3)
     with torch.no_grad():
         at, values = calm._features(X), []
         calm.moments = calm.precision = torch.zeros(30, 2, dtype=D)
         for _ in range(40):
-            value, calm.moments, calm.precision = calm._bound(*at, LABELS[3])
+            value, calm.moments, calm.precision = calm._bound(*at, LABELS[3], ONES)
             values.append(float(value))
     assert min(values[10:]) < float(best) - 1.0
 
@@ -138,7 +138,7 @@ def test_contrasts_are_orthonormal_and_free_of_what_logits_share():
 
 def test_a_training_raises_the_bound_and_ends():
     net, found = model(3, jitter=1e-9)
-    before = float(found.bound(X, LABELS[3], NONE)) / 30
+    before = float(found.bound(X, LABELS[3], ONES, NONE)) / 30
     history = gilib.fit(
         net, gilib.Categorical(), X, LABELS[3], steps=60, rule=Collapsed(), num_samples=1, progress=False
     )
@@ -153,3 +153,12 @@ def test_other_networks_are_refused():
         gilib.fit(net, gilib.Categorical(), X, LABELS[3], rule=Collapsed(), num_samples=1, progress=False)
     with pytest.raises(ValueError, match="classes must be an integer of at least 2, got 1"):
         gilib.models.gp_classifier(2, 1, inducing_points=X)
+
+
+def test_a_row_of_weight_three_is_three_rows():
+    weights = 1.0 + torch.arange(30) % 3
+    _, weighted = model(3, X[::3])
+    _, repeated = model(3, X[::3])
+    rows = torch.arange(30).repeat_interleave(weights.long())
+    value = weighted.bound(X, LABELS[3], weights.double(), NONE)
+    assert_equal(value.detach(), repeated.bound(X[rows], LABELS[3][rows], ONES[rows], NONE).detach(), 1e-8)

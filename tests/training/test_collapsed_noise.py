@@ -175,7 +175,7 @@ def test_it_starts_from_residuals_of_points_left_out():
     """With every point a centre, v is log r² + 1.27, r standardised by exact regression on the others."""
     net = processes(X, noise_points=X)
     model = process_with_noise(net, HeteroscedasticGaussian(VARIANCES))
-    model.start(X, Y)
+    model.start(X, Y, ONES)
     kernel = kernels_of(net)[0]
     for n in (0, 17):
         rest = torch.arange(40) != n
