@@ -10,7 +10,7 @@ from collections import namedtuple
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -157,7 +157,8 @@ def leave_internal_names(
         value = getattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
     except (ImportError, AttributeError):
         return None
-    return content if inspect.isclass(value) and target not in public else None
+    ours = inspect.isclass(value) or isinstance(value, TypeVar)
+    return content if ours and target not in public else None
 
 
 def gilib() -> ModuleType:

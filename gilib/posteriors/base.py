@@ -210,7 +210,7 @@ class PosteriorModule(nn.Module, ABC):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """Numbers of standard normals that an estimate needs: in total, and for each point."""
+        """Numbers of standard normals that an estimate needs, in total and for each point."""
         return NoiseSize(self.noise_size)
 
     def estimate(

@@ -40,8 +40,8 @@ class Prior(Specification, ABC):
 
     Attributes:
         well_scaled: whether float32 factorisations suffice. If not, `factor_dtype="auto"` factorises in
-            float64: under `StandardPrior` features grow from layer to layer, and condition numbers reach
-                1e10.
+            float64, because under `StandardPrior` features grow from layer to layer, and condition numbers
+            reach 1e10.
     """
 
     well_scaled: ClassVar[bool] = True

@@ -81,7 +81,7 @@ class Objective:
 
     @property
     def mode(self) -> type[Draw | Estimate]:
-        """What the network samples: estimates if points are sampled one by one, else draws."""
+        """The class of a sample of the network, Estimate if points are sampled one by one, else Draw."""
         return Estimate if self.estimator == "pointwise" else Draw
 
     def noise(self, num_points: int, source: GeneratorLike) -> Noise:
