@@ -23,7 +23,6 @@ from gilib.sklearn.columns import as_array, check_labels, warn_of_far_values
 from gilib.sklearn.estimator import (
     Array,
     BayesianEstimator,
-    merged,
     named,
     names_of,
     row_weights,
@@ -117,7 +116,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             raise ValueError(
                 f"a classifier needs at least 2 classes, y has one class only: {self.classes_.tolist()[0]!r}"
             )
-        X, labels, counts = merged(X, labels[:, None], weights * self._class_weights(y, labels, weights))
+        weights = weights * self._class_weights(y, labels, weights)
+        X, labels, counts = self._merged(X, labels[:, None], weights)
         scales = Normalisation.fit(X, weights=counts)
         targets = torch.from_numpy(labels[:, 0].astype(np.int64))
         self._train(X, targets, len(self.classes_), scales, weights=counts)

@@ -82,8 +82,8 @@ class BayesianEstimator(BaseEstimator):
             y: targets.
             sample_weight: how many rows each row counts as, `[N]`; None: one. A row of weight 3 is three
                 rows, to the last digit of every prediction, because rows that are the same are trained on as
-                one that counts more; a row of weight zero is left out. Weights are not scaled: where they sum
-                to ten, the data are as good as ten rows.
+                one that counts more (with a `recipe` only if weights are given); a row of weight zero is left
+                out. Weights are not scaled: where they sum to ten, the data are as good as ten rows.
 
         Raises:
             ValueError: for data and weights that make no sense, and for recipes whose rules take no weights.
@@ -240,6 +240,11 @@ class BayesianEstimator(BaseEstimator):
             batch_size=self._at_once,
             generator=torch.Generator().manual_seed(self.seed_ if seed is None else seed),
         )
+
+    def _merged(self, X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | None]:
+        """Merge rows that are the same; a recipe, whose rule may refuse weights, gets them as they are."""
+        as_they_are = self.recipe is not None and bool((weights == 1.0).all())
+        return (X, y, None) if as_they_are else merged(X, y, weights)
 
     @property
     def _at_once(self) -> int:

@@ -31,7 +31,6 @@ from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
 from gilib.sklearn.estimator import (
     Array,
     BayesianEstimator,
-    merged,
     named,
     names_of,
     row_weights,
@@ -181,7 +180,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
             warn_of_non_gaussian(targets, names or (alone and [alone]))
         warn_of_far_values(targets, names, "log y" if self._logs else "y")
-        X, targets, counts = merged(X, targets, weights)
+        X, targets, counts = self._merged(X, targets, weights)
         y = torch.from_numpy(targets)
         constant = constant_columns(y)
         if self._kind != "gaussian":

@@ -197,3 +197,20 @@ def test_weights_reach_the_last_step_of_a_search_over_pipelines():
     by_hand.fit(StandardScaler().fit_transform(X), Y, sample_weight=weights)
     assert search.best_estimator_[-1].elbo_ == by_hand.elbo_
     assert search.predict(x).name == "y"
+
+
+class ByBali(gilib.recipes.NetworkRecipe):
+    """A recipe whose rule takes no weights."""
+
+    def network(self, points, targets, replicas, generator):
+        return gilib.models.mlp(2, (5,), 1, posterior=gilib.posteriors.Conjugate(), generator=generator)
+
+    def _train(self, x, y, classes, seed, options):
+        return gilib.recipes.Recipe._train(self, x, y, classes, seed, {"rule": Bali(), **options})
+
+
+def test_a_rule_without_weights_takes_repeated_rows_and_refuses_weights():
+    model = BayesianRegressor(recipe=ByBali(steps=5), random_state=0)
+    assert np.isfinite(model.fit(X[AGAIN], Y[AGAIN]).predict(X)).all()
+    with pytest.raises(ValueError, match="every row once"):
+        model.fit(X, Y, sample_weight=COUNTS)
