@@ -26,7 +26,7 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
 MOST = 5 * 10**7  # numbers in the covariances of inducing outputs that Adam trains
-FEW_CLASSES, FEW_ROWS = 3, 2000  # up to which the bound of a classifier is searched; beyond, Adam is faster
+SEARCHED_CLASSES, SEARCHED_ROWS = 3, 2000  # most of a classifier whose bound is searched; else Adam is faster
 CLASS_POINTS = 250  # most inducing points of that search, each of whose bounds takes several posteriors
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
@@ -222,7 +222,7 @@ def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:
 
 def is_searched(rows: int, classes: int | None) -> bool:
     """Return whether a process with Gaussian noise, or of classes, is trained by `Collapsed`, not by Adam."""
-    return classes is None or (classes <= FEW_CLASSES and rows <= FEW_ROWS)
+    return classes is None or (classes <= SEARCHED_CLASSES and rows <= SEARCHED_ROWS)
 
 
 def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:
