@@ -15,7 +15,7 @@ from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
-from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe
+from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe, is_searched
 from gilib.validation import check_choice
 
 RECIPES: dict[str, Recipe] = {
@@ -32,16 +32,21 @@ FEW_ROWS = 1000  # the experiments `against` and `everyday` show what this choic
 
 
 def suited(rows: int, classes: int | None = None) -> str:
-    """Return the name of the model for a table: processes for regression on up to 1000 rows, else a network.
+    """Return the name of the model for a table.
+
+    Regression on up to 1000 rows gets the process with varying noise, up to three classes of up to 2000 rows
+    get a process, other tables a network.
 
     Args:
         rows: N.
         classes: number of classes; None: regression.
 
-    >>> suited(300), suited(5000), suited(300, classes=2)
-    ('heteroscedastic_gp', 'network', 'network')
+    >>> suited(300), suited(5000), suited(300, classes=2), suited(300, classes=10)
+    ('heteroscedastic_gp', 'network', 'gp', 'network')
     """
-    return "heteroscedastic_gp" if classes is None and rows <= FEW_ROWS else "network"
+    if classes is None:
+        return "heteroscedastic_gp" if rows <= FEW_ROWS else "network"
+    return "gp" if is_searched(rows, classes) else "network"
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,7 @@ def recommended(model: str | None = None, **changes: Any) -> Recipe:
     """Return the recipe that gilib recommends for a kind of model.
 
     Args:
-        model: "network", "gp", "heteroscedastic_gp" or "deep_gp"; None: what suits the data, the process
-            with varying noise for regression on up to a thousand rows, else a network.
+        model: "network", "gp", "heteroscedastic_gp" or "deep_gp"; None: what suits the data; see `suited`.
         changes: new values for fields of the recipe.
 
     Raises:

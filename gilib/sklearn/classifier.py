@@ -38,8 +38,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     Inputs are normalised internally. Settings that are None have the values of `gilib.recommended(model)`.
 
     Args:
-        model: "network", "gp", "deep_gp" or "auto", as for `BayesianRegressor`; None: "network". "auto"
-            compares all three, which takes two minutes for a thousand rows.
+        model: "network", "gp", "deep_gp" or "auto", as for `BayesianRegressor`; None: "gp" for up to three
+            classes of up to 2000 rows, else "network", as it is if `hidden`, `lr` or `batch_size` is given.
+            "auto" compares all three, which takes two minutes for a thousand rows.
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: greatest number of inducing points; makes the Gaussian process sparse.
         steps: number of training steps.

@@ -44,7 +44,8 @@ def test_settings_are_those_of_the_recipe(trained, kind, name, value):
         (BayesianRegressor(steps=2), Y, "heteroscedastic_gp"),
         (BayesianRegressor(steps=2, lr=0.1), Y, "network"),
         (BayesianRegressor(steps=2, batch_size=9), Y, "network"),
-        (BayesianClassifier(steps=2), LABELS, "network"),
+        (BayesianClassifier(steps=2), LABELS, "gp"),
+        (BayesianClassifier(steps=2, hidden=(3,)), LABELS, "network"),
     ],
 )
 def test_without_a_name_size_kind_and_settings_choose(model, y, wanted):
