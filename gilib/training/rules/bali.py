@@ -324,12 +324,7 @@ class RunningBali(RunningRule):
         self.versions = self._versions()
 
     def _moved(
-        self,
-        layer: LayerRegression,
-        batch: Residuals,
-        scale: Tensor,
-        rate: float | Tensor,
-        place: Place,
+        self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: float | Tensor, place: Place
     ) -> JointState:
         """Return a layer's state after the minibatch; it is not finite if the minibatch was not."""
         strength = layer.strength(self.rule.prior, self.lr, scale)

@@ -142,11 +142,7 @@ class ReplicaAdam(Optimiser):
     per_replica = True
 
     def __init__(
-        self,
-        rates: Rates,
-        replicas: int,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        self, rates: Rates, replicas: int, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ):
         """Move the parameters into one matrix for each dtype."""
         self.betas, self.eps, self.steps = betas, eps, 0
