@@ -100,7 +100,7 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
 def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
     path = tmp_path / "checkpoint"
     fit(model(), noise(), checkpoint=path)
-    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 of them, and cannot"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 steps, and cannot"):
         fit(model(), noise(), checkpoint=path, steps=20)
     path, free = tmp_path / "other", Bali(schedule=ExponentialDecay(0.5, 10))
     fit(model(), noise(), checkpoint=path, rule=free)

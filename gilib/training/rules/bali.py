@@ -25,7 +25,6 @@ from gilib.layers.weights import WeightLayer
 from gilib.linalg import failures_as_nan, readable
 from gilib.linalg.products import matmul
 from gilib.network import Network
-from gilib.persistence import CheckpointError
 from gilib.posteriors import ConjugateWeights
 from gilib.randomness import Noise
 from gilib.regression.joint import (
@@ -343,22 +342,12 @@ class RunningBali(RunningRule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the total number of steps if the schedule depends on it; the other state is in buffers."""
-        needs = self.rule.schedule is not None and self.rule.schedule.needs_total
         strengths = {} if self.kept is None else {"strengths": self.kept.strengths}
-        return {"steps": self.problem.steps if needs else None} | strengths
+        return {"steps": self.rule.total(self.problem.steps)} | strengths
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned.
-
-        Raises:
-            CheckpointError: if the schedule of the earlier part was made for another number of steps.
-        """
-        if state["steps"] not in (None, self.problem.steps):
-            raise CheckpointError(
-                f"the steps of this training follow {self.rule.schedule} over {state['steps']} of them, and "
-                f"cannot go on over {self.problem.steps}: ask for steps={state['steps']}, or choose another "
-                "file"
-            )
+        """Continue from what `state_dict` returned."""
+        self.rule.check_total(state["steps"], self.problem.steps)
         if self.kept is not None:
             self.kept.strengths = state["strengths"].to(self.kept.strengths)
 

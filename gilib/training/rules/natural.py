@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +12,8 @@ from gilib.arguments import Positive
 from gilib.linalg import cholesky, readable
 from gilib.posteriors.free import Gaussians
 from gilib.training.gradients.objective import Batch
-from gilib.training.rules.adam import Adam
-from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.adam import Adam, RunningWithAdam
+from gilib.training.rules.base import Problem, Rule
 from gilib.training.schedules import Schedule
 
 
@@ -60,7 +59,7 @@ class NaturalGradient(Rule):
         return RunningNaturalGradient(self, problem)
 
 
-class RunningNaturalGradient(RunningRule):
+class RunningNaturalGradient(RunningWithAdam):
     """Natural gradients in the Gaussians, Adam in all other parameters."""
 
     def __init__(self, rule: NaturalGradient, problem: Problem):
@@ -81,19 +80,17 @@ class RunningNaturalGradient(RunningRule):
                 "(requires_grad_(True)), or use gilib.Adam"
             )
         others = {name: value for name, value in problem.parameters.items() if id(value) not in own}
-        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
+        self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
+        super().prepare(step)
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
-        if self.adam is not None:
-            self.adam.prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
         """Take one step of each kind, from a single gradient."""
         parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
-        others = [] if self.adam is None else self.adam.optimiser.parameters
-        bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
+        bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *self.others])
         self.active &= bound.isfinite()
         scale = self.rate * self.problem.objective.num_data  # the bound is per data point
         floor = min(0.5, 1.0 - self.rate)
@@ -105,18 +102,8 @@ class RunningNaturalGradient(RunningRule):
                 moved = [natural_step(*at, *gradient, scale, floor) for at, gradient in pairs]
                 for parameter, value in zip(values, module.undense(moved), strict=True):
                     parameter.copy_(value)
-        if self.adam is not None:
-            self.adam.optimiser.update(gradients[len(parameters) :], self.active)
+        self.update_others(gradients[len(parameters) :])
         return bound
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return Adam's state."""
-        return {} if self.adam is None else self.adam.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        if self.adam is not None:
-            self.adam.load_state_dict(state)
 
 
 def natural_step(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,8 +26,8 @@ from gilib.network import Network
 from gilib.objectives import estimated_bound
 from gilib.posteriors import Posterior
 from gilib.training.gradients.objective import Batch
-from gilib.training.rules.adam import Adam
-from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.adam import Adam, RunningWithAdam
+from gilib.training.rules.base import Problem, Rule
 from gilib.training.schedules import Schedule
 
 Statistic = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
@@ -53,7 +53,7 @@ class SampledWeightRule(Rule, ABC):
         return None
 
 
-class RunningSampledWeightRule(RunningRule, ABC):
+class RunningSampledWeightRule(RunningWithAdam, ABC):
     """A `SampledWeightRule` at work, with Adam on all other parameters.
 
     Attributes:
@@ -66,14 +66,12 @@ class RunningSampledWeightRule(RunningRule, ABC):
         super().__init__(problem)
         self.name, self.base, self.rate = type(rule).__name__, rule, rule.lr
         self.drawn = SampledWeights(problem, self.name, rule.posterior, rule.statistic())
-        others = self.drawn.others
-        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
+        self.leave_to_adam(rule.base_optimiser, self.drawn.others)
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
+        super().prepare(step)
         self.rate = self.base.lr * self.base.factor(step, self.problem.steps)
-        if self.adam is not None:
-            self.adam.prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
         """Move every layer, and let Adam move the other parameters, from the same draws."""
@@ -82,16 +80,14 @@ class RunningSampledWeightRule(RunningRule, ABC):
                 f"{self.name} divides by kl_weight, which is {batch.kl_weight} at step {batch.step}: keep it "
                 "positive"
             )
-        others = [] if self.adam is None else self.adam.optimiser.parameters
-        bound, of_weights, gradients = self.drawn(batch, others)
+        bound, of_weights, gradients = self.drawn(batch, self.others)
         self.active &= bound.isfinite()
         weight = batch.kl_weight / self.problem.objective.num_data
         with torch.no_grad():
             for k, (own, seen) in enumerate(zip(self.drawn.trained, of_weights, strict=True)):
                 moved = self.move(k, own, seen, weight, batch.step + 1)
                 self.active &= moved.isfinite().all(-1).all(-1)
-        if self.adam is not None:
-            self.adam.optimiser.update(gradients, self.active)
+        self.update_others(gradients)
         return bound
 
     @abstractmethod
@@ -117,15 +113,14 @@ class RunningSampledWeightRule(RunningRule, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics, and Adam's state."""
-        return {**self.moments(), "adam": None if self.adam is None else self.adam.state_dict()}
+        return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
         for name, values in self.moments().items():
             for value, saved in zip(values, state[name], strict=True):
                 value.copy_(saved)
-        if self.adam is not None:
-            self.adam.load_state_dict(state["adam"])
+        super().load_state_dict(state)
 
 
 class WeightGradients(NamedTuple):
