@@ -11,7 +11,7 @@ from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
 from gilib.training import Collapsed, NaturalGradient, solve_posterior
 from gilib.training.rules.collapsed.bound import evidence
-from gilib.training.rules.collapsed.process import single_process
+from gilib.training.rules.collapsed.model import single_process
 from gilib.training.rules.collapsed.rule import _spacing
 from tests.support import D, assert_equal, normals, seeded
 
@@ -266,7 +266,7 @@ def test_errors_of_points_left_out(noises):
 
 def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
     net, likelihood = sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
-    calls, evidence = [], gilib.training.rules.collapsed.process.evidence
+    calls, evidence = [], gilib.training.rules.collapsed.model.evidence
 
     def failing(*arguments):
         calls.append(arguments)
@@ -274,7 +274,7 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
             raise FactorisationError("the covariance", "for the test")
         return evidence(*arguments)
 
-    monkeypatch.setattr(gilib.training.rules.collapsed.process, "evidence", failing)
+    monkeypatch.setattr(gilib.training.rules.collapsed.model, "evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
     assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
     variance, spacing = likelihood.noise_variance.detach(), _spacing(Y)

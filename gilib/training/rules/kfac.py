@@ -98,13 +98,7 @@ def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]
 
 
 def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
-    """Return A + π √γ Id and S + √γ / π Id: the factors share the damping γ by their mean eigenvalues.
-
-    Args:
-        inputs: A, `[R, I, I]`.
-        outputs: S, `[R, O, O]`.
-        amount: γ, `[R, 1, 1]`.
-    """
+    """Return A + π √γ Id and S + √γ / π Id: the factors share γ, `[R, 1, 1]`, by mean eigenvalues."""
     tiny = torch.finfo(inputs.dtype).tiny
     means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
     ratio = (means[0].clamp_min(tiny) / means[1].clamp_min(tiny)).sqrt()
@@ -113,15 +107,10 @@ def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Ten
 
 
 class RunningKFAC(RunningSampledWeightRule):
-    """Noisy K-FAC at work; the posterior holds M and the factors of its covariances.
-
-    Attributes:
-        inputs: A of every layer, `[R, I, I]`.
-        outputs: S of every layer, `[R, O, O]`.
-    """
+    """Noisy K-FAC at work; the posterior holds M and the factors of its covariances."""
 
     def __init__(self, rule: NoisyKFAC, problem: Problem):
-        """Start with statistics of zero."""
+        """Start with A, `inputs`, and S, `outputs`, of zero."""
         super().__init__(rule, problem)
         weights = [own.weights for own in self.drawn.trained]
         self.rule = rule

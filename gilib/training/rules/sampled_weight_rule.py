@@ -54,12 +54,7 @@ class SampledWeightRule(Rule, ABC):
 
 
 class RunningSampledWeightRule(RunningWithAdam, ABC):
-    """A `SampledWeightRule` at work, with Adam on all other parameters.
-
-    Attributes:
-        drawn: the weights that the rule trains, with their gradients.
-        rate: α of this step.
-    """
+    """A `SampledWeightRule` at work, with Adam on all other parameters."""
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
         """Find the layers, and start Adam on the other parameters."""
@@ -94,10 +89,10 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Move the posterior of one layer by one step.
+        """Move the posterior of the k-th trained layer by one step.
 
         Args:
-            k: index of the layer among the trained ones.
+            k: index of the layer.
             own: the layer.
             gradients: the minibatch's gradients at the drawn weights.
             weight: κ / N.
@@ -139,17 +134,11 @@ class WeightGradients(NamedTuple):
 
 
 class TrainedLayer(NamedTuple):
-    """A layer whose weights a rule trains.
+    """A layer whose weights a rule trains."""
 
-    Attributes:
-        position: index of the layer among the network's layers with weights.
-        layer: the layer.
-        weights: its posterior.
-    """
-
-    position: int
+    position: int  # among the network's layers with weights
     layer: WeightLayer
-    weights: Any
+    weights: Any  # its posterior
 
     def prior_precision(self) -> Tensor:
         """Return the precision of the weights under the prior, `[R, 1, 1]`."""
@@ -178,11 +167,7 @@ class SampledWeights:
     def __init__(
         self, problem: Problem, rule: str, posterior: type[Posterior], statistic: Statistic | None = None
     ):
-        """Find the layers.
-
-        Raises:
-            ValueError: if the rule cannot train this problem.
-        """
+        """Find the layers, or raise if the rule cannot train this problem."""
         self.problem, self.statistic = problem, statistic
         objective = problem.objective
         layers = _weight_layers(problem.net)
@@ -214,9 +199,8 @@ class SampledWeights:
     ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
         """Return bound and gradients of the whole minibatch, summed over the processes.
 
-        Returns:
-            The bound per data point, `[R]`; the weight gradients of every layer; the gradients of minus the
-            bound, summed over replicas, with respect to `others`.
+        These are the bound per data point, `[R]`, the weight gradients of every layer, and the gradients of
+        minus the bound, summed over replicas, with respect to `others`.
         """
         with self.problem.propagate_failures():
             bound, of_weights, gradients = self._of_share(batch, others)
@@ -258,10 +242,7 @@ class SampledWeights:
         return bound, of_weights, list(gradients)
 
     def _check_order(self, rule: str, layers: int) -> None:
-        """Raise unless layers are evaluated in the order in which the network holds them.
-
-        The check draws with zero noise, so that every layer should evaluate its mean weights.
-        """
+        """Raise unless layers are evaluated in the network's order: with zero noise, at their means."""
         net = self.problem.net
         like = self.trained[0].weights.scaled_mean
         with torch.no_grad():

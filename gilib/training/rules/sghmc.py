@@ -94,11 +94,7 @@ class SGHMC(Rule):
 
 
 def point_parameters(net: Network) -> dict[str, nn.Parameter]:
-    """Return the parameters that `SGHMC` samples: the learned unknowns of point estimates, by name.
-
-    Raises:
-        ValueError: if there are none.
-    """
+    """Return the parameters that `SGHMC` samples: the learned unknowns of point estimates, by name."""
     points = {name for name, module in net.named_modules() if isinstance(module, PointWeights)}
     named = net.named_parameters()
     found = {name: p for name, p in named if name.rpartition(".")[0] in points and p.requires_grad}
@@ -111,22 +107,16 @@ def point_parameters(net: Network) -> dict[str, nn.Parameter]:
 
 
 class RunningSGHMC(RunningWithAdam):
-    """One chain for every replica; all chains step together.
-
-    Attributes:
-        values: the sampled parameters, `[R, I, O]` each.
-        coordinates: their momenta and scales.
-        window: the last states of burn-in, `[window, R, I, O]` each; the oldest is overwritten first.
-    """
+    """One chain for every replica; all chains step together."""
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        """Start with zero momentum and an empty window."""
+        """Start with zero momentum and an empty window of the last states of burn-in."""
         super().__init__(problem)
         self.rule, sampled = rule, point_parameters(problem.net)
         self.values = list(sampled.values())
         self.coordinates = [Coordinates.at_rest(value.detach()) for value in self.values]
         others = {name: p for name, p in problem.parameters.items() if name not in sampled}
-        self.window: list[Tensor] = []
+        self.window: list[Tensor] = []  # [window, R, I, O] each; the oldest state is overwritten first
         if others and rule.burn_in:
             self.leave_to_adam(rule.base_optimiser, others, rule.burn_in)
             self.window = [value.new_zeros((rule.window, *value.shape)).detach() for value in self.values]
@@ -149,7 +139,8 @@ class RunningSGHMC(RunningWithAdam):
         for gradient in gradients:
             self.active &= gradient.isfinite().all(-1).all(-1)
         if training:
-            self._remember(batch.step)
+            for ring, value in zip(self.window, self.values, strict=True):
+                ring[batch.step % self.rule.window] = value.detach()
         self._move(gradients, batch.step < self.rule.adaptive_steps)
         if training:
             self._train(batch)
@@ -170,12 +161,6 @@ class RunningSGHMC(RunningWithAdam):
 
     def _normal(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return standard_normal(shape, self.problem.generator, dtype, self.problem.device)
-
-    @torch.no_grad()
-    def _remember(self, step: int) -> None:
-        """Store the state in the window."""
-        for ring, value in zip(self.window, self.values, strict=True):
-            ring[step % self.rule.window] = value
 
     def _train(self, batch: Batch) -> None:
         """Take Adam's step, with each replica at a random state from its window."""
@@ -218,19 +203,12 @@ class RunningSGHMC(RunningWithAdam):
 
 @dataclass
 class Coordinates:
-    """The momenta and scales of one sampled parameter; each has its shape and changes in place.
+    """The momenta and scales of one sampled parameter; each has its shape and changes in place."""
 
-    Attributes:
-        momentum: v.
-        memory: τ.
-        mean: g, the mean of the gradient.
-        square: V, the mean of the squared gradient.
-    """
-
-    momentum: Tensor
-    memory: Tensor
-    mean: Tensor
-    square: Tensor
+    momentum: Tensor  # v
+    memory: Tensor  # τ
+    mean: Tensor  # g, the mean of the gradient
+    square: Tensor  # V, the mean of the squared gradient
 
     @classmethod
     def at_rest(cls, value: Tensor) -> Coordinates:

@@ -80,6 +80,12 @@ class WhitePosterior(NamedTuple):
         return (white @ self.mean).mT, left + (self.inverse @ white.mT).square().sum(-2)
 
 
+def features_of(inducing: Inducing, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a(x), `[N, M]`, and the prior variance that it leaves unexplained, `[N]`, in float64."""
+    white = inducing.white(x.double())
+    return white, inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
+
+
 def sums_of(
     inducing: Inducing, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor | None = None
 ) -> Sums:
@@ -94,11 +100,10 @@ def sums_of(
             problem with noise of variance 1.
     """
     precision = weights if variance is None else weights / variance
-    white, kernel = inducing.white(x.double()), inducing.kernel  # [N, M]
-    left = ((kernel.diagonal(x.double()) - white.square().sum(-1)) * precision).sum()
-    root = precision.sqrt()[:, None]
+    (white, left), root = features_of(inducing, x), precision.sqrt()[:, None]
     white, y = white * root, y.double() * root
-    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, weights.sum())
+    total = (left * precision).sum()
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), total, weights.sum())
 
 
 def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
