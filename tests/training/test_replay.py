@@ -13,7 +13,7 @@ import gilib
 from gilib.training import Bali, LinearDecay, Speed
 from gilib.training.engine.run import Run
 from gilib.training.engine.settings import Settings
-from gilib.training.gradients import graph, replay
+from gilib.training.gradients import replay
 from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import WARM_UP, Replay
 from tests.support import PRIORS, normals, seeded, small_net, zoo
@@ -206,7 +206,7 @@ def test_nothing_is_collected_while_a_step_is_recorded(enabled, fails, monkeypat
     gc.set_threshold(100, 2, 2)
     try:
         with pytest.raises(RuntimeError, match="2000") if fails else nullcontext():
-            graph.capture(run)
+            replay.capture(run)
         assert gc.isenabled() == enabled
         gc.collect()
     finally:

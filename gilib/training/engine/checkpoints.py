@@ -66,17 +66,14 @@ def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: 
 
 
 def _differences(kept: Mapping[str, str], given: Mapping[str, str]) -> str:
-    """Return the parts that differ, in brackets, or an empty string."""
-    found = [
-        _difference(name, kept.get(name, ""), own) for name, own in given.items() if kept.get(name) != own
-    ]
+    """Return the parts that differ, in brackets; those with short values with both of them."""
+    found = []
+    for name, ours in given.items():
+        theirs = kept.get(name, "")
+        short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
+        if theirs != ours:
+            found.append(f"{name}: {theirs} there, {ours} here" if short else name)
     return f" ({'; '.join(found)})" if found else ""
-
-
-def _difference(name: str, theirs: str, ours: str) -> str:
-    """Describe one part that differs: by both values if they are short, else by its name alone."""
-    short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
-    return f"{name}: {theirs} there, {ours} here" if short else name
 
 
 def identity_of(

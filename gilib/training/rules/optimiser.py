@@ -59,13 +59,7 @@ class Optimiser(ABC):
 class NetworkAdam(Optimiser):
     """torch's Adam, with one parameter group for each learning rate.
 
-    Args:
-        rates: parameters by name, each with its learning rate.
-        device: device of the parameters.
-        betas: decay of the first and second moments.
-        eps: added to the root of the second moment.
-        scheduled: whether `advance` will be given factors.
-        capturable: whether steps may be recorded.
+    Rates are held as tensors if `advance` will change them (`scheduled`) between recorded steps.
     """
 
     def __init__(
@@ -80,16 +74,16 @@ class NetworkAdam(Optimiser):
         """Group the parameters by learning rate."""
         self.kernels, self.scheduled = adam_options(device, capturable), scheduled
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
+        as_tensors = scheduled and self.kernels["fused"]
         groups: list[dict[str, Any]] = [
-            {"params": [p for p, own in rates.values() if own == rate], "lr": self._held(rate, device)}
+            {
+                "params": [p for p, own in rates.values() if own == rate],
+                "lr": torch.tensor(rate, device=device) if as_tensors else rate,
+            }
             for rate in self.rates
         ]
         self.adam = torch.optim.Adam(groups, betas=betas, eps=eps, **self.kernels)
         self.parameters = [p for group in self.adam.param_groups for p in group["params"]]
-
-    def _held(self, rate: float, device: torch.device) -> float | Tensor:
-        """Return a rate as a tensor if it may change between recorded steps, else as a number."""
-        return torch.tensor(rate, device=device) if self.scheduled and self.kernels["fused"] else rate
 
     def advance(self, factor: float = 1.0) -> None:
         """Set the learning rates; torch itself counts the step in `update`."""
