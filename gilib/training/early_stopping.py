@@ -102,12 +102,9 @@ class EarlyStopping(Callback):
             )
         self.x, self.y = as_data(net, self.x, self.y)
         check_data(net, self.likelihood, self.x, self.y)
-        shared = [
-            name
-            for module in (net, self.likelihood)
-            for name, parameter in module.named_parameters()
-            if parameter.requires_grad and tuple(parameter.shape[: len(net.replicas)]) != net.replicas
-        ]
+        named = [*net.named_parameters(), *self.likelihood.named_parameters()]
+        axes = len(net.replicas)
+        shared = [name for name, p in named if p.requires_grad and tuple(p.shape[:axes]) != net.replicas]
         if shared:
             raise ValueError(
                 f"EarlyStopping keeps a state for every replica, and they share {', '.join(shared)}: "

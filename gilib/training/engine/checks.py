@@ -58,11 +58,9 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
-    """Return the checkpoint that was given, or one with default settings for a path.
+    """Return the checkpoint that was given, or one with default settings for a path, if it can be written.
 
-    Raises:
-        TypeError: if `augment` cannot be identified, so that another training's checkpoint might be resumed.
-        OSError: if the file cannot be written.
+    It is refused if `augment` cannot be identified, because another training's might then be resumed.
     """
     if given is None:
         return None

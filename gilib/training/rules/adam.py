@@ -13,7 +13,7 @@ from gilib.config import plain
 from gilib.posteriors import ConjugateWeights
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.optimiser import NetworkAdam, Optimiser, Rate, ReplicaAdam
+from gilib.training.rules.optimiser import NetworkAdam, Rate, ReplicaAdam
 from gilib.training.schedules import Schedule
 from gilib.validation import check_positive
 
@@ -168,7 +168,7 @@ class RunningWithAdam(RunningRule):
             self.adam.load_state_dict(state["adam"])
 
 
-def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
+def _optimiser(rule: Adam, problem: Problem) -> NetworkAdam | ReplicaAdam:
     parameters, replicas = problem.parameters, problem.net.replicas
     if not parameters:
         raise ValueError("nothing to train: network and likelihood have no learned parameters")
