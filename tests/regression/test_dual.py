@@ -14,7 +14,6 @@ from gilib.statistics import full_statistics, per_output_statistics, shared_stat
 from tests.support import seeded
 from tests.support.oracles import (
     Operations,
-    assert_mean_within,
     columns_log_prob,
     condition_jointly,
     normal,
@@ -109,22 +108,6 @@ def test_a_draw_is_scored_as_the_other_route_scores_it(make_prior, kind, problem
     log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
     log_fit = columns_log_prob(targets.expand(7, -1, -1), features @ weights, noise)
     torch.testing.assert_close(log_pq, log_evidence - log_fit, rtol=0, atol=1e-9)
-
-
-def test_weights_from_elsewhere_are_scored_alike(kind, problem, generator):
-    dual, primal, _ = both_routes(kind, *problem, kronecker(generator), generator)
-    weights = 2.0 + normal(generator, 3, 2, FAN_IN, OUTPUTS)
-    torch.testing.assert_close(dual.log_prob(weights), primal.log_prob(weights), rtol=1e-12, atol=1e-9)
-
-
-def test_moments_of_draws(kind, generator):
-    features, targets = normal(generator, 2, FAN_IN), normal(generator, 2, OUTPUTS)
-    dual, primal, _ = both_routes(kind, features, targets, kronecker(generator), generator)
-    weights, _ = dual.draw(normal(generator, 20_000, FAN_IN, OUTPUTS))
-    assert_mean_within(weights, primal.mean)
-    deviation = (weights - primal.mean).mT  # [S, O, I]
-    expected = primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
-    assert_mean_within(deviation[..., :, None] * deviation[..., None, :], expected)
 
 
 @PRIORS

@@ -49,11 +49,6 @@ def assert_equals_autograd(inputs):
     torch.testing.assert_close(gradients[0], gradients[0].mT, **EXACT)
 
 
-@pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
-def test_gradient_equals_autograd_for_every_size_of_block(size, generator):
-    assert_equals_autograd(arguments(generator, ((3,), (3,), (3,)), size))
-
-
 @LEADS
 @pytest.mark.parametrize(("groups", "columns", "matrices"), [(1, 4, 0), (4, 1, 2), (2, 3, 5)])
 def test_pieces_of_any_size_give_the_same(leads, groups, columns, matrices, generator, monkeypatch):

@@ -9,7 +9,8 @@ from torch.distributions import MultivariateNormal
 import gilib
 from gilib.kernels import Matern
 from gilib.linalg import FactorisationError
-from gilib.training import Collapsed, NaturalGradient, solve_posterior
+from gilib.training import Collapsed, solve_posterior
+from gilib.training.history import FAILED
 from gilib.training.rules.collapsed.bound import evidence
 from gilib.training.rules.collapsed.model import single_process
 from gilib.training.rules.collapsed.rule import _spacing
@@ -85,18 +86,6 @@ def test_settled_the_elbo_is_the_bound(noises):
     assert_equal(elbo, found, 1e-9)
 
 
-def test_settling_is_a_whole_natural_step():
-    ours, theirs = sparse(X[::5]), sparse(X[::5])
-    for name, parameter in theirs.named_parameters():
-        parameter.requires_grad_("weights" in name)
-    solve_posterior(ours, gilib.Gaussian(0.1), X, Y)
-    gilib.fit(
-        theirs, gilib.Gaussian(0.1), X, Y, steps=1, rule=NaturalGradient(1.0), num_samples=1, progress=False
-    )
-    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-        assert_equal(a.detach(), b.detach(), 1e-8)
-
-
 def test_settling_in_parts_is_settling_at_once(monkeypatch):
     whole, parts = sparse(X[::5]), sparse(X[::5])
     solve_posterior(whole, gilib.Gaussian(0.1), X, Y)
@@ -168,10 +157,9 @@ def test_rounded_targets_keep_their_noise():
     assert likelihood.noise_variance.item() > 0.9 / 12
 
 
-@pytest.mark.parametrize("share", [0.03, 0.3])
-def test_targets_of_two_values_have_the_noise_of_their_variance(share):
+def test_targets_of_two_values_have_the_noise_of_their_variance():
     """Nothing depends on the inputs: the price alone would end at a variance larger by 1 / 12."""
-    y = (torch.arange(200) < 200 * share).to(D)[torch.randperm(200, generator=seeded(3))][:, None]
+    y = (torch.arange(200) < 60).to(D)[torch.randperm(200, generator=seeded(3))][:, None]
     x, variance = normals(200, 2, seed=4), float(y.var(correction=0))
     net, likelihood = (
         gilib.models.sparse_gp(2, 1, inducing_points=x, dtype=D),
@@ -276,7 +264,7 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
 
     monkeypatch.setattr(gilib.training.rules.collapsed.model, "evidence", failing)
     history = gilib.fit(net, likelihood, X, Y, steps=50, rule=Collapsed(), num_samples=1, progress=False)
-    assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0]
+    assert len(calls) == 4 and history.elbo[-1] >= history.elbo[0] and history.ended == FAILED
     variance, spacing = likelihood.noise_variance.detach(), _spacing(Y)
     likelihood.scale_noise(1.0 + spacing.square().mean() / 12 / variance)  # what rounding adds, put back
     now = single_process(net, likelihood).bound(X, Y, ONES, spacing).detach() / 30
@@ -308,10 +296,6 @@ def test_what_is_refused():
         parameter.requires_grad_(False)
     with pytest.raises(ValueError, match="neither kernel nor noise is learned"):
         train(fixed, gilib.Gaussian(0.1))
-    with pytest.raises(ValueError, match="evaluations must be an integer of at least 2"):
-        Collapsed(evaluations=1)
-    with pytest.raises(ValueError, match="tolerance must be a positive"):
-        Collapsed(tolerance=0.0)
 
 
 @pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)

@@ -8,8 +8,7 @@ import torch
 
 import gilib
 from gilib.training import Collapsed
-from gilib.training.history import FAILED, STOOD_STILL
-from gilib.training.rules.collapsed.rule import PATIENCE
+from gilib.training.history import STOOD_STILL
 from tests.training.test_collapsed import X, Y, sparse
 
 
@@ -29,15 +28,6 @@ def running():
     return held[0]
 
 
-def test_the_best_of_several_points_is_returned_to(running):
-    start = [parameter.detach().clone() for parameter in running.parameters]
-    seen = [([value + k for value in start], torch.tensor(loss)) for k, loss in enumerate((2.0, 1.0, 3.0))]
-    running._return_to(seen)
-    assert running.last == -1.0
-    for parameter, value in zip(running.parameters, start, strict=True):
-        assert torch.equal(parameter.detach(), value + 1)
-
-
 def test_only_steps_in_a_row_end_the_search(running):
     """Those that gain less than the tolerance."""
     losses, idle = iter([1.0, 0.9999, 0.5, 0.4999, 0.4998, 0.3]), []
@@ -46,11 +36,6 @@ def test_only_steps_in_a_row_end_the_search(running):
         running._search(None)
         idle.append(running.idle)
     assert idle == [0, 1, 0, 1, 2, 0]
-
-
-def test_a_search_that_failed_ends_the_training_and_says_so(running):
-    running._return_to([(list(running.parameters), torch.tensor(1.0))])
-    assert running.ended == FAILED and running.idle == PATIENCE
 
 
 def test_a_training_ends_with_its_search(tmp_path):

@@ -48,15 +48,6 @@ def test_the_loop_is_adam_on_the_elbo():
         assert_equal(a.detach(), b.detach(), 1e-10)
 
 
-@pytest.mark.parametrize(
-    "posterior", [gilib.GlobalInducing(), gilib.LocalInducing(num_inducing=4), gilib.Factorised()]
-)
-def test_the_elbo_rises(posterior):
-    history = fit(small_net(posterior), steps=150, rule=gilib.Adam(0.03))
-    assert history.elbo.shape == (150,) and history.resumed_at == 0
-    assert history.elbo[-20:].mean() > history.elbo[:20].mean() + 1.0
-
-
 def test_training_finds_the_evidence_where_it_can_be_reached():
     """With fewer inducing points than data the bound comes up to the evidence, and not above."""
     net = small_net(gilib.GlobalInducing(), hidden=(), points=5, shake=0.0)
@@ -66,18 +57,6 @@ def test_training_finds_the_evidence_where_it_can_be_reached():
     truth = log_evidence(with_ones(X), Y, 1 / 3, 0.1)
     error = float(bounds.std()) / 200**0.5
     assert truth - 0.5 < bounds.mean() < truth + 6 * error
-
-
-def test_every_epoch_sees_every_point_at_most_once():
-    likelihood = Recording()
-    fit(small_net(gilib.Factorised()), likelihood, steps=10, batch_size=6)
-    epochs = [
-        torch.cat(likelihood.seen[k : k + 3]) for k in range(0, 9, 3)
-    ]  # 20 points: three batches of six
-    for epoch in epochs:
-        assert len(torch.unique(epoch[:, 0])) == 18
-        assert torch.isin(epoch, Y).all()
-    assert not torch.equal(epochs[0], epochs[1])
 
 
 def test_a_batch_as_large_as_the_data_is_the_data():
@@ -133,8 +112,6 @@ def test_learning_rates_by_name():
 def test_an_unknown_group():
     with pytest.raises(ValueError, match="groups: no parameter .* 'likelihood'; parameters are"):
         fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"likelihood": 1e-3}))
-    with pytest.raises(ValueError, match=r"groups\['inducing'\] must be a positive finite number, got 0"):
-        fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"inducing": 0.0}))
 
 
 @pytest.mark.parametrize("estimator", ["draw", "pointwise"])
@@ -150,15 +127,9 @@ def test_the_same_seed_gives_the_same_training_and_another_one_another():
     assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
 
 
-@pytest.mark.parametrize("batch_size", [None, 6])
-def test_pointwise_estimates_train(batch_size):
-    history = fit(
-        small_net(gilib.Factorised()),
-        steps=150,
-        rule=gilib.Adam(0.03),
-        estimator="pointwise",
-        batch_size=batch_size,
-    )
+def test_pointwise_estimates_train():
+    net, own = small_net(gilib.Factorised()), {"estimator": "pointwise", "batch_size": 6}
+    history = fit(net, steps=150, rule=gilib.Adam(0.03), **own)
     assert history.elbo[-20:].mean() > history.elbo[:20].mean() + 1.0
 
 
@@ -179,23 +150,6 @@ def test_classes(batch_size):
     assert rise.mean() > 6 * rise.std() / 200**0.5
 
 
-@pytest.mark.parametrize("batch_size", [None, 6])
-def test_replicas(batch_size):
-    net = small_net(gilib.GlobalInducing(), replicas=(3,))
-    history = fit(net, gilib.Gaussian(0.1, learn=True, replicas=(3,)), batch_size=batch_size)
-    assert history.elbo.shape == (12, 3)
-
-
-def test_images_are_batched_along_their_points():
-    layers = [torch.nn.Flatten(), gilib.Linear(4, 1, gilib.Factorised())]
-    net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
-    images = normals(7, 1, 2, 2)
-    history = gilib.fit(
-        net, gilib.Gaussian(0.1), images, normals(7, 1), steps=4, batch_size=3, progress=False
-    )
-    assert history.elbo.shape == (4,)
-
-
 def test_the_progress_bar(capsys):
     fit(small_net(gilib.Factorised()), steps=2)
     silent = capsys.readouterr()
@@ -211,18 +165,6 @@ def test_divergence_says_when():
         fit(net, steps=30, rule=gilib.Adam(1e4))
 
 
-def test_divergence_by_replica():
-    net = small_net(gilib.Factorised(), replicas=(2,))
-    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
-        fit(net, steps=3, rule=gilib.Adam(1e4))
-
-
 def test_a_failed_factorisation_names_the_layer():
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer \d, Linear"):
         fit(small_net(gilib.GlobalInducing()), steps=30, rule=gilib.Adam(1e4))
-
-
-def test_nothing_to_train():
-    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.FromPrior(), dtype=D)
-    with pytest.raises(ValueError, match="nothing to train"):
-        fit(net)

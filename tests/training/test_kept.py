@@ -46,11 +46,3 @@ def test_states_that_are_not_there():
     train(net, SGHMC(10), 14, callbacks=[kept])
     with pytest.raises(ValueError, match="due at step 15"):
         kept.samples(net)
-
-
-@pytest.mark.parametrize(
-    ("burn_in", "every", "name"), [(-1, 1, "burn_in"), (0, 0, "every"), (0.5, 1, "burn_in")]
-)
-def test_when_states_are_kept(burn_in, every, name):
-    with pytest.raises(ValueError, match=f"{name} must be an integer"):
-        StoredStates(burn_in, every)

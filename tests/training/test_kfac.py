@@ -9,11 +9,12 @@ from torch.distributions import MultivariateNormal
 
 import gilib
 from gilib.posteriors import MatrixGaussian
-from gilib.training import Batch, Checkpoint, NoisyKFAC, Paused
+from gilib.training import Batch, NoisyKFAC
 from gilib.training.gradients.objective import Objective
 from gilib.training.gradients.parallel import OneProcess
 from gilib.training.rules.base import Problem
 from tests.support import D, assert_equal, log_p, normals, ridge, seeded, small_net, with_ones
+from tests.support.resuming import step_by_step
 
 X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
 RULE = NoisyKFAC(0.1, decay=0.3, damping=0.02)
@@ -173,21 +174,6 @@ def test_it_comes_to_rest_at_the_mean_squared_residual():
     assert_equal(torch.linalg.inv(covariance), precision_at(curvature), 1e-9)
 
 
-def test_it_is_the_damped_posterior_where_residuals_are_as_large_as_the_noise():
-    """On average, that is: targets made so, with Xᵀr / σ² = P μ."""
-    residuals = normals(POINTS, seed=5)
-    residuals = residuals * math.sqrt((NOISE - spread(1 / NOISE)) / float(residuals.square().mean()))
-    exact = (FEATURES.mT @ residuals / (NOISE * PRIOR))[:, None]
-    targets = FEATURES @ exact + residuals[:, None]
-    mean, covariance = at_rest(targets)
-    assert_equal(mean, ridge(FEATURES, targets, PRIOR, NOISE)[0], 1e-10)
-    true = torch.linalg.inv(ridge(FEATURES, targets, PRIOR, NOISE)[1])
-    ratio = math.sqrt(MEAN_SQUARES.trace() / 3 * NOISE)
-    identity = torch.eye(3, dtype=D)
-    excess = math.sqrt(DELTA) * POINTS * (MEAN_SQUARES / ratio + ratio / NOISE * identity)
-    assert_equal(torch.linalg.inv(covariance), true + excess, 1e-9)
-
-
 # What a rule owes
 
 
@@ -198,14 +184,11 @@ def test_it_resumes_to_the_last_bit(tmp_path):
     settings = {"steps": 7, "batch_size": 3, "seed": 5}
     whole, noise = start()
     history = fit(whole, likelihood=noise, **settings)
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        net, own = start()
-        try:
-            parts = fit(net, likelihood=own, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses += 1
+
+    def train(net, own, **checkpoint):
+        return fit(net, likelihood=own, **checkpoint, **settings)
+
+    (net, own), parts, pauses = step_by_step(tmp_path / "run", start, train)
     assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
     for one, other in zip(
         [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
@@ -244,11 +227,3 @@ def test_what_does_not_fit():
     net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
     with pytest.raises(ValueError, match="which only Linear layers give"):
         fit(net, x=normals(7, 1, 2, 2))
-
-
-@pytest.mark.parametrize(
-    "settings", [{"decay": 0.0}, {"decay": 1.5}, {"damping": -1.0}, {"lr": 0.0}], ids=str
-)
-def test_settings_that_make_no_sense(settings):
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        NoisyKFAC(**settings)

@@ -1,15 +1,14 @@
 """SGHMC: its steps written out, and what a training owes its rule."""
 
-import math
-
 import pytest
 import torch
 
 import gilib
-from gilib.training import SGHMC, Checkpoint, Paused, StoredStates
+from gilib.training import SGHMC, StoredStates
 from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.support import D, assert_equal, seeded
 from tests.support.chains import FEATURES, POINT, N, Seen, Y, linear, process, running, state, train
+from tests.support.resuming import step_by_step
 
 # Steps
 
@@ -114,15 +113,14 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     settings = {"batch_size": 7, "seed": [3, 8] if replicas else 3}
     expected, (whole, noise) = StoredStates(6, every=2), learner(replicas)
     history = train(whole, rule, 11, likelihood=noise, callbacks=[expected], **settings)
-    pauses, path = 0, tmp_path / "checkpoint"
-    while True:
-        kept, (net, own) = StoredStates(6, every=2), learner(replicas)
-        late = Checkpoint(path, deadline=0.0)
-        try:
-            resumed = train(net, rule, 11, likelihood=own, checkpoint=late, callbacks=[kept], **settings)
-            break
-        except Paused:
-            pauses += 1
+
+    def start():
+        return *learner(replicas), StoredStates(6, every=2)
+
+    def go_on(net, own, kept, **checkpoint):
+        return train(net, rule, 11, likelihood=own, callbacks=[kept], **checkpoint, **settings)
+
+    (net, own, kept), resumed, pauses = step_by_step(tmp_path / "run", start, go_on)
     assert pauses == 10 and torch.equal(history.elbo, resumed.elbo)
     for one, other in zip(
         [*whole.parameters(), *noise.parameters()], [*net.parameters(), *own.parameters()], strict=True
@@ -166,30 +164,6 @@ def test_chains_that_share_what_adam_trains_cannot_be_frozen():
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"burn_in": -1}, "burn_in must be an integer of at least 0, got -1"),
-        ({"burn_in": 1.5}, "burn_in must be an integer"),
-        ({"lr": 0.0}, "lr must be a positive finite number, got 0.0"),
-        ({"lr": math.nan}, "lr must be a positive finite number, got nan"),
-        ({"momentum_decay": 0.0}, "momentum_decay must be a positive finite number"),
-        ({"momentum_decay": 1.1}, "momentum_decay must be at most 1, .*, got 1.1"),
-        ({"window": 0}, "window must be an integer of at least 1, got 0"),
-        ({"adaptation": -1}, "adaptation must be an integer of at least 0, got -1"),
-        ({"adaptation": 11}, "adaptation is a part of burn-in, so at most 10 steps, got 11"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SGHMC(**{"burn_in": 10} | settings)
-
-
-def test_another_rule_for_the_rest():
-    with pytest.raises(TypeError, match="base_optimiser must be a Adam, got NaturalGradient"):
-        SGHMC(10, base_optimiser=gilib.training.NaturalGradient())
 
 
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
+from gilib.training import IVON, Batch, NoisyAdam, PiecewiseConstant, Vadam
 from gilib.training.rules.sampled_weight_rule import SampledWeights, squared_gradients
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
+from tests.support.resuming import step_by_step
 from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
 # Steps
@@ -110,14 +111,11 @@ def test_it_resumes_to_the_last_bit(rule, tmp_path):
     whole, noise = start()
     history = fit(whole, rule, likelihood=noise, **settings)
     assert noise.noise_variance != NOISE
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        net, own = start()
-        try:
-            parts = fit(net, rule, likelihood=own, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses += 1
+
+    def train(net, own, **checkpoint):
+        return fit(net, rule, likelihood=own, **checkpoint, **settings)
+
+    (net, own), parts, pauses = step_by_step(tmp_path / "run", start, train)
     assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
     for one, other in zip(
         [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, VOGN, NoisyAdam, Vadam
+from gilib.training import IVON, VOGN
 from tests.support import D, normals, small_net
 from tests.support.variational import fit
 
@@ -33,25 +33,6 @@ def test_tempering_must_be_positive():
     refused("divides by kl_weight, which is 0.0 at step 0", kl_weight=gilib.objectives.SteppedTempering(10))
 
 
-@pytest.mark.parametrize("kind", [VOGN, Vadam, NoisyAdam, IVON])
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [({"lr": 0.0}, "lr"), ({"betas": (0.9, 1.0)}, "betas"), ({"betas": (0.9,)}, "betas must be 2 values")],
-)
-def test_settings_that_make_no_sense(kind, settings, match):
-    with pytest.raises(ValueError, match=match):
-        kind(**settings)
-
-
-def test_other_settings_that_make_no_sense():
-    with pytest.raises(ValueError, match="damping"):
-        NoisyAdam(damping=-1.0)
-    with pytest.raises(TypeError, match="base_optimiser must be"):
-        IVON(base_optimiser=IVON())
-    with pytest.raises(TypeError, match="schedule must be"):
-        Vadam(schedule=0.5)
-
-
 def test_divergence_is_an_error():
     with pytest.raises(gilib.training.DivergenceError, match="not finite"):
         fit(small_net(gilib.Factorised()), IVON(1e300), steps=4)
@@ -62,9 +43,10 @@ def test_divergence_is_an_error():
         fit(broken, IVON(), steps=4)
 
 
-@pytest.mark.parametrize("rule", [VOGN(), Vadam(), NoisyAdam(), IVON()])
-def test_processes_are_refused_for_what_they_are(rule):
+def test_processes_are_refused_for_what_they_are():
     """Not for the estimator that they prefer."""
     net = gilib.models.sparse_gp(2, 1, inducing_points=normals(5, 2))
     with pytest.raises(ValueError, match="trains layers with Factorised weights, but the network has none"):
-        gilib.fit(net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=rule, progress=False)
+        gilib.fit(
+            net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=VOGN(), progress=False
+        )
