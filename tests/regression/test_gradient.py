@@ -63,18 +63,6 @@ def test_gradient_equals_autograd_for_all_shapes(size, groups, columns, leads, s
     assert_equals_autograd(arguments(seeded(seed), leads, size, groups, columns))
 
 
-@pytest.mark.parametrize(("groups", "columns"), [(1, 2), (2, 1)])
-@pytest.mark.parametrize("leads", [CASES["samples and replicas"], CASES["first layer with replicas"]])
-def test_gradcheck(leads, groups, columns, generator):
-    """The precision enters through its symmetric part: finite differences perturb one entry at a time."""
-    inputs = arguments(generator, [[min(n, 2) for n in lead] for lead in leads], 2, groups, columns)
-
-    def function(precision, shift, noise):
-        return sample_from_precision(0.5 * (precision + precision.mT), shift, noise)
-
-    assert torch.autograd.gradcheck(function, inputs)
-
-
 @pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
 @pytest.mark.parametrize("output", [0, 1])
 def test_one_argument_and_one_output_at_a_time(wanted, output, generator):

@@ -105,15 +105,6 @@ def test_one_precision_three_ways_for_all_shapes(sizes, axes, seed):
     torch.testing.assert_close(separate.cross[..., 0].mT, shared.cross[..., 0, :, :], **EXACT)
 
 
-@LEADS
-def test_weighted_gram_gradcheck(lead, parameters, generator):
-    features = normal(generator, *[min(n, 2) for n in lead], 3, 2).requires_grad_()
-    weights = normal(generator, *[min(n, 2) for n in parameters], 2, 3).requires_grad_()
-    if len(parameters) == 2:
-        features, weights = features[..., 0, :, :], weights[..., 0, :, :]
-    assert torch.autograd.gradcheck(weighted_gram, (features, weights))
-
-
 @pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):

@@ -73,14 +73,13 @@ def in_tf32():
     return lambda recorded: train(net, gilib.Gaussian(0.1), X.float(), Y.float(), recorded, arithmetic="tf32")
 
 
-def layerwise(likelihood=None, **options):
+def layerwise(**options):
     """BALI's numbers change from step to step: α by a schedule, γ by the bias correction."""
     shape = (R,) if "seed" in options else ()
     net = small_net(gilib.posteriors.Conjugate(), PRIORS["neal"], replicas=shape)
-    noise = gilib.Gaussian(1.0, learn=True, replicas=shape) if likelihood is None else likelihood
-    y = Y if likelihood is None else torch.arange(len(X)) % 2
+    noise = gilib.Gaussian(1.0, learn=True, replicas=shape)
     options = {"rule": Bali(schedule=LinearDecay(0.2)), "num_samples": 1} | options
-    return lambda recorded: train(net, noise, X, y, recorded, **options)
+    return lambda recorded: train(net, noise, X, Y, recorded, **options)
 
 
 CASES = {
@@ -91,7 +90,6 @@ CASES = {
     "pointwise": pointwise,
     "tf32": in_tf32,
     "bali": layerwise,
-    "bali, labels": lambda: layerwise(gilib.Categorical()),
     "bali, two draws": lambda: layerwise(num_samples=2, rule=Bali(prior="relative")),
     "bali, outputs": lambda: layerwise(estimator="pointwise"),
     "bali, means": lambda: layerwise(rule=Bali(deterministic=True)),
@@ -140,18 +138,6 @@ def test_moments_that_are_kept_are_not_recorded(keep):
     net, noise = small_net(gilib.posteriors.Conjugate()), gilib.Gaussian(1.0, learn=True)
     run = Run(net, noise, X, Y, STEPS, Settings(**settings, arithmetic="full"), OneProcess(), False)
     assert run.rule.recordable is not keep
-
-
-def test_host_numbers_would_be_frozen():
-    """A number of the host in a recorded function stays what it was."""
-    calls = []
-
-    def count(x):
-        calls.append(1)
-        return x + len(calls)
-
-    repeated = Replay(count, CPU)
-    assert [int(repeated(torch.tensor(10))) for _ in range(WARM_UP + 3)] == [11, 12, 13, 14, 14, 14]
 
 
 def test_arguments_are_copied_before_the_replay():
@@ -215,21 +201,13 @@ def test_nothing_is_collected_while_a_step_is_recorded(enabled, fails, monkeypat
     assert found == ["before", "after"]
 
 
-def test_another_device():
-    with pytest.raises(ValueError, match="replay=True needs data and network on a CPU or a CUDA .* on meta"):
-        replay.check_replay(torch.device("meta"), 1, True)
-
-
 @pytest.mark.parametrize(
-    ("processes", "recordable", "message"),
-    [
-        (2, True, "replay=True is for one process: leave out parallel or replay"),
-        (1, False, "needs a rule that can be recorded: see RunningRule.recordable"),
-    ],
+    ("device", "processes", "message"),
+    [("meta", 1, "needs data and network on a CPU or a CUDA .* on meta"), ("cpu", 2, "is for one process")],
 )
-def test_what_cannot_be_recorded(processes, recordable, message):
+def test_what_cannot_be_recorded(device, processes, message):
     with pytest.raises(ValueError, match=message):
-        replay.check_replay(CPU, processes, recordable)
+        replay.check_replay(torch.device(device), processes, True)
 
 
 def fitted(**settings):

@@ -56,15 +56,6 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     assert all(torch.equal(p, q) for p, q in zip(parts.buffers(), whole.buffers(), strict=True))
 
 
-def test_replicas_train_as_they_would_alone():
-    together = averaged((R,))
-    history = fit(together, X, Y, seed=SEEDS, batch_size=5)
-    for r in range(R):
-        alone = averaged()
-        assert_equal(history.elbo[:, r], fit(alone, X[r], Y[r], seed=SEEDS[r], batch_size=5).elbo, 1e-10)
-        assert_equal(mean(together)[r], mean(alone), 1e-10)
-
-
 def test_its_own_numbers_are_not_those_of_the_draws():
     """The jitter of the means, [2, 2], would else repeat the first draw."""
     net = averaged()

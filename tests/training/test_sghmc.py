@@ -143,12 +143,11 @@ def test_replicas_are_chains_as_each_would_be_alone():
             assert_equal(value[r].detach(), alone.get_parameter(name).detach(), 1e-9)
 
 
-@pytest.mark.parametrize("learn", [True, False])
-def test_a_chain_that_breaks_down_stays_where_it_was(learn):
+def test_a_chain_that_breaks_down_stays_where_it_was():
     net, healthy = linear((2,)), linear((2,))
     y = Y.expand(2, N, 1).clone()
     y[1, 3] = 1e200
-    likelihoods = [gilib.Gaussian(0.3, learn=learn, replicas=(2,)).to(D) for _ in range(2)]
+    likelihoods = [gilib.Gaussian(0.3, learn=True, replicas=(2,)).to(D) for _ in range(2)]
     settings = {"on_divergence": "freeze", "seed": [1, 2]}
     before = state(net)[1].clone()
     history = train(net, SGHMC(5), 8, y=y, likelihood=likelihoods[0], **settings)
