@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, Batch, PiecewiseConstant
-from gilib.training.rules.sampled_weight_rule import SampledWeights, squared_gradients
+from gilib.training import IVON, VOGN, Batch, PiecewiseConstant
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
 from tests.support.resuming import step_by_step
 from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
@@ -145,20 +144,21 @@ def test_replicas_train_as_they_would_alone(rule):
             assert_equal(own[1][r], other[1], 1e-10)
 
 
-@pytest.mark.parametrize("statistic", [squared_gradients, None])
-def test_shares_of_a_minibatch_add_up(statistic):
+@pytest.mark.parametrize("rule", [VOGN(), IVON()])
+def test_shares_of_a_minibatch_add_up(rule):
     """What processes sum is of the whole minibatch."""
     net, noise = (
         small_net(gilib.Factorised()),
         gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0)),
     )
-    drawn = SampledWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
-    whole = drawn(Batch(0, X, Y, noise), [])
-    parts = [drawn(Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7), []) for n in (slice(4), slice(4, 7))]
+    running = rule.begin(problem(net, 7))
+    whole = running.gradients(Batch(0, X, Y, noise))
+    shares = (Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7) for n in (slice(4), slice(4, 7)))
+    parts = [running.gradients(share) for share in shares]
     assert_equal(parts[0][0] + parts[1][0], whole[0])
     for k, own in enumerate(whole[1]):
         assert_equal(parts[0][1][k].gradient + parts[1][1][k].gradient, own.gradient)
-        assert len(own.statistics) == (statistic is not None)
+        assert len(own.statistics) == (rule == VOGN())
         for j, value in enumerate(own.statistics):
             assert_equal(parts[0][1][k].statistics[j] + parts[1][1][k].statistics[j], value)
 

@@ -22,6 +22,21 @@ from gilib.training.rules.sampled_weight_rule import (
 )
 
 
+def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
+
+    Args:
+        features: x, `[..., B, I]`.
+        gradients: g / B, `[S, R, B, O]`.
+
+    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
+    (tensor([[10.]]), tensor([[2.5000]]))
+    """
+    lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
+    inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
+    return inputs.mean(0), points * matmul(gradients.mT, gradients).mean(0)
+
+
 @dataclass(frozen=True)
 class NoisyKFAC(SampledWeightRule):
     """Noisy K-FAC (Zhang et al., 2018, Alg. 2) for `MatrixGaussian` weights of `Linear` layers.
@@ -82,21 +97,6 @@ class NoisyKFAC(SampledWeightRule):
         return RunningKFAC(self, problem)
 
 
-def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
-
-    Args:
-        features: x, `[..., B, I]`.
-        gradients: g / B, `[S, R, B, O]`.
-
-    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
-    (tensor([[10.]]), tensor([[2.5000]]))
-    """
-    lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
-    inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
-    return inputs.mean(0), points * matmul(gradients.mT, gradients).mean(0)
-
-
 def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
     """Return A + π √γ Id and S + √γ / π Id: the factors share γ, `[R, 1, 1]`, by mean eigenvalues."""
     tiny = torch.finfo(inputs.dtype).tiny
@@ -109,11 +109,12 @@ def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Ten
 class RunningKFAC(RunningSampledWeightRule):
     """Noisy K-FAC at work; the posterior holds M and the factors of its covariances."""
 
+    rule: NoisyKFAC
+
     def __init__(self, rule: NoisyKFAC, problem: Problem):
         """Start with A, `inputs`, and S, `outputs`, of zero."""
         super().__init__(rule, problem)
-        weights = [own.weights for own in self.drawn.trained]
-        self.rule = rule
+        weights = [own.weights for own in self.trained]
         self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
         self.outputs = [torch.zeros_like(own.column_root.detach()) for own in weights]
 

@@ -235,13 +235,15 @@ class IVON(VariationalRule):
 class RunningVariational(RunningSampledWeightRule):
     """A variational rule at work; the posterior holds μ and Λ, and this object holds m, in `first`."""
 
+    rule: VariationalRule
+
     def __init__(self, rule: VariationalRule, problem: Problem):
         """Start with moments of zero."""
         super().__init__(rule, problem)
-        self.rule, self.first = rule, self._zeros()
+        self.first = self._zeros()
 
     def _zeros(self) -> list[Tensor]:
-        return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.drawn.trained]
+        return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.trained]
 
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
