@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import gilib
+from gilib.training.engine.minibatches import Minibatches
 from tests.support import PRIORS, D, assert_equal, log_evidence, normals, seeded, small_net, with_ones
 
 X = normals(20, 2, seed=1)
@@ -167,3 +168,13 @@ def test_divergence_says_when():
 def test_a_failed_factorisation_names_the_layer():
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer \d, Linear"):
         fit(small_net(gilib.GlobalInducing()), steps=30, rule=gilib.Adam(1e4))
+
+
+@pytest.mark.parametrize("size", [4, 5, 6])
+def test_an_epoch_sees_every_point_at_most_once(size):
+    x = torch.arange(20.0)[:, None]
+    batches, epochs, count = Minibatches(x, x, -2, -2, size, 3), [], 20 // size
+    for _ in range(3):
+        epochs.append(torch.cat([batches.next()[0] for _ in range(count)]).flatten().tolist())
+        assert len(set(epochs[-1])) == count * size
+    assert epochs[0] != epochs[1] != epochs[2]

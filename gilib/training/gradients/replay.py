@@ -31,8 +31,7 @@ class Replay:
 
     Args:
         function: does the same operations at every call, whatever the values, and reads and writes the same
-            tensors. All that changes must come in as an argument on the device. Read its result before the
-            next call.
+            tensors. All that changes must come in as an argument. Read its result before the next call.
         device: device of the arguments: CUDA or a CPU.
     """
 

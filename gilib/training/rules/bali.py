@@ -145,15 +145,10 @@ class PassResult(NamedTuple):
 
 
 class RunningBali(RunningRule):
-    """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors.
+    """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors."""
 
-    Attributes:
-        lr: α of the next step: a number, or a tensor that the host writes between steps.
-        rates: γ of every layer: numbers, or such tensors `[R]`.
-    """
-
-    lr: float | Tensor
-    rates: list[float | Tensor]
+    lr: float | Tensor  # α of the next step: a number, or a tensor that the host writes between steps
+    rates: list[float | Tensor]  # γ of every layer: numbers, or such tensors, [R]
 
     def __init__(self, rule: Bali, problem: Problem):
         """Check that the rule can train the network, and set up the regressions."""
@@ -344,21 +339,9 @@ class RunningBali(RunningRule):
 
 
 class LayerRegression:
-    """One dense layer as a regression.
+    """One dense layer with `Conjugate` as a regression, onto the targets of the data if `true_targets`."""
 
-    Args:
-        layer: a layer with `Conjugate`.
-        replicas: replicas of the network.
-        true_targets: whether the layer uses the targets of the data.
-
-    Attributes:
-        prior: the diagonal of the prior precision of W̃, `[R, I]`.
-        windows: number of observations in a point.
-        feature_scale: 1 / √I, the factor of the features.
-        gram: reused memory for the second moments of a wide layer, `[R, I, I]`; None until it is needed.
-    """
-
-    windows = 1
+    windows = 1  # number of observations in a point
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
         """Read the prior, which must be fixed."""
@@ -374,8 +357,8 @@ class LayerRegression:
         if bool((precision.dense() != torch.diag_embed(precision.diagonal())).any()):
             raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
         diagonal = precision.diagonal() / layer.fan_in
-        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
-        self.gram: Tensor | None = None
+        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]  # of W̃, [R, I]
+        self.gram: Tensor | None = None  # reused memory for the second moments of a wide layer, [R, I, I]
         self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
@@ -496,10 +479,6 @@ class KeptRegression(LayerRegression):
     The strength κ of the prior is averaged in the same way as moments. V⁻¹ is factorised again once that
     average has changed by a tenth; the standard deviation of the prior has then changed by a twentieth. The
     limit of the mean does not depend on V⁻¹, and its own update always uses the latest κ.
-
-    Attributes:
-        strengths: the average of κ, and its value when V⁻¹ was last factorised, `[2, R]`; zero before the
-            first step.
     """
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
@@ -514,6 +493,7 @@ class KeptRegression(LayerRegression):
         with exact_products():
             known = gram_of(inputs, self.feature_scale, bool(layer.bias))
         self.known = known.expand(*replicas, *known.shape[-2:])
+        # the average of κ, and its value when V⁻¹ was last factorised; zero before the first step
         self.strengths = self.prior.new_zeros(2, *replicas)
         self.seen: Callable[[Tensor], Tensor] | None = None
 

@@ -29,14 +29,9 @@ SETTLED = 1e-6  # nats per point; a step that gains less is the last
 
 
 class ProcessOfClasses(CollapsedModel):
-    """A process of C - 1 contrasts, and the logits that they make.
+    """A process of C - 1 contrasts, and the logits that `matrix`, `[C - 1, C]`, makes of them.
 
-    Attributes:
-        process: the process of the contrasts.
-        matrix: from contrasts to logits, `[C - 1, C]`.
-        likelihood: the likelihood.
-        moments: precision times pseudo-target of every point and contrast, `[N, C - 1]`.
-        precision: their precisions, `[N, C - 1]`.
+    Every point and contrast has a precision and `moments`, precision times pseudo-target, `[N, C - 1]`.
     """
 
     def __init__(self, process: SparseProcess, matrix: Tensor, likelihood: Categorical):

@@ -39,22 +39,17 @@ MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
 
 
 class ProcessWithNoise(CollapsedModel):
-    """A process of the mean together with a process of the log noise variance.
+    """A process of the mean, f, with a process of the log noise variance, g; the likelihood holds σ².
 
-    Attributes:
-        mean: the process of f.
-        noise: the process of g.
-        likelihood: the likelihood, which holds σ².
-        pseudo: v, `[M, O]`; it is searched.
-        log_precision: log Λ, `[O, M]`; it is searched.
+    The pseudo-outputs v, `pseudo`, and log Λ, `log_precision`, are searched.
     """
 
     def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
         """Start with pseudo-outputs of zero, with precisions of 1."""
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
-        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))
-        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))
+        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))  # [M, O]
+        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))  # [O, M]
         self.known = [*mean.parameters, *noise.parameters]
         self.own = [self.pseudo, self.log_precision]
 
