@@ -28,16 +28,16 @@ def test_outputs_sampled_in_place_of_weights():
 
 
 def in_both_precisions(start, likelihoods, targets, rule):
-    """Outputs after 500 steps from one state, without noise: in float64 and in float32."""
+    """Outputs after 200 steps from one state, without noise: in float64 and in float32."""
     for likelihood, dtype in zip(likelihoods, (torch.float64, torch.float32), strict=True):
         net, y = start(dtype), targets.to(dtype) if targets.is_floating_point() else targets
-        fit(net, likelihood, X.to(dtype), y, steps=500, rule=rule)
+        fit(net, likelihood, X.to(dtype), y, steps=200, rule=rule)
         still = torch.zeros(1, net.layers.noise_size, dtype=dtype)
         yield net.draw(noise=still)(X.to(dtype))[0].double()
 
 
 def test_single_precision_follows_double_precision():
-    """500 steps: where the log likelihood is concave, they end together.
+    """200 steps: where the log likelihood is concave, they end together.
 
     Rounding of 2⁻²⁴ at condition numbers of 1e3 is 6e-5 of an output a step; the steps contract.
     """

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
+from gilib.training import IVON, Checkpoint, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
 from tests.support import assert_equal, normals, seeded, small_net
 
 R, N, STEPS = 3, 12, 10
@@ -85,12 +85,14 @@ def test_resuming_changes_nothing(replicas, tmp_path):
     assert all(torch.equal(p, q) for p, q in zip(resumed.parameters(), straight.parameters(), strict=True))
 
 
-def test_more_steps_would_be_another_schedule(tmp_path):
-    path, rule = tmp_path / "run", gilib.Adam(schedule=LinearDecay())
-    fit(model(), rule=rule, checkpoint=path, steps=4)
+@pytest.mark.parametrize("kind", [gilib.Adam, IVON])
+def test_more_steps_would_be_another_schedule(kind, tmp_path):
+    path, rule = tmp_path / "run", kind(schedule=LinearDecay())
+    net = small_net(gilib.Factorised())
+    fit(net, rule=rule, checkpoint=path, steps=4)
     with pytest.raises(gilib.persistence.CheckpointError, match=r"LinearDecay\(start=0.5\) over 4 steps"):
-        fit(model(), rule=rule, checkpoint=path, steps=8)
-    assert fit(model(), rule=rule, checkpoint=path, steps=4).resumed_at == 4
+        fit(net, rule=rule, checkpoint=path, steps=8)
+    assert fit(net, rule=rule, checkpoint=path, steps=4).resumed_at == 4
 
 
 def test_more_steps_of_a_schedule_that_does_not_ask_how_many(tmp_path):

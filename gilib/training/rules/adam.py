@@ -135,6 +135,7 @@ class RunningWithAdam(RunningRule):
         adam: Adam at work on the others; None if there are none.
     """
 
+    rule: Rule
     adam: RunningAdam | None = None
 
     def leave_to_adam(self, rule: Adam, others: Mapping[str, nn.Parameter], steps: int | None = None) -> None:
@@ -159,11 +160,13 @@ class RunningWithAdam(RunningRule):
             self.adam.optimiser.update(gradients, self.active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return Adam's state."""
-        return {"adam": None if self.adam is None else self.adam.state_dict()}
+        """Return Adam's state, and the total number of steps if the rule's own schedule depends on it."""
+        adam = None if self.adam is None else self.adam.state_dict()
+        return {"adam": adam, "steps": self.rule.total(self.problem.steps)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
+        self.rule.check_total(state["steps"], self.problem.steps)
         if self.adam is not None:
             self.adam.load_state_dict(state["adam"])
 

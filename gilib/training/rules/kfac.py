@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.linalg import cholesky
+from gilib.linalg.factor import identities
 from gilib.linalg.products import matmul
 from gilib.posteriors import MatrixGaussian, Posterior
 from gilib.training.rules.base import Problem
@@ -102,8 +103,8 @@ def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Ten
     tiny = torch.finfo(inputs.dtype).tiny
     means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
     ratio = (means[0].clamp_min(tiny) / means[1].clamp_min(tiny)).sqrt()
-    root, identities = amount.sqrt(), [torch.eye(own.shape[-1]).to(own) for own in (inputs, outputs)]
-    return inputs + ratio * root * identities[0], outputs + root / ratio * identities[1]
+    root = amount.sqrt()
+    return inputs + ratio * root * identities(inputs), outputs + root / ratio * identities(outputs)
 
 
 class RunningKFAC(RunningSampledWeightRule):

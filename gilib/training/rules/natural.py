@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.linalg import cholesky, readable
+from gilib.linalg.factor import identities
 from gilib.posteriors.free import Gaussians
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.adam import Adam, RunningWithAdam
@@ -51,16 +52,14 @@ class NaturalGradient(Rule):
             raise ValueError(f"lr of natural gradients must be at most 1, a whole step, got {self.lr}")
 
     def begin(self, problem: Problem) -> RunningNaturalGradient:
-        """Return both parts at work.
-
-        Raises:
-            ValueError: if no layer has such a Gaussian, or a part of one is frozen.
-        """
+        """Return both parts at work; raise if no layer has such a Gaussian, or a part of one is frozen."""
         return RunningNaturalGradient(self, problem)
 
 
 class RunningNaturalGradient(RunningWithAdam):
     """Natural gradients in the Gaussians, Adam in all other parameters."""
+
+    rule: NaturalGradient
 
     def __init__(self, rule: NaturalGradient, problem: Problem):
         """Separate the parameters of the Gaussians from the others."""
@@ -134,8 +133,7 @@ def natural_step(
     # triangle and its transpose add up to the whole matrix.
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    shift = _kept_positive(rate * (half + half.mT), identity, floor)
+    shift = _kept_positive(rate * (half + half.mT), floor)
     factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
     spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
     covariance = spread.mT @ spread
@@ -143,8 +141,9 @@ def natural_step(
     return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)
 
 
-def _kept_positive(change: Tensor, identity: Tensor, floor: float) -> Tensor:
+def _kept_positive(change: Tensor, floor: float) -> Tensor:
     """Return Id + A, or its second-order version where an eigenvalue falls too low."""
+    identity = identities(change)
     shift = identity + change
     too_low = torch.linalg.cholesky_ex(shift - floor * identity).info != 0
     if readable(too_low) and not bool(too_low.any()):

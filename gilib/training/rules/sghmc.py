@@ -109,6 +109,8 @@ def point_parameters(net: Network) -> dict[str, nn.Parameter]:
 class RunningSGHMC(RunningWithAdam):
     """One chain for every replica; all chains step together."""
 
+    rule: SGHMC
+
     def __init__(self, rule: SGHMC, problem: Problem):
         """Start with zero momentum and an empty window of the last states of burn-in."""
         super().__init__(problem)

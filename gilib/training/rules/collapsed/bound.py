@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import cholesky, cholesky_and_inverse
+from gilib.linalg.factor import identities
 from gilib.processes import Inducing
 from gilib.regression.primal import merge_outputs, split_outputs
 from gilib.statistics import per_output_statistics
@@ -64,8 +65,8 @@ class WhitePosterior(NamedTuple):
             precision: the diagonals of Λ, `[O, P]`.
         """
         gram, cross = per_output_statistics(features, targets, precision)
-        identity = torch.eye(features.shape[-1], dtype=gram.dtype, device=gram.device)
-        factor, inverse = cholesky_and_inverse(gram + identity, "the precision of the inducing outputs")
+        named = "the precision of the inducing outputs"
+        factor, inverse = cholesky_and_inverse(gram + identities(gram), named)
         return cls(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
 
     @property
@@ -109,8 +110,7 @@ def sums_of(
 def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the bound, and the best q: its mean `[M, O]`, and T of its precision T Tᵀ, `[G, M, M]`."""
     outputs = len(sums.squares)
-    identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
-    precision = identity + sums.gram / noise[:, None, None]
+    precision = identities(sums.gram) + sums.gram / noise[:, None, None]
     factor = cholesky(precision, "the precision of the inducing outputs")
     moments = split_outputs(sums.moments, outputs // len(noise)) / noise[:, None, None]  # [G, M, C]
     white = torch.linalg.solve_triangular(factor, moments, upper=False)
