@@ -200,11 +200,6 @@ def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tenso
         diagonal.add_(over_axes(rate, 1) * values)
 
 
-def _failed(info: Tensor) -> bool:
-    """Return whether the factorisation of a matrix, or of any matrix of a batch, failed."""
-    return bool(info.any() if info.dim() else info)
-
-
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return P and its Cholesky factor T, `[R, I, I]`.
 
@@ -216,7 +211,7 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
         return precision, cholesky(precision, *PRECISION)
     factor, info = torch.linalg.cholesky_ex(precision)
     for times in ROUNDING:
-        if not _failed(info):
+        if not bool(info.any()):
             return precision, factor
         precision = _raised(precision, precision, times * precision.shape[-1], info)
         factor, info = torch.linalg.cholesky_ex(precision)
@@ -234,7 +229,7 @@ def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)
     for times in ROUNDING:
-        if readable(info) and not _failed(info):
+        if readable(info) and not bool(info.any()):
             return factor
         corner = _raised(corner, scatter, times * sum(white.shape[-2:]), info)
         factor, info = torch.linalg.cholesky_ex(corner)

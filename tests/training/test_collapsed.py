@@ -123,23 +123,6 @@ def test_training_ends_where_no_parameter_gains(points):
     assert torch.equal(next(iter(net.layers)).inducing_inputs.detach(), points)
 
 
-def test_a_training_resumes(tmp_path):
-    def train(steps, **options):
-        net, likelihood = sparse(X[::5], jitter=1e-8), gilib.Gaussian(0.5, learn=True)
-        history = gilib.fit(
-            net, likelihood, X, Y, steps=steps, rule=Collapsed(), num_samples=1, progress=False, **options
-        )
-        return net, history
-
-    whole, trace = train(8)
-    train(4, checkpoint=tmp_path / "part")
-    resumed, rest = train(8, checkpoint=tmp_path / "part")
-    assert rest.resumed_at == 4
-    assert_equal(rest.elbo, trace.elbo, 1e-9)
-    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
-        assert_equal(a.detach(), b.detach(), 1e-7)
-
-
 def test_rounded_targets_keep_their_noise():
     """δ is the least distance of an output's targets; rounding costs δ² / (24σ²) a point.
 
