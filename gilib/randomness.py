@@ -14,19 +14,24 @@ BLOCK = 64  # requests drawn at once on an accelerator, where R small kernels wo
 LARGEST = 1 << 21  # most numbers of a block, for each replica
 
 
+def states_of(generators: Sequence[torch.Generator]) -> Tensor:
+    """Return the states of generators, one in each row."""
+    return torch.stack([generator.get_state() for generator in generators])
+
+
+def set_states(generators: Sequence[torch.Generator], states: Tensor) -> None:
+    """Set the states of generators to the rows of `states`."""
+    for generator, own in zip(generators, states, strict=True):
+        generator.set_state(own.clone())
+
+
 @dataclass
 class _Prefetched:
-    """A block of requests of one shape, drawn in advance.
+    """A block of requests of one shape, drawn in advance."""
 
-    Attributes:
-        start: states of the generators before the block, `[R, bytes]`.
-        values: numbers for all requests of the block.
-        position: number of requests that have been served.
-    """
-
-    start: Tensor
-    values: Sequence[Tensor]
-    position: int = 0
+    start: Tensor  # states of the generators before the block, [R, bytes]
+    values: Sequence[Tensor]  # numbers for all requests
+    position: int = 0  # number of requests that have been served
 
 
 class ReplicaGenerators:
@@ -64,9 +69,7 @@ class ReplicaGenerators:
                 f"got a request of shape {list(shape)}"
             )
         if self.block == 1:
-            return torch.stack(
-                [self._draw(g, _replica_shape(shape), dtype, device) for g in self.generators], 1
-            )
+            return torch.stack(self._draws(_replica_shape(shape), dtype, device), 1)
         key = (tuple(shape), dtype)
         ahead = self._ahead.get(key)
         if ahead is None or ahead.position == len(ahead.values):
@@ -78,23 +81,14 @@ class ReplicaGenerators:
         self, shape: Sequence[int], dtype: torch.dtype, device: torch.device | None
     ) -> _Prefetched:
         """Draw a block of requests, whose length does not depend on R."""
-        own, start = _replica_shape(shape), self._states()
+        own, start = _replica_shape(shape), states_of(self.generators)
         length = max(1, min(self.block, LARGEST // max(1, math.prod(own))))
-        drawn = [self._draw(g, (length, *own), dtype, device) for g in self.generators]
+        drawn = self._draws((length, *own), dtype, device)
         return _Prefetched(start, torch.stack(drawn, 2).unbind(0))
 
-    @staticmethod
-    def _draw(
-        generator: torch.Generator, size: tuple[int, ...], dtype: torch.dtype, device: torch.device | None
-    ) -> Tensor:
-        return torch.randn(size, generator=generator, dtype=dtype, device=device)
-
-    def _states(self) -> Tensor:
-        return torch.stack([generator.get_state() for generator in self.generators])
-
-    def _set_states(self, states: Tensor) -> None:
-        for generator, own in zip(self.generators, states, strict=True):
-            generator.set_state(own.clone())
+    def _draws(self, size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> list[Tensor]:
+        """Draw numbers of this shape from every generator."""
+        return [torch.randn(size, generator=g, dtype=dtype, device=device) for g in self.generators]
 
     def get_state(self) -> dict[str, Any]:
         """Return the states of all generators, `[R, bytes]`, and the unfinished blocks."""
@@ -103,17 +97,17 @@ class ReplicaGenerators:
             for (shape, dtype), block in self._ahead.items()
             if block.position < len(block.values)
         ]
-        return {"generators": self._states(), "ahead": ahead}
+        return {"generators": states_of(self.generators), "ahead": ahead}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the result of `get_state`; unfinished blocks are drawn again from their start."""
         self._ahead.clear()
         for block in state["ahead"]:
-            self._set_states(block["start"])
+            set_states(self.generators, block["start"])
             shape, dtype = tuple(block["shape"]), block["dtype"]
             again = self._drawn_ahead(shape, dtype, self.generators[0].device)
             self._ahead[shape, dtype] = replace(again, position=block["position"])
-        self._set_states(state["generators"])
+        set_states(self.generators, state["generators"])
 
 
 def _replica_shape(shape: Sequence[int]) -> tuple[int, ...]:

@@ -58,13 +58,8 @@ def shared_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> S
 def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) -> Statistics:
     """Return statistics for one diagonal precision per output (Ober & Aitchison, 2021, App. K.1).
 
-    Args:
-        features: Φ, `[..., M, I]`.
-        targets: pseudo-outputs V, `[..., M, O]`.
-        precision: diagonals of Λ_o, `[..., O, M]`.
-
-    Returns:
-        `gram` `[..., O, I, I]` and `cross` `[..., O, I, 1]`.
+    Features and targets are those of `shared_statistics`; `precision`, `[..., O, M]`, holds the diagonals of
+    Λ_o. The results are `gram` `[..., O, I, I]` and `cross` `[..., O, I, 1]`.
 
     >>> per_output_statistics(torch.ones(3, 1), torch.ones(3, 2), torch.ones(2, 3)).cross.shape
     torch.Size([2, 1, 1])
@@ -76,13 +71,8 @@ def per_output_statistics(features: Tensor, targets: Tensor, precision: Tensor) 
 def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statistics:
     """Return statistics for a full precision matrix Λ = L Lᵀ shared by all outputs.
 
-    Args:
-        features: Φ, `[..., M, I]`.
-        targets: pseudo-outputs V, `[..., M, O]`.
-        root: L, `[..., M, M]`.
-
-    Returns:
-        `gram` `[..., 1, I, I]` and `cross` `[..., 1, I, O]`.
+    Features and targets are those of `shared_statistics`; `root` is L, `[..., M, M]`. The results are `gram`
+    `[..., 1, I, I]` and `cross` `[..., 1, I, O]`.
 
     >>> full_statistics(torch.ones(3, 1), torch.ones(3, 2), torch.eye(3)).gram
     tensor([[[3.]]])

@@ -145,8 +145,7 @@ def inverse_of_lower(matrix: Tensor) -> Tensor:
     """
     size = matrix.shape[-1]
     if size <= MAX_SOLVED:
-        identity = torch.eye(size, dtype=matrix.dtype, device=matrix.device)
-        return torch.linalg.solve_triangular(matrix, identity.expand_as(matrix), upper=False)
+        return torch.linalg.solve_triangular(matrix, identities(matrix), upper=False)
     found = torch.zeros_like(matrix, memory_format=torch.contiguous_format)
     first, below, second = halves(found)
     above, corner, rest = halves(matrix)

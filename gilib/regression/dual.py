@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from gilib.linalg import SymmetricOperator, cholesky
+from gilib.linalg.factor import identities
 from gilib.regression.primal import DEPENDENT, merge_outputs, prior_log_prob, split_outputs
 
 
@@ -93,7 +94,7 @@ class DualWeightPosterior:
         factor = self._factor()
         white_targets = self._white_targets(factor)  # u
         seen = self._split(self.root * (self.white_features @ noise))  # B z
-        white_noise = solve_triangular(factor + _identity_like(factor), seen, upper=False)  # h
+        white_noise = solve_triangular(factor + identities(factor), seen, upper=False)  # h
         coefficients = solve_triangular(factor.mT, white_targets - white_noise, upper=True)  # a
         weights = self.prior_precision.sqrt_inv_matmul(noise + self._to_weights(coefficients))
         return weights, _log_ratio(factor, white_targets, coefficients - white_noise)
@@ -116,7 +117,7 @@ class DualWeightPosterior:
         rows = self.root.mT[..., None] * self.white_features[..., None, :, :]  # B, [..., G, M, I]
         rows = solve_triangular(self._factor(), rows, upper=False)
         inner = rows.mT @ rows
-        return self._unwhiten(self._unwhiten(_identity_like(inner) - inner).mT)
+        return self._unwhiten(self._unwhiten(identities(inner) - inner).mT)
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Return log Q(w) of given `weights` `[..., I, O]`; `[...]`, nats, summed over the weights."""
@@ -128,7 +129,7 @@ class DualWeightPosterior:
     def _factor(self) -> Tensor:
         """Return R, `[..., G, M, M]`."""
         named = "Id + Λ^½ᵀ Φ P⁻¹ Φᵀ Λ^½ of the pseudo-outputs", DEPENDENT
-        return cholesky(self.gram + _identity_like(self.gram), *named)
+        return cholesky(self.gram + identities(self.gram), *named)
 
     def _white_targets(self, factor: Tensor) -> Tensor:
         """Return u = R⁻¹ y, `[..., G, M, C]`."""
@@ -152,8 +153,3 @@ def _log_ratio(factor: Tensor, white_targets: Tensor, residuals: Tensor) -> Tens
     log_det = residuals.shape[-1] * factor.diagonal(dim1=-2, dim2=-1).log().sum((-2, -1))
     fits = residuals.square().sum((-3, -2, -1)) - white_targets.square().sum((-3, -2, -1))
     return 0.5 * fits - log_det
-
-
-def _identity_like(matrix: Tensor) -> Tensor:
-    """Return Id, `[n, n]`, with dtype and device of `matrix` `[..., n, n]`."""
-    return torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

@@ -162,19 +162,10 @@ def averaged_with(
     place: Place,
     scatter: Callable[[Tensor], Tensor],
 ) -> JointState:
-    """Return the state after a minibatch, if XᵀX of all points is known.
+    """Return the state after a minibatch, if XᵀX of all points is known; arguments are as for `averaged`.
 
-    Args:
-        state: state before the minibatch; its V⁻¹ already includes all points.
-        cross: c XᵀD, `[R, I, O]`.
-        prior_precision: diagonal of V_0⁻¹, `[R, I]`.
-        prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, a number or `[R]`; 1 for the first minibatch.
-        place: weights at which the residuals were taken, with S computed by the T of `state`.
-        scatter: maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
-
-    Raises:
-        FactorisationError: if a matrix is not positive definite, as `gilib.linalg.cholesky` says.
+    The V⁻¹ of `state` already includes all points, and the S of `place` is computed by its T. `cross` is
+    c XᵀD, `[R, I, O]`, and `scatter` maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
     """
     by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
     noise = torch.zeros_like(centre) if noise is None else noise
@@ -191,15 +182,7 @@ def averaged_with(
 
 
 def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
-    """V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`.
-
-    Args:
-        gram: XᵀX, `[R, I, I]`; its upper triangle is not read.
-        prior_precision: the diagonal of V_0⁻¹, `[R, I]`.
-
-    Raises:
-        FactorisationError: as `gilib.linalg.cholesky` does.
-    """
+    """Return V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`, given XᵀX and the diagonal of V_0⁻¹."""
     return precision_factor(gram + torch.diag_embed(prior_precision))
 
 
@@ -217,11 +200,6 @@ def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tenso
         diagonal.add_(over_axes(rate, 1) * values)
 
 
-def _failed(info: Tensor) -> bool:
-    """Return whether the factorisation of a matrix, or of any matrix of a batch, failed."""
-    return bool(info.any() if info.dim() else info)
-
-
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return P and its Cholesky factor T, `[R, I, I]`.
 
@@ -233,7 +211,7 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
         return precision, cholesky(precision, *PRECISION)
     factor, info = torch.linalg.cholesky_ex(precision)
     for times in ROUNDING:
-        if not _failed(info):
+        if not bool(info.any()):
             return precision, factor
         precision = _raised(precision, precision, times * precision.shape[-1], info)
         factor, info = torch.linalg.cholesky_ex(precision)
@@ -251,7 +229,7 @@ def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)
     for times in ROUNDING:
-        if readable(info) and not _failed(info):
+        if readable(info) and not bool(info.any()):
             return factor
         corner = _raised(corner, scatter, times * sum(white.shape[-2:]), info)
         factor, info = torch.linalg.cholesky_ex(corner)
@@ -309,16 +287,10 @@ def moments(
     bias: bool = False,
     out: Tensor | None = None,
 ) -> Residuals:
-    """Return the moments of a minibatch with known residuals.
+    """Return the moments of a minibatch with known residuals D, `left`; other arguments as for `residuals`.
 
-    Args:
-        features: as for `residuals`.
-        left: D, `[R, B, O]`.
-        weight: c.
-        scale: as for `residuals`.
-        bias: as for `residuals`.
-        out: buffer for the Gram matrix, `[R, I, I]`, with zeros above its diagonal; new memory if None. With
-            few features and outputs it is not used.
+    With many features, their Gram matrix is written to `out`, `[R, I, I]` with zeros above its diagonal, if
+    that is given.
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)
@@ -385,10 +357,16 @@ def _columns(features: Tensor) -> Tensor:
 
 
 def _gram(columns: Tensor, lead: torch.Size, weight: float, bias: bool, out: Tensor | None) -> Tensor:
-    """Return `weight` · XᵀX, `[*lead, I, I]`."""
+    """Return the lower triangle of `weight` · XᵀX, `[*lead, I, I]`, filled in strips of rows."""
     size = columns.shape[-2] + bias
     gram = columns.new_zeros(*lead, size, size) if out is None else out
-    _fill_lower_gram(gram.view(-1, size, size), columns, weight, bias)
+    flat = gram.view(-1, size, size)
+    for strip in pieces(columns.shape[-2], STRIP):  # whose diagonal blocks are filled whole
+        left, right = columns[:, strip], columns[:, : strip.stop].mT
+        matmul_into(flat[:, strip, : strip.stop], left, right, weight)
+    if bias:
+        flat[:, -1, :-1] = weight * columns.sum(-1)
+        flat[:, -1, -1] = weight * columns.shape[-1]
     return gram
 
 
@@ -401,13 +379,3 @@ def _cross(columns: Tensor, left: Tensor, weight: float, bias: bool) -> Tensor:
     if bias:
         torch.sum(left, -2, out=cross[..., -1, :]).mul_(weight)
     return cross
-
-
-def _fill_lower_gram(gram: Tensor, columns: Tensor, weight: float, bias: bool) -> None:
-    """Fill the lower triangle of `weight` · XᵀX in strips of rows, whose diagonal blocks are filled whole."""
-    for strip in pieces(columns.shape[-2], STRIP):
-        left, right = columns[:, strip], columns[:, : strip.stop].mT
-        matmul_into(gram[:, strip, : strip.stop], left, right, weight)
-    if bias:
-        gram[:, -1, :-1] = weight * columns.sum(-1)
-        gram[:, -1, -1] = weight * columns.shape[-1]

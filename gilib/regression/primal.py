@@ -233,15 +233,7 @@ def _draw(inverse: Tensor, b: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
 def _gradients(
     inverse: Tensor, u: Tensor, z: Tensor, g: Tensor, trace: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ∂H, ∂b and h of `sample_from_precision`.
-
-    Args:
-        inverse: T⁻¹, `[B, I, I]`.
-        u: T⁻¹b, `[B, I, columns]`.
-        z: noise, `[B, I, columns]`.
-        g: upstream gradient of the draws, `[B, I, columns]`.
-        trace: ½ Σ q over the columns, `[B, 1]`.
-    """
+    """Return ∂H, ∂b and h of `sample_from_precision`, given T⁻¹ and ½ Σ q over the columns, `[B, 1]`."""
     h = _times(inverse, g)
     minus = -h
     lower = _add_outer(_outer(u + z, minus), minus, u)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,7 +26,12 @@ class Callback(Checked, ABC):
     """An object that `gilib.fit` calls after every step, and that may stop the training.
 
     A checkpoint contains the state of every callback.
+
+    Attributes:
+        remembers: names of the attributes on which later calls depend: tensors and plain data.
     """
+
+    remembers: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:
@@ -58,12 +63,14 @@ class Callback(Checked, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tensors and plain data on which later calls depend."""
-        return {}
+        return {name: getattr(self, name) for name in self.remembers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
-        if state:
+        if set(state) != set(self.remembers):
             raise NotImplementedError(f"{type(self).__name__} has a state_dict and no load_state_dict")
+        for name, value in state.items():
+            setattr(self, name, value)
 
 
 class Plateau(Callback):
@@ -83,6 +90,8 @@ class Plateau(Callback):
     [False, False, False, True]
     """
 
+    remembers = ("total", "best", "waited")
+
     def __init__(self, every: Count = 100, patience: Count = 10, min_gain: float = 0.0):
         """Store the settings, and start without a window."""
         self.every, self.patience, self.min_gain = every, patience, min_gain
@@ -90,9 +99,9 @@ class Plateau(Callback):
 
     def begin(self) -> None:
         """Forget all windows."""
-        self.total: Tensor | float = 0.0
+        self.total: Tensor | float = 0.0  # over the current window
         self.best: Tensor | float = -torch.inf
-        self.waited: Tensor | int = 0
+        self.waited: Tensor | int = 0  # windows since the best one
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
         """Add the bound to the window; at the end of the window, compare its mean with the best one."""
@@ -104,14 +113,6 @@ class Plateau(Callback):
         self.best = torch.where(rises, mean, self.best)
         self.waited = torch.where(rises, 0, self.waited + 1)
         return bool((self.waited >= self.patience).all())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the sum over the current window, the best mean, and the number of windows since then."""
-        return {"total": self.total, "best": self.best, "waited": self.waited}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        self.total, self.best, self.waited = state["total"], state["best"], state["waited"]
 
 
 class FallingStrips(Callback):
@@ -135,6 +136,8 @@ class FallingStrips(Callback):
     [False, False, False, True]
     """
 
+    remembers = ("last", "falls", "ended")
+
     def __init__(self, score: Callable[[Network], float | Tensor], every: Count = 100, strips: Count = 5):
         """Store the settings, and start without a score."""
         self.score, self.every, self.strips = score, every, strips
@@ -155,14 +158,6 @@ class FallingStrips(Callback):
         self.falls = torch.where(score < self.last, self.falls + 1, 0)
         self.last, self.ended = score, self.ended | (self.falls >= self.strips)
         return bool(self.ended.all())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the last score, the number of falls up to it, and which replicas have reached the limit."""
-        return {"last": self.last, "falls": self.falls, "ended": self.ended}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        self.last, self.falls, self.ended = state["last"], state["falls"], state["ended"]
 
 
 class StoredStates(Callback):
@@ -186,6 +181,8 @@ class StoredStates(Callback):
     >>> gilib.predict(states.samples(net), noise, x, num_samples=3).mean.shape
     torch.Size([20, 1])
     """
+
+    remembers = ("states",)
 
     def __init__(self, burn_in: CountOrZero, every: Count = 50):
         """Store the settings, and start without states."""
@@ -216,14 +213,6 @@ class StoredStates(Callback):
             )
         return Samples(net, {name: torch.stack(values) for name, values in self.states.items()})
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the stored states."""
-        return {"states": self.states}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        self.states = {name: list(values) for name, values in state["states"].items()}
-
 
 class FunctionCallback(Callback):
     """Wraps a plain function as a callback without state."""
@@ -232,39 +221,32 @@ class FunctionCallback(Callback):
         """Store the function."""
         self.function = function
 
-    def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """Call the function, and check what it returns."""
-        return says_stop(self.function(step, bound, net), self.function)
+    def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:
+        """Call the function."""
+        return self.function(step, bound, net)
 
     def describe(self) -> str:
         """Return the function's name."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
-def says_stop(said: object, who: object) -> bool:
-    """Return whether a callback's return value stops the training.
+def says_stop(said: object, who: Callback) -> bool:
+    """Return whether a callback's return value stops the training; anything but a bool or None is an error.
 
-    Functions often return something else by accident, so anything but a bool or None raises an error.
-
-    Raises:
-        TypeError: if the value is neither a bool nor None.
+    Functions often return something else by accident.
     """
     if said is None or isinstance(said, bool | np.bool_):
         return bool(said)
     if isinstance(said, Tensor) and said.dtype == torch.bool and said.dim() == 0:
         return bool(said)
     raise TypeError(
-        f"a callback must return True, to end the training, or False or None to go on: {who!r:.80} returned "
-        f"{said!r:.80}"
+        "a callback must return True, to end the training, or False or None to go on: "
+        f"{who.describe()} returned {said!r:.80}"
     )
 
 
 def as_callbacks(given: Any) -> list[Callback]:
-    """Check a list of callbacks, and wrap each plain function in a `FunctionCallback`.
-
-    Raises:
-        TypeError: if the argument is not a list, or an entry cannot be called or is a class.
-    """
+    """Check a list of callbacks, and wrap each plain function in a `FunctionCallback`."""
     if callable(given) or not hasattr(given, "__iter__"):
         raise TypeError(f"callbacks must be a list of functions, got {given!r}: write [{given!r}]")
     for callback in given:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -50,6 +48,8 @@ class EarlyStopping(Callback):
     True
     """
 
+    remembers = ("scores", "best", "waited", "kept")
+
     def __init__(
         self,
         likelihood: Likelihood,
@@ -62,22 +62,16 @@ class EarlyStopping(Callback):
         seed: CountOrZero = 0,
     ):
         """Store the settings, and start without a score."""
-        self.likelihood, self.every, self.patience, self.num_samples, self.seed = (
-            likelihood,
-            every,
-            patience,
-            num_samples,
-            seed,
-        )
-        self.x, self.y = x, y
+        self.likelihood, self.x, self.y = likelihood, x, y
+        self.every, self.patience, self.num_samples, self.seed = every, patience, num_samples, seed
         self.begin()
 
     def begin(self) -> None:
         """Forget all scores."""
         self.scores: list[Tensor] = []
         self.best = torch.tensor(-torch.inf)
-        self.waited = torch.tensor(0)
-        self.kept: dict[str, Tensor] = {}
+        self.waited = torch.tensor(0)  # evaluations since the best one
+        self.kept: dict[str, Tensor] = {}  # the best state
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
         """Score the state at every `every`-th step, and keep it if it is the best so far."""
@@ -99,15 +93,6 @@ class EarlyStopping(Callback):
                     seen = _over(self.best.to(value.device) > -torch.inf, value)
                     value.copy_(torch.where(seen, self.kept[name].to(value), value))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return all scores, the best score and its state, and the number of evaluations since."""
-        return {"scores": self.scores, "best": self.best, "waited": self.waited, "kept": self.kept}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        self.scores, self.kept = list(state["scores"]), dict(state["kept"])
-        self.best, self.waited = state["best"], state["waited"]
-
     def check(self, net: Network, likelihood: Likelihood) -> None:
         """Raise unless the likelihood is the trained one, the points fit, and replicas share no parameter."""
         if likelihood is not self.likelihood:
@@ -117,12 +102,9 @@ class EarlyStopping(Callback):
             )
         self.x, self.y = as_data(net, self.x, self.y)
         check_data(net, self.likelihood, self.x, self.y)
-        shared = [
-            name
-            for module in (net, self.likelihood)
-            for name, parameter in module.named_parameters()
-            if parameter.requires_grad and tuple(parameter.shape[: len(net.replicas)]) != net.replicas
-        ]
+        named = [*net.named_parameters(), *self.likelihood.named_parameters()]
+        axes = len(net.replicas)
+        shared = [name for name, p in named if p.requires_grad and tuple(p.shape[:axes]) != net.replicas]
         if shared:
             raise ValueError(
                 f"EarlyStopping keeps a state for every replica, and they share {', '.join(shared)}: "

@@ -24,11 +24,6 @@ def test_a_piece_is_measured_in_bytes(dtype, expected, monkeypatch):
     assert sizes_of_pieces(matrices)[0] == expected // 2  # room for two temporaries
 
 
-def test_a_piece_holds_one_item_at_least(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 0)
-    assert at_once(torch.empty(0), 100) == 1
-
-
 def test_off_the_cpu_all_is_done_at_once():
     assert sizes_of_pieces(torch.empty(10**6, 100, 100, device="meta")) == [10**6]
 

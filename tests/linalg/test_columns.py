@@ -25,14 +25,3 @@ def test_one_product_for_all_equals_products_one_by_one(own, lead, count, genera
     columns = Columns(own, lead)
     products = matrices.flatten(0, -3) @ columns.merge(values)
     torch.testing.assert_close(columns.split(products, count), matrices @ values, rtol=1e-13, atol=1e-13)
-
-
-@pytest.mark.parametrize(("own", "lead"), CASES.values(), ids=CASES.keys())
-def test_there_and_back(own, lead, generator):
-    values, columns = normal(generator, *lead, 5, 2), Columns(own, lead)
-    assert torch.equal(columns.split(columns.merge(values), 2), values)
-
-
-def test_values_without_an_axis_are_repeated(generator):
-    values, columns = normal(generator, 2, 5, 1), Columns((2,), (3, 2))
-    assert torch.equal(columns.split(columns.merge(values), 1), values.expand(3, 2, 5, 1))

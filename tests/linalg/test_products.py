@@ -105,8 +105,16 @@ def laid_out(matrix, how):
 
 
 @has_onednn
-@pytest.mark.parametrize("of_left", ["rows", "columns", "part", "part of columns", "every other"])
-@pytest.mark.parametrize("of_right", ["rows", "columns", "part", "part of columns", "every other"])
+@pytest.mark.parametrize(
+    ("of_left", "of_right"),
+    [
+        ("rows", "columns"),
+        ("columns", "part"),
+        ("part", "part of columns"),
+        ("part of columns", "every other"),
+        ("every other", "rows"),
+    ],
+)
 def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
     left, right = pair((), ())
     left, right = laid_out(left, of_left), laid_out(right, of_right)

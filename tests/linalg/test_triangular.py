@@ -13,8 +13,6 @@ from tests.support.oracles import normal, positive_definite
 pytestmark = pytest.mark.usefixtures("float64")
 USES = {
     "both": lambda factor, inverse: (factor, inverse),
-    "the factor": lambda factor, inverse: factor,
-    "the inverse": lambda factor, inverse: inverse,
     "their diagonals": lambda factor, inverse: (
         factor.diagonal(dim1=-2, dim2=-1).log() + inverse.diagonal(dim1=-2, dim2=-1)
     ),
@@ -33,7 +31,7 @@ def test_both_are_those_of_torch(lead, size, seed):
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("by_halves", [False, True])
-@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 9, 9), (2, 3, 3, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (9, 9), (2, 2, 3, 3)])
 def test_gradients_by_finite_differences(use, by_halves, shape, generator, monkeypatch):
     least = 0 if by_halves else 10**9
     monkeypatch.setattr(triangular, "MIN_ENTRIES", least)
@@ -140,14 +138,6 @@ def test_symmetric_equals_whole_products(size, generator):
     found = symmetric(inverse, halves(lower))
     torch.testing.assert_close(found, 0.5 * (whole + whole.mT), rtol=1e-12, atol=1e-10)
     assert torch.equal(found, found.mT) and torch.equal(inverse, kept[0]) and torch.equal(lower, kept[1])
-
-
-@pytest.mark.parametrize("size", [9, 16, 40])
-def test_halves_are_views_of_all_that_is_not_zero(size):
-    matrix = torch.zeros(2, size, size)
-    for part in halves(matrix):
-        part += 1.0
-    assert torch.equal(matrix.tril(), torch.ones(2, size, size).tril())
 
 
 @pytest.mark.parametrize("size", [1, 9, 101, 260])

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
@@ -11,10 +9,8 @@ from gilib.regression import regress
 from gilib.regression.dual import regress_dual
 from gilib.regression.primal import prior_log_prob
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
-from tests.support import seeded
 from tests.support.oracles import (
     Operations,
-    assert_mean_within,
     columns_log_prob,
     condition_jointly,
     normal,
@@ -111,22 +107,6 @@ def test_a_draw_is_scored_as_the_other_route_scores_it(make_prior, kind, problem
     torch.testing.assert_close(log_pq, log_evidence - log_fit, rtol=0, atol=1e-9)
 
 
-def test_weights_from_elsewhere_are_scored_alike(kind, problem, generator):
-    dual, primal, _ = both_routes(kind, *problem, kronecker(generator), generator)
-    weights = 2.0 + normal(generator, 3, 2, FAN_IN, OUTPUTS)
-    torch.testing.assert_close(dual.log_prob(weights), primal.log_prob(weights), rtol=1e-12, atol=1e-9)
-
-
-def test_moments_of_draws(kind, generator):
-    features, targets = normal(generator, 2, FAN_IN), normal(generator, 2, OUTPUTS)
-    dual, primal, _ = both_routes(kind, features, targets, kronecker(generator), generator)
-    weights, _ = dual.draw(normal(generator, 20_000, FAN_IN, OUTPUTS))
-    assert_mean_within(weights, primal.mean)
-    deviation = (weights - primal.mean).mT  # [S, O, I]
-    expected = primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
-    assert_mean_within(deviation[..., :, None] * deviation[..., None, :], expected)
-
-
 @PRIORS
 def test_no_precision_gives_the_prior(make_prior, problem, generator):
     features, targets = problem
@@ -157,23 +137,6 @@ def test_leading_axes_are_a_loop(groups, parameters, lead, generator):
         torch.testing.assert_close(weights[index], expected, **EXACT)
         torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
         torch.testing.assert_close(together.covariance[at], one.covariance, **EXACT)
-
-
-@given(st.tuples(*(st.integers(1, 6),) * 3), st.booleans(), st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
-def test_draw_for_all_shapes(sizes, shared, seed):
-    points, fan_in, outputs = sizes
-    generator = seeded(seed)
-    features, targets = normal(generator, 3, points, fan_in), normal(generator, points, outputs)
-    root, prior = (
-        positive(generator, points, 1 if shared else outputs),
-        ScaledIdentity(positive(generator, 3), fan_in),
-    )
-    weights, log_pq = regress_dual(features, targets, root, prior).draw(normal(generator, 3, fan_in, outputs))
-    precision = root.square().expand(points, outputs).mT
-    primal = regress(per_output_statistics(features, targets, precision), prior)
-    expected = prior_log_prob(weights, prior, outputs) - primal.log_prob(weights)
-    torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
 
 
 @PRIORS

@@ -12,10 +12,8 @@ from gilib.statistics import full_statistics, per_output_statistics, shared_stat
 from tests.support import seeded
 from tests.support.oracles import (
     Operations,
-    assert_mean_within,
     columns_log_prob,
     condition_jointly,
-    gaussian_log_prob,
     normal,
     positive,
     positive_definite,
@@ -166,39 +164,6 @@ def test_no_precision_gives_the_prior(make_prior, kind, problem, generator):
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
 
 
-def test_great_precision_interpolates(generator):
-    """With M < I and Λ = λ Id, Φw - v has standard deviations below λ^-½, a mean below |v| / (λ smallest)."""
-    features, targets, precision = normal(generator, 3, FAN_IN), normal(generator, 3, OUTPUTS), 1e10
-    prior = scaled(generator)
-    posterior = regress(shared_statistics(features, targets, torch.full((3,), precision)), prior)
-    weights, _ = posterior.draw(normal(generator, 20, FAN_IN, OUTPUTS))
-    smallest = torch.linalg.eigvalsh(features @ torch.linalg.inv(prior.dense()) @ features.mT)[0]
-    bound = 6 * precision**-0.5 + targets.norm(dim=0).max() / (smallest * precision)
-    assert ((features @ weights - targets).abs() < bound).all()
-
-
-def test_moments_of_draws(kind, generator):
-    features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
-    posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], kronecker(generator))
-    weights, _ = posterior.draw(normal(generator, 20_000, FAN_IN, OUTPUTS))
-    assert_mean_within(weights, posterior.mean)
-    deviation = (weights - posterior.mean).mT  # [S, O, I]
-    assert_mean_within(
-        deviation[..., :, None] * deviation[..., None, :],
-        posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN),
-    )
-
-
-@PRIORS
-def test_mean_of_q_over_p_under_p_is_one(make_prior, kind, generator):
-    """Q/P is bounded, being a likelihood over an evidence; P/Q under Q would have no variance."""
-    features, targets = 0.5 * normal(generator, 3, FAN_IN), 0.5 * normal(generator, 3, 2)
-    prior = make_prior(generator)
-    posterior = regress(statistics_and_noise(kind, features, targets, generator)[0], prior)
-    weights = prior.sqrt_inv_matmul(normal(generator, 20_000, FAN_IN, 2))
-    assert_mean_within((posterior.log_prob(weights) - prior_log_prob(weights, prior, 2)).exp(), 1.0)
-
-
 SHAPES = st.tuples(*(st.integers(1, 5),) * 3)
 
 
@@ -255,16 +220,6 @@ def test_a_failure_names_the_posterior_precision(generator):
     ):
         with pytest.raises(FactorisationError, match="the posterior precision is not positive definite"):
             attempt()
-
-
-def test_prior_log_prob_of_every_column(generator):
-    for prior in (scaled(generator), kronecker(generator)):
-        weights = normal(generator, 3, 2, FAN_IN, OUTPUTS)
-        covariance = torch.linalg.inv(prior.dense())
-        expected = sum(
-            gaussian_log_prob(weights[..., o], torch.zeros(FAN_IN), covariance) for o in range(OUTPUTS)
-        )
-        torch.testing.assert_close(prior_log_prob(weights, prior, OUTPUTS), expected)
 
 
 def test_a_factor_without_sample_axis_is_computed_once(generator):

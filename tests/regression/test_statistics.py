@@ -34,59 +34,6 @@ def loop_statistics(features, targets, precisions):
     return gram, cross  # [O, I, I], [O, I]
 
 
-@LEADS
-def test_shared(lead, parameters, generator):
-    features, targets = (
-        normal(generator, *lead, POINTS, FAN_IN),
-        normal(generator, *parameters, POINTS, OUTPUTS),
-    )
-    precision = positive(generator, *parameters, POINTS)
-    gram, cross = shared_statistics(features, targets, precision)
-    full_lead = torch.broadcast_shapes(lead, parameters)
-    assert gram.shape == (*full_lead, 1, FAN_IN, FAN_IN) and cross.shape == (*full_lead, 1, FAN_IN, OUTPUTS)
-    expected = torch.einsum("...mi,...m,...mj->...ij", features, precision, features)
-    torch.testing.assert_close(gram[..., 0, :, :], expected, **EXACT)
-    expected = torch.einsum("...mi,...m,...mo->...io", features, precision, targets)
-    torch.testing.assert_close(cross[..., 0, :, :], expected, **EXACT)
-
-
-@LEADS
-def test_per_output(lead, parameters, generator):
-    features, targets = (
-        normal(generator, *lead, POINTS, FAN_IN),
-        normal(generator, *parameters, POINTS, OUTPUTS),
-    )
-    precision = positive(generator, *parameters, OUTPUTS, POINTS)
-    gram, cross = per_output_statistics(features, targets, precision)
-    full_lead = torch.broadcast_shapes(lead, parameters)
-    assert gram.shape == (*full_lead, OUTPUTS, FAN_IN, FAN_IN) and cross.shape == (
-        *full_lead,
-        OUTPUTS,
-        FAN_IN,
-        1,
-    )
-    torch.testing.assert_close(gram, plain_gram(features, precision), **EXACT)
-    expected = torch.einsum("...mi,...om,...mo->...oi", features, precision, targets)
-    torch.testing.assert_close(cross[..., 0], expected, **EXACT)
-
-
-@LEADS
-def test_full(lead, parameters, generator):
-    features, targets = (
-        normal(generator, *lead, POINTS, FAN_IN),
-        normal(generator, *parameters, POINTS, OUTPUTS),
-    )
-    root = normal(generator, *parameters, POINTS, POINTS).tril()
-    gram, cross = full_statistics(features, targets, root)
-    full_lead = torch.broadcast_shapes(lead, parameters)
-    assert gram.shape == (*full_lead, 1, FAN_IN, FAN_IN) and cross.shape == (*full_lead, 1, FAN_IN, OUTPUTS)
-    precision = root @ root.mT
-    expected = torch.einsum("...mi,...mn,...nj->...ij", features, precision, features)
-    torch.testing.assert_close(gram[..., 0, :, :], expected, **EXACT)
-    expected = torch.einsum("...mi,...mn,...no->...io", features, precision, targets)
-    torch.testing.assert_close(cross[..., 0, :, :], expected, **EXACT)
-
-
 def test_all_three_against_loops(generator):
     features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
     shared, separate = positive(generator, POINTS), positive(generator, OUTPUTS, POINTS)
@@ -158,15 +105,6 @@ def test_one_precision_three_ways_for_all_shapes(sizes, axes, seed):
     torch.testing.assert_close(separate.cross[..., 0].mT, shared.cross[..., 0, :, :], **EXACT)
 
 
-@LEADS
-def test_weighted_gram_gradcheck(lead, parameters, generator):
-    features = normal(generator, *[min(n, 2) for n in lead], 3, 2).requires_grad_()
-    weights = normal(generator, *[min(n, 2) for n in parameters], 2, 3).requires_grad_()
-    if len(parameters) == 2:
-        features, weights = features[..., 0, :, :], weights[..., 0, :, :]
-    assert torch.autograd.gradcheck(weighted_gram, (features, weights))
-
-
 @pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
@@ -183,27 +121,6 @@ def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator,
         torch.testing.assert_close(gradient, wanted, **EXACT)
 
 
-@pytest.mark.parametrize("fan_in", [8, 9, 17])
-def test_rows_are_taken_some_at_a_time(fan_in, generator):
-    features, weights = normal(generator, 3, POINTS, fan_in), normal(generator, OUTPUTS, POINTS)
-    gram = weighted_gram(features, weights)
-    torch.testing.assert_close(gram, plain_gram(features, weights), **EXACT)
-    torch.testing.assert_close(gram, gram.mT, **EXACT)
-
-
-def test_gradient_of_one_argument_alone(generator):
-    features, weights = normal(generator, 4, POINTS, FAN_IN), normal(generator, OUTPUTS, POINTS)
-    for wanted in range(2):
-        arguments = [features.clone(), weights.clone()]
-        arguments[wanted].requires_grad_()
-        weighted_gram(*arguments).sin().sum().backward()
-        gradient = arguments[wanted].grad.clone()
-        arguments[wanted].grad = None
-        plain_gram(*arguments).sin().sum().backward()
-        torch.testing.assert_close(gradient, arguments[wanted].grad, **EXACT)
-        assert arguments[1 - wanted].grad is None
-
-
 def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F811
     features, weights = normal(generator, POINTS, FAN_IN).requires_grad_(), normal(generator, OUTPUTS, POINTS)
     total = weighted_gram(features, weights).sin().sum()
@@ -215,14 +132,6 @@ def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F81
     (second,) = torch.autograd.grad(gradient.sin().sum(), features)
     (plain,) = torch.autograd.grad(plain_gram(features, weights).sin().sum(), features, create_graph=True)
     torch.testing.assert_close(second, torch.autograd.grad(plain.sin().sum(), features)[0])
-
-
-def test_views_that_are_not_contiguous(generator):
-    features, weights = (
-        normal(generator, FAN_IN, POINTS, 3).movedim(-1, 0).mT,
-        normal(generator, POINTS, OUTPUTS).mT,
-    )
-    torch.testing.assert_close(weighted_gram(features, weights), plain_gram(features, weights), **EXACT)
 
 
 def test_float32_stays_float32(generator):

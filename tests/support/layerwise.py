@@ -1,13 +1,15 @@
 """Small problems for layerwise inference, shared by its tests."""
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
 
 import gilib
-from gilib.training import Bali, Checkpoint, Paused
+from gilib.training import Bali
 from tests.support import D, normals
+from tests.support.resuming import step_by_step
 
 N, B, STEPS, SEED = 120, 105, 12, 3
 ALPHA, BETA, V0 = 0.3, 0.2, 3.0
@@ -41,14 +43,9 @@ def assert_resumes(path, replicas, steps=7, **settings):
     def start():
         return model(replicas=replicas), noise(replicas)
 
-    whole, parts = start(), start()
-    expected, pauses = fit(*whole, **settings), 0
-    while True:
-        try:
-            history = fit(*parts, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses, parts = pauses + 1, start()
+    whole = start()
+    expected = fit(*whole, **settings)
+    parts, history, pauses = step_by_step(path, start, partial(fit, **settings))
     assert pauses == steps - 1 and torch.equal(history.elbo, expected.elbo)
     for one, other in zip(whole, parts, strict=True):
         for name, value in one.state_dict().items():

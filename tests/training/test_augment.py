@@ -81,17 +81,6 @@ def test_replicas_are_augmented_as_they_would_be_alone(own, batch_size):
         assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
 
 
-def test_images():
-    images, labels = normals(9, 1, 8, 8), torch.arange(9) % 3
-    net = gilib.models.lenet((1, 8, 8), 3, channels=2, inducing_points=images[:4], generator=seeded())
-    before = images.clone()
-    settings = {"batch_size": 4, "num_samples": 2, "progress": False}
-    history = gilib.fit(
-        net, gilib.Categorical(), images, labels, steps=3, augment=gilib.data.random_flip_and_crop, **settings
-    )
-    assert history.elbo.isfinite().all() and torch.equal(images, before)
-
-
 @pytest.mark.parametrize("seed", [3, SEEDS])
 def test_resuming_changes_nothing(seed, tmp_path):
     def stop(step, bound, net):
@@ -109,7 +98,7 @@ def test_resuming_changes_nothing(seed, tmp_path):
     assert_same(resumed, straight)
 
 
-@pytest.mark.parametrize("other", [None, look_away, shake, partial(shake, size=0.3)])
+@pytest.mark.parametrize("other", [None, partial(shake, size=0.3)])
 def test_a_checkpoint_with_another_augmentation_is_refused(other, tmp_path):
     path = tmp_path / "checkpoint.pt"
     fit(model(), checkpoint=path, augment=partial(shake, size=0.2))

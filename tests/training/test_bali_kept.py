@@ -174,18 +174,6 @@ def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
     assert_equal(*means, 1e-9)
 
 
-def test_it_learns_as_well():
-    """From a sixth of the data a step: errors within a tenth of those with the minibatch's own moments."""
-    x, errors = normals(6 * B, 2, seed=1), []
-    y = torch.stack([x.sum(1).sin(), x[:, 0] * x[:, 1]], 1) + 0.1 * normals(6 * B, 2, seed=2)
-    for keep in (False, True):
-        net = model()
-        fit(net, noise(), x, y, rule=Bali(ALPHA, keep_moments=keep), steps=300, batch_size=B)
-        still = torch.zeros(1, net.layers.noise_size, dtype=D)
-        errors.append(float((net.draw(noise=still)(x)[0] - y).square().mean()))
-    assert errors[1] < 1.1 * errors[0] and errors[0] < 1.1 * errors[1] < 0.2
-
-
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     assert_resumes(tmp_path / "checkpoint", replicas, rule=KEPT)

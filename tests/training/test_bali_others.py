@@ -1,6 +1,7 @@
 """BALI among others: copies, callbacks, likelihoods and layers of one's own, replicas that broke down."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,9 +9,10 @@ from torch import nn
 
 import gilib
 from gilib.randomness import Noise
-from gilib.training import Bali, Checkpoint, Paused
+from gilib.training import Bali
 from tests.support import D, assert_equal, seeded
 from tests.support.layerwise import B, N, X, Y, fit, model, noise, regressions
+from tests.support.resuming import step_by_step
 
 KEPT, PLAIN = Bali(keep_moments=True), Bali()
 
@@ -30,14 +32,9 @@ def test_trainings_go_on_after_a_replica_broke_down(rule, dtype, tmp_path):
     def start():
         return model(replicas=(2,), dtype=dtype), noise((2,))
 
-    whole, parts = start(), start()
+    whole = start()
     expected = fit(*whole, x, y, **settings)
-    while True:
-        try:
-            found = fit(*parts, x, y, checkpoint=Checkpoint(tmp_path / "c.pt", deadline=0.0), **settings)
-            break
-        except Paused:
-            parts = start()
+    _, found, _ = step_by_step(tmp_path / "c.pt", start, partial(fit, x=x, y=y, **settings))
     assert expected.diverged_at[0] >= 0 > expected.diverged_at[1]
     assert torch.equal(found.diverged_at, expected.diverged_at)
     assert torch.equal(found.elbo[:, 1], expected.elbo[:, 1])

@@ -28,16 +28,16 @@ def test_outputs_sampled_in_place_of_weights():
 
 
 def in_both_precisions(start, likelihoods, targets, rule):
-    """Outputs after 500 steps from one state, without noise: in float64 and in float32."""
+    """Outputs after 200 steps from one state, without noise: in float64 and in float32."""
     for likelihood, dtype in zip(likelihoods, (torch.float64, torch.float32), strict=True):
         net, y = start(dtype), targets.to(dtype) if targets.is_floating_point() else targets
-        fit(net, likelihood, X.to(dtype), y, steps=500, rule=rule)
+        fit(net, likelihood, X.to(dtype), y, steps=200, rule=rule)
         still = torch.zeros(1, net.layers.noise_size, dtype=dtype)
         yield net.draw(noise=still)(X.to(dtype))[0].double()
 
 
 def test_single_precision_follows_double_precision():
-    """500 steps: where the log likelihood is concave, they end together.
+    """200 steps: where the log likelihood is concave, they end together.
 
     Rounding of 2⁻²⁴ at condition numbers of 1e3 is 6e-5 of an output a step; the steps contract.
     """
@@ -100,7 +100,7 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
 def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
     path = tmp_path / "checkpoint"
     fit(model(), noise(), checkpoint=path)
-    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 of them, and cannot"):
+    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 steps, and cannot"):
         fit(model(), noise(), checkpoint=path, steps=20)
     path, free = tmp_path / "other", Bali(schedule=ExponentialDecay(0.5, 10))
     fit(model(), noise(), checkpoint=path, rule=free)

@@ -189,20 +189,6 @@ def test_what_is_refused(callbacks, message):
         fit(model(), callbacks=callbacks)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Plateau(every=0), "every must be an integer of at least 1"),
-        (lambda: Plateau(patience=0), "patience must be an integer of at least 1"),
-        (lambda: FallingStrips(score, every=0), "every must be"),
-        (lambda: FallingStrips(score, strips=0), "strips must be"),
-    ],
-)
-def test_numbers_that_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 @pytest.mark.parametrize("said", [5, 0, 0.5, "stop", torch.tensor([True]), torch.tensor(1.0), []])
 def test_other_answers_than_true_and_false_are_refused(said):
     """As of a write to a file, or of a progress bar: they would end the training where nobody meant to."""

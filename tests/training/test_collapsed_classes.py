@@ -122,7 +122,7 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
     _, guarded = model(3, variance=300.0)
     assert_equal(guarded.bound(X, LABELS[3], ONES, NONE).detach(), best, 1e-3)
     with torch.no_grad():
-        at, values = calm._features(X), []
+        at, values = own.features_of(calm.process.inducing(), X), []
         calm.moments = calm.precision = torch.zeros(30, 2, dtype=D)
         for _ in range(40):
             value, calm.moments, calm.precision = calm._bound(*at, LABELS[3], ONES)

@@ -10,8 +10,8 @@ import gilib
 from gilib.kernels import RBF, Matern
 from gilib.likelihoods import HeteroscedasticGaussian
 from gilib.training import Collapsed
+from gilib.training.rules.collapsed.model import single_process
 from gilib.training.rules.collapsed.noise import SHIFT, process_with_noise
-from gilib.training.rules.collapsed.process import single_process
 from tests.support import D, assert_equal, normals
 
 X = normals(40, 2, seed=1)

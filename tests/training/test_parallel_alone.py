@@ -46,15 +46,6 @@ def test_one_process_shares_with_itself(one):
     assert torch.equal(together["elbo"], alone["elbo"])
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [(True, "parallel must be a DataParallel, got bool"), (DataParallel, r"DataParallel\(\)")],
-)
-def test_something_else(value, message):
-    with pytest.raises(TypeError, match=message):
-        Speed(parallel=value)
-
-
 @pytest.mark.slow
 def test_the_script_of_the_docstring(tmp_path):
     """Runs as it stands, and leaves the bar to one process."""

@@ -2,15 +2,16 @@
 
 import copy
 import pickle
-import time
+from functools import partial
 
 import pytest
 import torch
 
 import gilib
 from gilib.randomness import ReplicaGenerators
-from gilib.training import Checkpoint, Paused, ReplicaAdam
+from gilib.training import ReplicaAdam
 from tests.support import PRIORS, assert_equal, normals, small_net
+from tests.support.resuming import step_by_step
 
 R, N, STEPS = 3, 12, 20
 RATES, SEEDS = [0.003, 0.01, 0.03], [7, 1, 4]
@@ -103,17 +104,11 @@ def test_without_freezing_divergence_is_an_error():
 def test_a_paused_training_ends_where_an_uninterrupted_one_does(name, tmp_path):
     settings = {"seed": SEEDS, "rule": gilib.Adam(RATES), "batch_size": 5, "on_divergence": "freeze"}
     settings["estimator"] = CASES[name][2]
-    whole, parts = model(name, (R,)), model(name, (R,))
+    whole = model(name, (R,))
     expected = fit(*whole, **settings)
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        try:
-            late = Checkpoint(path, deadline=time.monotonic() - 1.0)
-            history = fit(*parts, checkpoint=late, **settings)
-            break
-        except Paused:
-            pauses += 1
-            parts = model(name, (R,))
+    parts, history, pauses = step_by_step(
+        tmp_path / "run", lambda: model(name, (R,)), partial(fit, **settings)
+    )
     assert pauses == STEPS - 1
     assert torch.equal(history.elbo, expected.elbo)
     for ours, theirs in zip(parts, whole, strict=True):
@@ -205,11 +200,6 @@ def test_what_is_refused(settings, message):
         fit(*model("gi", (R,)), **settings)
 
 
-def test_a_rate_of_one_replica_that_is_not_positive():
-    with pytest.raises(ValueError, match=r"lr\[1\] must be a positive finite number, got -1.0"):
-        gilib.Adam([0.1, -1.0, 0.1])
-
-
 def test_freezing_and_rates_need_replicas():
     net, likelihood = model("gi")
     with pytest.raises(ValueError, match="network with one replica axis"):
@@ -228,35 +218,20 @@ def test_generators_refuse_other_shapes():
         ReplicaGenerators([0, 1]).normal((4, 3), torch.float64, None)
 
 
-def resumed(start, path, *data, **settings):
-    """Stopped after every step, and begun anew from the checkpoint."""
-    while True:
-        try:
-            parts, late = start(), Checkpoint(path, deadline=time.monotonic() - 1.0)
-            return parts, fit(*parts, *data, checkpoint=late, **settings)
-        except Paused:
-            pass
-
-
 def test_a_frozen_replica_stays_frozen_after_a_pause(tmp_path):
     """One minibatch broke it; the next ones would not."""
     y = Y.clone()
     y[1, 3] = 1e200
     settings, whole = {"seed": SEEDS, "batch_size": 5, "on_divergence": "freeze"}, model("gi", (R,))
     expected = fit(*whole, X, y, **settings)
-    parts, history = resumed(lambda: model("gi", (R,)), tmp_path / "checkpoint", X, y, **settings)
+    parts, history, _ = step_by_step(
+        tmp_path / "run", lambda: model("gi", (R,)), partial(fit, y=y, **settings)
+    )
     assert expected.diverged_at[1] >= 0 and torch.equal(history.diverged_at, expected.diverged_at)
     assert bool(expected.elbo[-3:, 1].isfinite().any())
     for ours, theirs in zip(parts, whole, strict=True):
         for key, parameter in theirs.named_parameters():
             assert torch.equal(ours.get_parameter(key), parameter), key
-
-
-def test_the_step_of_a_divergence_survives_a_pause(tmp_path):
-    settings = {"rule": gilib.Adam([0.01, 1e4, 0.01]), "seed": SEEDS, "on_divergence": "freeze"}
-    expected = fit(*model("fac", (R,)), **settings)
-    _, history = resumed(lambda: model("fac", (R,)), tmp_path / "checkpoint", **settings)
-    assert expected.diverged_at[1] > 0 and history.diverged_at.tolist() == expected.diverged_at.tolist()
 
 
 def test_a_gradient_that_is_not_finite_freezes_its_replica():

@@ -1,15 +1,31 @@
 """SGHMC: its steps written out, and what a training owes its rule."""
 
-import math
-
 import pytest
 import torch
 
 import gilib
-from gilib.training import SGHMC, Checkpoint, Paused, StoredStates
+from gilib.training import SGHMC, StoredStates
 from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.support import D, assert_equal, seeded
-from tests.support.chains import FEATURES, POINT, N, Seen, Y, linear, process, running, state, train
+from tests.support.chains import (
+    FEATURES,
+    KERNEL,
+    NOISE,
+    POINT,
+    N,
+    Seen,
+    X,
+    Y,
+    Z,
+    fixed,
+    linear,
+    process,
+    running,
+    state,
+    train,
+    white,
+)
+from tests.support.resuming import step_by_step
 
 # Steps
 
@@ -114,15 +130,14 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     settings = {"batch_size": 7, "seed": [3, 8] if replicas else 3}
     expected, (whole, noise) = StoredStates(6, every=2), learner(replicas)
     history = train(whole, rule, 11, likelihood=noise, callbacks=[expected], **settings)
-    pauses, path = 0, tmp_path / "checkpoint"
-    while True:
-        kept, (net, own) = StoredStates(6, every=2), learner(replicas)
-        late = Checkpoint(path, deadline=0.0)
-        try:
-            resumed = train(net, rule, 11, likelihood=own, checkpoint=late, callbacks=[kept], **settings)
-            break
-        except Paused:
-            pauses += 1
+
+    def start():
+        return *learner(replicas), StoredStates(6, every=2)
+
+    def go_on(net, own, kept, **checkpoint):
+        return train(net, rule, 11, likelihood=own, callbacks=[kept], **checkpoint, **settings)
+
+    (net, own, kept), resumed, pauses = step_by_step(tmp_path / "run", start, go_on)
     assert pauses == 10 and torch.equal(history.elbo, resumed.elbo)
     for one, other in zip(
         [*whole.parameters(), *noise.parameters()], [*net.parameters(), *own.parameters()], strict=True
@@ -145,12 +160,11 @@ def test_replicas_are_chains_as_each_would_be_alone():
             assert_equal(value[r].detach(), alone.get_parameter(name).detach(), 1e-9)
 
 
-@pytest.mark.parametrize("learn", [True, False])
-def test_a_chain_that_breaks_down_stays_where_it_was(learn):
+def test_a_chain_that_breaks_down_stays_where_it_was():
     net, healthy = linear((2,)), linear((2,))
     y = Y.expand(2, N, 1).clone()
     y[1, 3] = 1e200
-    likelihoods = [gilib.Gaussian(0.3, learn=learn, replicas=(2,)).to(D) for _ in range(2)]
+    likelihoods = [gilib.Gaussian(0.3, learn=True, replicas=(2,)).to(D) for _ in range(2)]
     settings = {"on_divergence": "freeze", "seed": [1, 2]}
     before = state(net)[1].clone()
     history = train(net, SGHMC(5), 8, y=y, likelihood=likelihoods[0], **settings)
@@ -168,30 +182,6 @@ def test_chains_that_share_what_adam_trains_cannot_be_frozen():
 # Bad input
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"burn_in": -1}, "burn_in must be an integer of at least 0, got -1"),
-        ({"burn_in": 1.5}, "burn_in must be an integer"),
-        ({"lr": 0.0}, "lr must be a positive finite number, got 0.0"),
-        ({"lr": math.nan}, "lr must be a positive finite number, got nan"),
-        ({"momentum_decay": 0.0}, "momentum_decay must be a positive finite number"),
-        ({"momentum_decay": 1.1}, "momentum_decay must be at most 1, .*, got 1.1"),
-        ({"window": 0}, "window must be an integer of at least 1, got 0"),
-        ({"adaptation": -1}, "adaptation must be an integer of at least 0, got -1"),
-        ({"adaptation": 11}, "adaptation is a part of burn-in, so at most 10 steps, got 11"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SGHMC(**{"burn_in": 10} | settings)
-
-
-def test_another_rule_for_the_rest():
-    with pytest.raises(TypeError, match="base_optimiser must be a Adam, got NaturalGradient"):
-        SGHMC(10, base_optimiser=gilib.training.NaturalGradient())
-
-
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])
 def test_networks_without_anything_to_sample(posterior):
     net = gilib.models.mlp(2, (), 1, posterior=posterior, dtype=D)
@@ -207,3 +197,42 @@ def test_a_chain_whose_gradient_is_not_finite_stays():
     before, noise = state(net)[1].clone(), gilib.Gaussian(0.3, learn=True, replicas=(2,)).to(D)
     history = train(net, SGHMC(5), 3, likelihood=noise, on_divergence="freeze", seed=[1, 2])
     assert history.diverged_at.tolist() == [-1, 0] and torch.equal(state(net)[1], before)
+
+
+def test_kept_states_are_functions():
+    net, kept = fixed(linear()), StoredStates(burn_in=2, every=3)
+    train(net, SGHMC(2, lr=0.1), 11, callbacks=[kept])
+    samples = kept.samples(net)
+    weights = samples.states["layers.layers.0.weights.scaled_weights"]
+    assert samples.num_states == 3 and torch.equal(weights[-1], state(net))  # those of steps 5, 8, 11
+    assert_equal(samples.draw()(X).detach(), FEATURES["linear"]() @ weights, 1e-12)
+
+
+def test_kept_states_of_processes_sample_their_own_points():
+    """Given u the mean at a point is aᵀw, and the variance k - |a|² is the likelihood's to integrate."""
+    net, kept = fixed(process((2,))), StoredStates(burn_in=2, every=1)
+    train(net, SGHMC(2, lr=0.1), 6, callbacks=[kept])
+    samples = kept.samples(net)
+    draw = samples.draw(generator=seeded())
+    mean, variance = draw.moments(X)
+    states = samples.states["layers.layers.0.weights.scaled_weights"]
+    assert states.shape == (4, 2, len(Z), 1)
+    assert_equal(mean.detach(), white() @ states, 1e-9)
+    expected = KERNEL.variance - white().square().sum(-1, keepdim=True)
+    assert_equal(variance.detach(), expected.clamp_min(0.0).expand_as(mean), 1e-9)
+    prediction = gilib.predict(samples, gilib.Gaussian(NOISE), X, 4, generator=seeded())
+    assert_equal(prediction.mean, (white() @ states).mean(0), 1e-9)
+
+
+def test_kept_states_of_another_training_are_forgotten():
+    net, kept = fixed(linear()), StoredStates(burn_in=0, every=1)
+    train(net, SGHMC(0), 3, callbacks=[kept])
+    train(net, SGHMC(0), 2, callbacks=[kept])
+    assert kept.samples(net).num_states == 2
+
+
+def test_states_that_are_not_there():
+    kept, net = StoredStates(burn_in=10, every=5), linear()
+    train(net, SGHMC(10), 14, callbacks=[kept])
+    with pytest.raises(ValueError, match="due at step 15"):
+        kept.samples(net)

@@ -15,7 +15,7 @@ from tests.support import D, assert_equal, assert_mean, normals, seeded
 
 pytestmark = pytest.mark.slow
 
-M, N, NOISE, CHAINS, KEPT = 4, 15, 0.05, 48, 1500
+M, N, NOISE, CHAINS, KEPT = 4, 15, 0.05, 48, 600
 LENGTHSCALE, VARIANCE, JITTER = 1.2, 0.8, 1e-5
 X, Z = (torch.linspace(-1.5, 1.5, size, dtype=D)[:, None] for size in (N, M))
 Y = torch.tanh(3 * X) + 0.2 * normals(N, 1, seed=3)

@@ -7,7 +7,7 @@ import torch
 
 import gilib
 from gilib.training import SGHMC, StoredStates
-from tests.support import D, assert_equal, assert_mean, ridge
+from tests.support import D, assert_mean, ridge
 from tests.support.chains import FEATURES, NETWORKS, NOISE, N, Seen, Y, fixed, linear, running, train
 
 
@@ -27,24 +27,12 @@ def stationary(hessian, square, lr, decay):
     return covariance.unflatten(-1, (2 * size, 2 * size))[..., :size, :size]
 
 
-def test_the_oracle_in_one_dimension():
-    """σ² / (1 - h / 2(2 - α)), h = ε² V^(-1/2) ∂²U: too large by a part of about h / 4."""
-    hessian, square, lr, decay = torch.tensor([[3.0]], dtype=D), torch.tensor([16.0], dtype=D), 0.7, 0.3
-    h = lr**2 * 3.0 / 4.0
-    variance = stationary(hessian, square, lr, decay)
-    assert_equal(variance, torch.tensor([[1 / 3 / (1 - h / (2 * (2 - decay)))]], dtype=D), 1e-12)
-
-
 @pytest.mark.parametrize(
-    ("kind", "chains", "lr", "decay", "burn_in", "biased"),
-    [
-        ("linear", 120, 0.3, 0.2, 200, True),
-        ("linear", 120, 0.1, 0.1, 400, False),
-        ("process", 30, 0.4, 0.4, 150, True),
-    ],
+    ("kind", "chains", "lr", "decay", "burn_in"),
+    [("linear", 120, 0.3, 0.2, 200), ("process", 30, 0.4, 0.4, 150)],
 )
-def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in, biased):
-    """Every chain by its own V, frozen after burn-in; with short steps that is all but the posterior."""
+def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in):
+    """Every chain by its own V, frozen after burn-in; with long steps that is not the posterior."""
     net, kept = fixed(NETWORKS[kind]((chains,))), StoredStates(burn_in=2 * burn_in, every=20)
     train(net, Seen(burn_in, lr, decay), 4 * burn_in, callbacks=[kept])
     states = torch.stack(*kept.states.values())[..., 0].permute(1, 2, 0)  # [R, I, K]
@@ -61,12 +49,7 @@ def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, 
     identity = torch.eye(len(mean), dtype=D)
     assert_mean(states.mean(-1), mean[:, 0])
     assert_mean(second_moments(truth), identity)
-    excess = (truth.diagonal(dim1=-2, dim2=-1).mean(0) / posterior.diagonal()).max() - 1.0
-    if biased:
-        with pytest.raises(AssertionError, match="standard errors"):
-            assert_mean(second_moments(posterior), identity)
-    else:
-        assert 0 < excess < 0.06
+    with pytest.raises(AssertionError, match="standard errors"):
         assert_mean(second_moments(posterior), identity)
 
 

@@ -122,19 +122,6 @@ def test_the_gradient_in_bfloat16_is_close_and_off_in_no_direction(digits):
     assert 0 < errors.norm(dim=1).square().mean() < 0.01 * noise
 
 
-def test_training_in_bfloat16_comes_as_far():
-    """Closer, for each seed, than seeds are to each other."""
-    reached = {}
-    for arithmetic in ("full", "bfloat16"):
-        elbos = [
-            fit(model(), steps=100, rule=gilib.Adam(0.03), seed=seed, arithmetic=arithmetic).elbo
-            for seed in range(3)
-        ]
-        reached[arithmetic] = torch.stack([elbo[-50:].mean() for elbo in elbos])
-        assert (reached[arithmetic] > torch.stack(elbos)[:, :10].mean(1) + 1.0).all()
-    assert ((reached["full"] - reached["bfloat16"]).abs() < reached["full"].std()).all()
-
-
 def test_a_checkpoint_in_another_arithmetic_is_refused(tmp_path):
     path = tmp_path / "checkpoint.pt"
     fit(model(), checkpoint=path, arithmetic="bfloat16")
@@ -143,18 +130,9 @@ def test_a_checkpoint_in_another_arithmetic_is_refused(tmp_path):
     assert fit(model(), checkpoint=path, arithmetic="bfloat16").resumed_at == 5
 
 
-@pytest.mark.parametrize(
-    ("net", "arithmetic", "message"),
-    [
-        (model, "half", "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'"),
-        (lambda: model().double(), "bfloat16", "rounds float32, this network is in torch.float64: use arith"),
-    ],
-)
-def test_what_is_refused(net, arithmetic, message):
-    net = net()
-    dtype = next(net.parameters()).dtype
-    with pytest.raises(ValueError, match=message):
-        fit(net, x=X.to(dtype), y=Y.to(dtype), arithmetic=arithmetic)
+def test_other_numbers_than_float32_are_not_rounded():
+    with pytest.raises(ValueError, match="rounds float32, this network is in torch.float64: use arith"):
+        fit(model().double(), x=X.double(), y=Y.double(), arithmetic="bfloat16")
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, Batch, Checkpoint, NoisyAdam, Paused, PiecewiseConstant, Vadam
-from gilib.training.rules.sampled_weight_rule import SampledWeights, squared_gradients
+from gilib.training import IVON, VOGN, Batch, PiecewiseConstant
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
+from tests.support.resuming import step_by_step
 from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
 # Steps
@@ -110,14 +110,11 @@ def test_it_resumes_to_the_last_bit(rule, tmp_path):
     whole, noise = start()
     history = fit(whole, rule, likelihood=noise, **settings)
     assert noise.noise_variance != NOISE
-    path, pauses = tmp_path / "checkpoint", 0
-    while True:
-        net, own = start()
-        try:
-            parts = fit(net, rule, likelihood=own, checkpoint=Checkpoint(path, deadline=0.0), **settings)
-            break
-        except Paused:
-            pauses += 1
+
+    def train(net, own, **checkpoint):
+        return fit(net, rule, likelihood=own, **checkpoint, **settings)
+
+    (net, own), parts, pauses = step_by_step(tmp_path / "run", start, train)
     assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
     for one, other in zip(
         [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
@@ -147,20 +144,21 @@ def test_replicas_train_as_they_would_alone(rule):
             assert_equal(own[1][r], other[1], 1e-10)
 
 
-@pytest.mark.parametrize("statistic", [squared_gradients, None])
-def test_shares_of_a_minibatch_add_up(statistic):
+@pytest.mark.parametrize("rule", [VOGN(), IVON()])
+def test_shares_of_a_minibatch_add_up(rule):
     """What processes sum is of the whole minibatch."""
     net, noise = (
         small_net(gilib.Factorised()),
         gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0)),
     )
-    drawn = SampledWeights(problem(net, 7), "rule", gilib.Factorised, statistic)
-    whole = drawn(Batch(0, X, Y, noise), [])
-    parts = [drawn(Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7), []) for n in (slice(4), slice(4, 7))]
+    running = rule.begin(problem(net, 7))
+    whole = running.gradients(Batch(0, X, Y, noise))
+    shares = (Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7) for n in (slice(4), slice(4, 7)))
+    parts = [running.gradients(share) for share in shares]
     assert_equal(parts[0][0] + parts[1][0], whole[0])
     for k, own in enumerate(whole[1]):
         assert_equal(parts[0][1][k].gradient + parts[1][1][k].gradient, own.gradient)
-        assert len(own.statistics) == (statistic is not None)
+        assert len(own.statistics) == (rule == VOGN())
         for j, value in enumerate(own.statistics):
             assert_equal(parts[0][1][k].statistics[j] + parts[1][1][k].statistics[j], value)
 
@@ -174,8 +172,7 @@ def test_the_rest_is_trained_by_adam(rule):
     assert_equal(noise.noise_variance.detach(), other.noise_variance.detach(), 1e-12)
 
 
-@pytest.mark.parametrize("rule", [Vadam(), NoisyAdam(), IVON()])
-def test_convolutions_and_residual_blocks(rule):
+def test_convolutions_and_residual_blocks():
     """A layer's gradient is that of its own weights: as Adam's gradient of the mean has it."""
     layers = [
         gilib.Conv2d(1, 2, 3, gilib.Factorised()),
@@ -185,7 +182,7 @@ def test_convolutions_and_residual_blocks(rule):
     ]
     net = gilib.Network(None, layers, input_shape=(1, 4, 4), dtype=D)
     before = [mean for mean, _ in posteriors(net)]
-    history = fit(net, rule, normals(7, 1, 4, 4, seed=8), steps=3)
+    history = fit(net, IVON(), normals(7, 1, 4, 4, seed=8), steps=3)
     assert bool(history.elbo.isfinite().all())
     assert all(not torch.equal(old, mean) for old, (mean, _) in zip(before, posteriors(net), strict=True))
 
@@ -200,3 +197,48 @@ def test_layers_that_are_not_learned_stay(rule):
     fit(net, rule)
     assert all(torch.equal(p, old) for p, old in zip(first.parameters(), before, strict=True))
     assert not torch.equal(last.weights.mean, start)
+
+
+# Refusals
+
+
+def refused(match, net=None, **settings):
+    net = small_net(gilib.Factorised()) if net is None else net
+    with pytest.raises(ValueError, match=match):
+        fit(net, IVON(), **settings)
+
+
+def test_networks_that_do_not_fit():
+    refused("has none that are learned: build it with posterior", net=small_net(gilib.PointEstimate()))
+    refused("needs a prior of known variance", net=small_net(gilib.Factorised(), gilib.ScalePrior()))
+    refused("needs estimator='draw'", estimator="pointwise")
+    refused(
+        "cannot leave out a replica", net=small_net(gilib.Factorised(), replicas=(2,)), on_divergence="freeze"
+    )
+    layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
+    net = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
+    with pytest.raises(ValueError, match=r"VOGN needs gradients .* Conv2d\(1 → 2, 3 × 3\): use"):
+        fit(net, VOGN(), normals(7, 1, 2, 2))
+
+
+def test_tempering_must_be_positive():
+    refused("divides by kl_weight, which is 0.0 at step 0", kl_weight=gilib.objectives.SteppedTempering(10))
+
+
+def test_divergence_is_an_error():
+    with pytest.raises(gilib.training.DivergenceError, match="not finite"):
+        fit(small_net(gilib.Factorised()), IVON(1e300), steps=4)
+    broken = small_net(gilib.Factorised())
+    with torch.no_grad():
+        next(broken.parameters())[0] = torch.nan  # no sign of another order of layers
+    with pytest.raises(gilib.training.DivergenceError, match="not finite at step 0"):
+        fit(broken, IVON(), steps=4)
+
+
+def test_processes_are_refused_for_what_they_are():
+    """Not for the estimator that they prefer."""
+    net = gilib.models.sparse_gp(2, 1, inducing_points=normals(5, 2))
+    with pytest.raises(ValueError, match="trains layers with Factorised weights, but the network has none"):
+        gilib.fit(
+            net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=VOGN(), progress=False
+        )

@@ -20,15 +20,10 @@ READABLE = 40  # characters of a setting that an error shows
 
 
 class Identity(NamedTuple):
-    """Identifies a training, so that a checkpoint of another one is refused.
+    """Identifies a training, so that a checkpoint of another one is refused."""
 
-    Attributes:
-        fingerprint: a hash of architecture, data and settings.
-        parts: each setting as text, and a hash of each other part, by name; an error lists those that differ.
-    """
-
-    fingerprint: str = ""
-    parts: Mapping[str, str] = {}
+    fingerprint: str = ""  # a hash of architecture, data and settings
+    parts: Mapping[str, str] = {}  # settings as text, and hashes of other parts; an error says which differ
 
 
 def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
@@ -37,11 +32,7 @@ def write_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any]:
-    """Read a checkpoint, and check that it belongs to this training.
-
-    Raises:
-        CheckpointError: if the file is damaged, belongs to another training, or is at a step beyond `steps`.
-    """
+    """Read a checkpoint, and raise unless it belongs to this training and is at most at step `steps`."""
     content = read(path, CHECKPOINT_FORMAT)
     if content["fingerprint"] != identity.fingerprint:
         raise CheckpointError(
@@ -66,17 +57,14 @@ def check_kl_weights(kept: list[float] | None, given: list[float] | None, path: 
 
 
 def _differences(kept: Mapping[str, str], given: Mapping[str, str]) -> str:
-    """Return the parts that differ, in brackets, or an empty string."""
-    found = [
-        _difference(name, kept.get(name, ""), own) for name, own in given.items() if kept.get(name) != own
-    ]
+    """Return the parts that differ, in brackets; those with short values with both of them."""
+    found = []
+    for name, ours in given.items():
+        theirs = kept.get(name, "")
+        short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
+        if theirs != ours:
+            found.append(f"{name}: {theirs} there, {ours} here" if short else name)
     return f" ({'; '.join(found)})" if found else ""
-
-
-def _difference(name: str, theirs: str, ours: str) -> str:
-    """Describe one part that differs: by both values if they are short, else by its name alone."""
-    short = 0 < len(theirs) <= READABLE and 0 < len(ours) <= READABLE
-    return f"{name}: {theirs} there, {ours} here" if short else name
 
 
 def identity_of(

@@ -14,7 +14,6 @@ from gilib.network import Network
 from gilib.training.engine.minibatches import check_augment
 from gilib.training.engine.settings import Checkpoint, Settings, identified
 from gilib.training.gradients.objective import ESTIMATORS
-from gilib.training.rules.base import Rule
 from gilib.validation import (
     as_inputs,
     as_tensor,
@@ -29,9 +28,7 @@ from gilib.validation import (
 
 def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
     """Raise unless the settings of `fit` suit this network and likelihood."""
-    check_instance(net, Network, "net")
     check_instance(likelihood, Likelihood, "likelihood")
-    check_instance(settings.rule, Rule, "rule")
     check_count(settings.num_samples, "num_samples")
     check_choice(settings.estimator, ESTIMATORS, "estimator")
     check_choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
@@ -58,11 +55,9 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
-    """Return the checkpoint that was given, or one with default settings for a path.
+    """Return the checkpoint that was given, or one with default settings for a path, if it can be written.
 
-    Raises:
-        TypeError: if `augment` cannot be identified, so that another training's checkpoint might be resumed.
-        OSError: if the file cannot be written.
+    It is refused if `augment` cannot be identified, because another training's might then be resumed.
     """
     if given is None:
         return None

@@ -186,14 +186,8 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: I
         device, settings = run.trace.device, run.settings
         speed.parallel.check(device, run.batches.size)
         stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
-        same = (
-            identity.fingerprint,
-            run.steps,
-            stops,
-            settings.on_divergence,
-            len(run.callbacks),
-            run.kl_weights,
-        )
+        training = identity.fingerprint, run.steps, stops, settings.on_divergence
+        same = *training, len(run.callbacks), run.kl_weights
         described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
         speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
     return start

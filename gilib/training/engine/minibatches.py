@@ -13,14 +13,17 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from gilib.randomness import set_states, states_of
+
 
 class Minibatches:
     """Draws minibatches without end, without replacement within each epoch.
 
-    A new permutation starts whenever fewer points are left than a batch needs.
+    A new permutation starts whenever fewer points are left than a batch needs. Batches of images keep the
+    channels-last layout of the data.
 
     Args:
-        x: inputs, with points along `axis`. Batches of images keep the channels-last layout of the data.
+        x: inputs.
         y: targets `[..., N, O]`, or labels `[..., N]`.
         axis: the axis of the points in x, counted from the end.
         y_axis: the axis of the points in y, counted from the end.
@@ -58,13 +61,12 @@ class Minibatches:
 
     def state(self) -> dict[str, Any]:
         """Return all that the next batch depends on."""
-        states = torch.stack([generator.get_state() for generator in self.generators])
-        return {"shuffle": states, "order": self.order.cpu(), "position": self.position}
+        shuffle = states_of(self.generators)
+        return {"shuffle": shuffle, "order": self.order.cpu(), "position": self.position}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
-        for generator, own in zip(self.generators, state["shuffle"], strict=True):
-            generator.set_state(own.clone())
+        set_states(self.generators, state["shuffle"])
         self.order, self.position = state["order"].to(self.x.device), state["position"]
 
 
@@ -127,13 +129,12 @@ class Augmenter:
         return result
 
     def state(self) -> Tensor:
-        """Return the states of the generators, one in each row."""
-        return torch.stack([generator.get_state() for generator in self.generators])
+        """Return all that later augmentations depend on."""
+        return states_of(self.generators)
 
     def restore(self, state: Tensor) -> None:
         """Continue from what `state` returned."""
-        for generator, own in zip(self.generators, state, strict=True):
-            generator.set_state(own.clone())
+        set_states(self.generators, state)
 
 
 def _kind(x: Tensor) -> str:

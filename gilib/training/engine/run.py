@@ -66,18 +66,14 @@ class Run:
         rank = 1 + len(net.input_shape)
         axes = -rank, likelihood.points_axis
         self.batches = Minibatches(x, y, *axes, settings.batch_size, settings.seeds(1))
-        self.augmenter = (
-            None
-            if settings.augment is None
-            else Augmenter(settings.augment, rank, settings.seeds(2), x.device)
-        )
+        self.augmenter = None
+        if settings.augment is not None:
+            self.augmenter = Augmenter(settings.augment, rank, settings.seeds(2), x.device)
         self.noise = _source(settings.seed, x.device)
         weights = likelihood.parts(y)[1] if isinstance(likelihood, Weighted) else x.new_ones(())
         self.per_row = weights.mean().reciprocal()  # rules know rows, not how often each counts
         self.problem = self._problem(likelihood, x.device, replay)
-        self.alone = [
-            parameter for parameter in self.problem.parameters.values() if _has_own_memory(parameter)
-        ]
+        self.alone = [p for p in self.problem.parameters.values() if _has_own_memory(p)]
         self.rule = settings.rule.begin(self.problem)
         if settings.freeze:
             self.rule.check_freeze()
@@ -86,33 +82,22 @@ class Run:
         self.lasted = torch.zeros(net.replicas, dtype=torch.long, device=x.device)  # steps of each replica
 
     def _problem(self, likelihood: Likelihood, device: torch.device, replay: bool) -> Problem:
-        settings = self.settings
-        objective = Objective(
-            self.net,
-            likelihood,
-            self.batches.num_data,
-            settings.num_samples,
-            settings.estimator,
-            settings.arithmetic,
-            device,
-            settings.freeze,
-        )
+        net, settings = self.net, self.settings
+        how = settings.num_samples, settings.estimator, settings.arithmetic
+        objective = Objective(net, likelihood, self.batches.num_data, *how, device, settings.freeze)
         named = self.modules.named_parameters()
         parameters = {name.removeprefix("net."): p for name, p in named if p.requires_grad}
-        source = _source(settings.seeds(3), device)
-        inputs = self.batches.x if self.augmenter is None else None
-        capturable = replay or device.type != "cpu"
         return Problem(
-            self.net,
-            likelihood,
-            parameters,
-            objective,
-            self.steps,
-            source,
-            self.processes,
-            device,
-            inputs,
-            capturable,
+            net=net,
+            likelihood=likelihood,
+            parameters=parameters,
+            objective=objective,
+            steps=self.steps,
+            generator=_source(settings.seeds(3), device),
+            processes=self.processes,
+            device=device,
+            inputs=self.batches.x if self.augmenter is None else None,
+            capturable=replay or device.type != "cpu",
         )
 
     def step(self, step: int) -> None:
@@ -166,12 +151,7 @@ class Run:
         return replace(batch, x=x, y=y, noise=noise, fraction=fraction)
 
     def latest(self) -> float:
-        """Return the mean of the last bounds.
-
-        Raises:
-            DivergenceError: if they are not finite; it says at which step that began.
-            FactorisationError: if a failed factorisation is the cause.
-        """
+        """Return the mean of the last bounds, or raise if they are not finite, with step and cause."""
         done = self.trace[: self.done].reshape(self.done, -1)
         if self.settings.freeze:
             return float(done[-READ_EVERY:].nanmean())
@@ -198,10 +178,7 @@ class Run:
         return self.ended or self.done == self.steps
 
     def is_late(self, deadline: float | None, read: bool) -> bool:
-        """Return whether the deadline has passed for some process.
-
-        Several processes ask each other only at steps where they read the objective anyway.
-        """
+        """Return whether the deadline has passed for some process; they ask each other as in `end`."""
         if deadline is None or (self.processes.size > 1 and not read):
             return False
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
@@ -267,7 +244,7 @@ class Run:
 
     def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
         """Return names and states of the callbacks that have a state, in order."""
-        states = [(name_of(type(callback)), callback.state_dict()) for callback in self.callbacks]
+        states = ((name_of(type(callback)), callback.state_dict()) for callback in self.callbacks)
         return [(name, state) for name, state in states if state]
 
     def _restore_callbacks(self, states: Sequence[tuple[str, dict[str, Any]]], path: Path) -> None:
@@ -293,13 +270,9 @@ def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
 
 
 def name_the_layer(net: Network) -> None:
-    """Raise an error that names layer and matrix if a failed factorisation caused the NaN.
+    """Raise an error that names layer and matrix if the factorisation of one of ten draws fails.
 
-    This runs on a copy on the CPU, because on other devices a failed factorisation gives NaN without an
-    error.
-
-    Raises:
-        FactorisationError: if one of ten draws fails.
+    They are drawn on the CPU, because on other devices a failed factorisation gives NaN without an error.
     """
     twin = copy.deepcopy(net).cpu()
     with torch.no_grad():

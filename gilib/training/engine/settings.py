@@ -45,11 +45,7 @@ class Settings:
         return self.seed + offset if isinstance(self.seed, int) else [seed + offset for seed in self.seed]
 
     def kl_weights(self, steps: int) -> list[float] | None:
-        """Return the values of `kl_weight` at all steps; None if there is no `kl_weight`, which means 1.
-
-        Raises:
-            ValueError: for a weight that is negative or not finite.
-        """
+        """Return the values of `kl_weight` at all steps; None if there is no `kl_weight`, which means 1."""
         if self.kl_weight is None:
             return None
         weights = [float(self.kl_weight(step)) for step in range(steps)]

@@ -99,12 +99,7 @@ class DataParallel(OneProcess):
         self.rank, self.size = distributed.get_rank(group), distributed.get_world_size(group)
 
     def check(self, device: torch.device, points: int) -> None:
-        """Raise unless the group supports the device and every process gets at least one point.
-
-        Args:
-            device: device of the data.
-            points: |B|, the number of points a step.
-        """
+        """Raise unless the group supports the device, and a step has a point for every process."""
         backends = distributed.get_backend_config(self.group)  # "cpu:gloo,cuda:nccl"
         if device.type not in [backend.split(":")[0] for backend in backends.split(",")]:
             raise ValueError(
@@ -117,12 +112,7 @@ class DataParallel(OneProcess):
             )
 
     def check_same(self, described: Mapping[str, str], device: torch.device) -> None:
-        """Raise, on every process, unless all processes describe the training in the same way.
-
-        Args:
-            described: what must agree: names, with this process's values.
-            device: device of the tensors that are exchanged.
-        """
+        """Raise, on every process, unless all have described these parts of the training in the same way."""
         digests = [hashlib.sha256(value.encode()).digest()[:7] for value in described.values()]
         own = torch.tensor([int.from_bytes(digest) for digest in digests], device=device)
         everyone = [torch.empty_like(own) for _ in range(self.size)]

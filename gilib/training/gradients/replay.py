@@ -7,14 +7,14 @@ on the CPU as a tape of operations. Choosing minibatches, drawing noise and stor
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 
-from gilib.training.gradients.graph import capture, side_stream
 from gilib.training.gradients.tape import Tape, UnrecordableError
 
 WARM_UP = 3  # calls before the recording: libraries choose algorithms then, and Adam creates its moments
@@ -31,8 +31,7 @@ class Replay:
 
     Args:
         function: does the same operations at every call, whatever the values, and reads and writes the same
-            tensors. All that changes must come in as an argument on the device. Read its result before the
-            next call.
+            tensors. All that changes must come in as an argument. Read its result before the next call.
         device: device of the arguments: CUDA or a CPU.
     """
 
@@ -100,3 +99,44 @@ def check_replay(device: torch.device, processes: int, recordable: bool) -> None
         raise ValueError("replay=True is for one process: leave out parallel or replay")
     if not recordable:
         raise ValueError("replay=True needs a rule that can be recorded: see RunningRule.recordable")
+
+
+@contextmanager
+def side_stream() -> Iterator[None]:
+    """Run the block on a CUDA stream of its own, as warm-up calls before a recording must."""
+    here, there = torch.cuda.current_stream(), torch.cuda.Stream()
+    there.wait_stream(here)
+    with torch.cuda.stream(there):
+        yield
+    here.wait_stream(there)
+
+
+def capture(run: Callable[[], object]) -> Callable[[], bool]:
+    """Record what `run` does, and run it once; the returned function runs it again and returns True."""
+    graph = torch.cuda.CUDAGraph()
+    with nothing_collected(), torch.cuda.graph(graph):
+        run()
+
+    def replay() -> bool:
+        graph.replay()
+        return True
+
+    replay()
+    return replay
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Disable garbage collection within the block, after one collection that frees earlier recordings.
+
+    Destroying a graph while another one is recorded spoils the recording. Graphs of finished trainings lie in
+    reference cycles, so the garbage collector may destroy them at any time.
+    """
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

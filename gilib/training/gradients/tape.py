@@ -175,9 +175,9 @@ def _call(own: Recorded, written: set[int]) -> Call | None:
     function, args, kwargs = own.function, own.args, own.kwargs
     if _decides(own):
         return Call(_compare, (function._op, own.result, args), kwargs)
+    copied = Call(_copied, (function._op, own.given, args), kwargs)
     if function._schema.is_mutable:  # it may also return new tensors, which later operations read
-        own_memory = Call(_copied, (function._op, own.given, args), kwargs)
-        return Call(function._op, args, kwargs) if own.has_memory else own_memory
+        return Call(function._op, args, kwargs) if own.has_memory else copied
     # A view looks at the same memory at every repetition. A constant is still there from the recording,
     # unless an in-place operation has overwritten it since.
     if own.has_memory or (own.is_constant and not _memory(own.given) & written):
@@ -188,7 +188,7 @@ def _call(own: Recorded, written: set[int]) -> Call | None:
         return Call(own.result.copy_, args[:1], {})  # without a new allocation
     known = _in_place(function)
     if known is None or len(known[1]) != len(own.given):  # some results may be left out
-        return Call(_copied, (function._op, own.given, args), kwargs)
+        return copied
     return Call(known[0], args, {**kwargs, **dict(zip(known[1], own.given, strict=True))})
 
 

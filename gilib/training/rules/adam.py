@@ -1,20 +1,19 @@
-"""The default rule: Adam on the bound."""
+"""The default rule, Adam on the bound; and a base class of rules that leave some parameters to Adam."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from gilib.arguments import Fraction, Positive
 from gilib.config import plain
-from gilib.persistence import CheckpointError
 from gilib.posteriors import ConjugateWeights
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
-from gilib.training.rules.optimiser import NetworkAdam, Optimiser, Rate, ReplicaAdam
+from gilib.training.rules.optimiser import NetworkAdam, Rate, ReplicaAdam
 from gilib.training.schedules import Schedule
 from gilib.validation import check_positive
 
@@ -94,7 +93,7 @@ class RunningAdam(RunningRule):
     def __init__(self, rule: Adam, problem: Problem):
         """Create the optimiser, with moments of zero."""
         super().__init__(problem)
-        self.rule, self.schedule, self.optimiser = rule, rule.schedule, _optimiser(rule, problem)
+        self.rule, self.optimiser = rule, _optimiser(rule, problem)
 
     def prepare(self, step: int) -> None:
         """Count the step, and set its learning rate."""
@@ -121,25 +120,58 @@ class RunningAdam(RunningRule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimiser's state, and the total number of steps if the schedule depends on it."""
-        needs = self.schedule is not None and self.schedule.needs_total
-        return {"adam": self.optimiser.state_dict(), "steps": self.problem.steps if needs else None}
+        return {"adam": self.optimiser.state_dict(), "steps": self.rule.total(self.problem.steps)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned.
-
-        Raises:
-            CheckpointError: if the schedule of the earlier part was made for another number of steps.
-        """
-        if state["steps"] not in (None, self.problem.steps):
-            raise CheckpointError(
-                f"the learning rates of this training follow {self.schedule} over {state['steps']} steps, "
-                f"and cannot go on over {self.problem.steps}: ask for steps={state['steps']}, or choose "
-                "another file"
-            )
+        """Continue from what `state_dict` returned."""
+        self.rule.check_total(state["steps"], self.problem.steps)
         self.optimiser.load_state_dict(state["adam"])
 
 
-def _optimiser(rule: Adam, problem: Problem) -> Optimiser:
+class RunningWithAdam(RunningRule):
+    """A rule that trains some parameters in its own way, and leaves all others to Adam.
+
+    Attributes:
+        adam: Adam at work on the others; None if there are none.
+    """
+
+    rule: Rule
+    adam: RunningAdam | None = None
+
+    def leave_to_adam(self, rule: Adam, others: Mapping[str, nn.Parameter], steps: int | None = None) -> None:
+        """Start Adam on the other parameters, if there are any, for all steps or the first `steps`."""
+        if others:
+            total = self.problem.steps if steps is None else steps
+            self.adam = rule.begin(replace(self.problem, parameters=others, steps=total))
+
+    @property
+    def others(self) -> list[nn.Parameter]:
+        """The parameters that Adam trains, in the order of the gradients that it takes."""
+        return [] if self.adam is None else self.adam.optimiser.parameters
+
+    def prepare(self, step: int) -> None:
+        """Set Adam's learning rate."""
+        if self.adam is not None:
+            self.adam.prepare(step)
+
+    def update_others(self, gradients: Sequence[Tensor]) -> None:
+        """Take Adam's step along the gradients of `others`."""
+        if self.adam is not None:
+            self.adam.optimiser.update(gradients, self.active)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return Adam's state, and the total number of steps if the rule's own schedule depends on it."""
+        adam = None if self.adam is None else self.adam.state_dict()
+        return {"adam": adam, "steps": self.rule.total(self.problem.steps)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
+        self.rule.check_total(state["steps"], self.problem.steps)
+        if self.adam is not None:
+            self.adam.load_state_dict(state["adam"])
+
+
+def _optimiser(rule: Adam, problem: Problem) -> NetworkAdam | ReplicaAdam:
     parameters, replicas = problem.parameters, problem.net.replicas
     if not parameters:
         raise ValueError("nothing to train: network and likelihood have no learned parameters")

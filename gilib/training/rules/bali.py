@@ -25,7 +25,6 @@ from gilib.layers.weights import WeightLayer
 from gilib.linalg import failures_as_nan, readable
 from gilib.linalg.products import matmul
 from gilib.network import Network
-from gilib.persistence import CheckpointError
 from gilib.posteriors import ConjugateWeights
 from gilib.randomness import Noise
 from gilib.regression.joint import (
@@ -137,32 +136,19 @@ class Bali(Rule):
 
 
 class PassResult(NamedTuple):
-    """The results of a step's forward and backward pass.
-
-    Attributes:
-        steps: inputs, outputs and functions of the layers with weights.
-        places: for each of these layers, the weights at which its residuals are computed.
-        gradients: -g, the gradients of the log likelihood with respect to the outputs of layers with
-            pseudo-targets, `[S, R, B, O]` or images with O channels.
-        bound: the bound of this process's share of the minibatch, `[R]`.
-    """
+    """The results of a step's forward and backward pass, by layers with weights."""
 
     steps: Sequence[Evaluated]
-    places: Sequence[Place]
-    gradients: Sequence[Tensor]
-    bound: Tensor
+    places: Sequence[Place]  # the weights at which residuals are computed
+    gradients: Sequence[Tensor]  # -g, of the log likelihood, [S, R, B, O], for layers with pseudo-targets
+    bound: Tensor  # of this process's share of the minibatch, [R]
 
 
 class RunningBali(RunningRule):
-    """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors.
+    """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors."""
 
-    Attributes:
-        lr: α of the next step: a number, or a tensor that the host writes between steps.
-        rates: γ of every layer: numbers, or such tensors `[R]`.
-    """
-
-    lr: float | Tensor
-    rates: list[float | Tensor]
+    lr: float | Tensor  # α of the next step: a number, or a tensor that the host writes between steps
+    rates: list[float | Tensor]  # γ of every layer: numbers, or such tensors, [R]
 
     def __init__(self, rule: Bali, problem: Problem):
         """Check that the rule can train the network, and set up the regressions."""
@@ -176,10 +162,9 @@ class RunningBali(RunningRule):
             raise ValueError(
                 f"BALI reads the inputs of layers: use arithmetic='full', got {objective.arithmetic!r}"
             )
-        check_passes(problem, layers, self.regression)
         last = len(layers) - 1 if self.regression else None
         self.layers = [regression_of(layer, net.replicas, k == last) for k, layer in enumerate(layers)]
-        check_noise(problem, [layer.posterior for layer in self.layers])
+        check_passes(problem, self.layers)
         self.counts: list[int | Tensor] = []
         self.versions: list[int] = []
         like = self.layers[0].prior[..., 0]
@@ -229,7 +214,7 @@ class RunningBali(RunningRule):
         share = batch.fraction / (samples * points)
         self._warn_of_few(points / batch.fraction)
         squares = [
-            layer.squares(gradient).mul_(share / layer.windows)
+            layer.rows(gradient).square().sum(-2).mul_(share / layer.windows)  # [R, O]
             for layer, gradient in zip(self.layers, passed.gradients, strict=False)
         ]
         bound, *squares = self.problem.sum_over_processes([passed.bound, *squares])
@@ -324,12 +309,7 @@ class RunningBali(RunningRule):
         self.versions = self._versions()
 
     def _moved(
-        self,
-        layer: LayerRegression,
-        batch: Residuals,
-        scale: Tensor,
-        rate: float | Tensor,
-        place: Place,
+        self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: float | Tensor, place: Place
     ) -> JointState:
         """Return a layer's state after the minibatch; it is not finite if the minibatch was not."""
         strength = layer.strength(self.rule.prior, self.lr, scale)
@@ -348,42 +328,20 @@ class RunningBali(RunningRule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the total number of steps if the schedule depends on it; the other state is in buffers."""
-        needs = self.rule.schedule is not None and self.rule.schedule.needs_total
         strengths = {} if self.kept is None else {"strengths": self.kept.strengths}
-        return {"steps": self.problem.steps if needs else None} | strengths
+        return {"steps": self.rule.total(self.problem.steps)} | strengths
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned.
-
-        Raises:
-            CheckpointError: if the schedule of the earlier part was made for another number of steps.
-        """
-        if state["steps"] not in (None, self.problem.steps):
-            raise CheckpointError(
-                f"the steps of this training follow {self.rule.schedule} over {state['steps']} of them, and "
-                f"cannot go on over {self.problem.steps}: ask for steps={state['steps']}, or choose another "
-                "file"
-            )
+        """Continue from what `state_dict` returned."""
+        self.rule.check_total(state["steps"], self.problem.steps)
         if self.kept is not None:
             self.kept.strengths = state["strengths"].to(self.kept.strengths)
 
 
 class LayerRegression:
-    """One dense layer as a regression.
+    """One dense layer with `Conjugate` as a regression, onto the targets of the data if `true_targets`."""
 
-    Args:
-        layer: a layer with `Conjugate`.
-        replicas: replicas of the network.
-        true_targets: whether the layer uses the targets of the data.
-
-    Attributes:
-        prior: the diagonal of the prior precision of W̃, `[R, I]`.
-        windows: number of observations in a point.
-        feature_scale: 1 / √I, the factor of the features.
-        gram: reused memory for the second moments of a wide layer, `[R, I, I]`; None until it is needed.
-    """
-
-    windows = 1
+    windows = 1  # number of observations in a point
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
         """Read the prior, which must be fixed."""
@@ -399,8 +357,8 @@ class LayerRegression:
         if bool((precision.dense() != torch.diag_embed(precision.diagonal())).any()):
             raise ValueError(f"{layer.describe()}: BALI takes independent priors, got {layer.prior!r}")
         diagonal = precision.diagonal() / layer.fan_in
-        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]
-        self.gram: Tensor | None = None
+        self.prior = diagonal.expand(1, *replicas, layer.fan_in)[0]  # of W̃, [R, I]
+        self.gram: Tensor | None = None  # reused memory for the second moments of a wide layer, [R, I, I]
         self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
@@ -417,10 +375,6 @@ class LayerRegression:
         """Return α / √v, `[R, O]`; it is finite even if v is zero, where the gradient is zero, too."""
         return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
 
-    def squares(self, gradient: Tensor) -> Tensor:
-        """Return the sums over all rows of squared gradients `[S, R, B, O]`, `[R, O]`."""
-        return self.rows(gradient).square().sum(-2)
-
     def start(self, step: Evaluated) -> Place:
         """Return the mean of the drawn weights, which replaces the posterior mean before the first minibatch.
 
@@ -430,12 +384,7 @@ class LayerRegression:
         return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
     def place(self, step: Evaluated, noise: Tensor) -> Place:
-        """Return the drawn weights of a step with one sample, and their noise in the form that `Place` holds.
-
-        Args:
-            step: the layer's evaluation.
-            noise: the standard normals of the draw, `[R, I O]`.
-        """
+        """Return the drawn weights of a step with one sample, and their noise, `[R, I O]`."""
         return Place(self.posterior.root_fan_in * weights_of(step)[0], self.posterior.noise_in(noise))
 
     def rows(self, values: Tensor) -> Tensor:
@@ -456,11 +405,11 @@ class LayerRegression:
         return spread, unexplained(spread, targets, place.centre, self.feature_scale, bias)
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Return the moments of a minibatch.
+        """Return the moments of a minibatch with residuals at `place`.
 
         Args:
             step: input and output of the layer.
-            place: the weights at which residuals are computed; if `place` has noise, the drawn weights.
+            place: the mean, or, if it has noise, the drawn weights.
             gap: targets minus outputs, `[S, R, B, O]`: -α g / √v for pseudo-targets.
             weight: N divided by the number of rows of all processes.
         """
@@ -471,14 +420,7 @@ class LayerRegression:
         return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """Return the state after a minibatch.
-
-        Args:
-            batch: the moments of the minibatch.
-            strength: κ, `[R]`.
-            rate: γ, a number or `[R]`.
-            place: the weights at which the residuals were computed.
-        """
+        """Return the state after a minibatch, given its moments, κ `[R]` and γ, a number or `[R]`."""
         own, prior = self.posterior, strength[..., None] * self.prior
         return averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
@@ -537,16 +479,6 @@ class KeptRegression(LayerRegression):
     The strength κ of the prior is averaged in the same way as moments. V⁻¹ is factorised again once that
     average has changed by a tenth; the standard deviation of the prior has then changed by a twentieth. The
     limit of the mean does not depend on V⁻¹, and its own update always uses the latest κ.
-
-    Args:
-        layer: a layer with `Conjugate`.
-        replicas: replicas of the network.
-        true_targets: whether the layer uses the targets of the data.
-        problem: source of the inputs of all points and of sums over processes.
-
-    Attributes:
-        strengths: the average of κ, and its value when V⁻¹ was last factorised, `[2, R]`; zero before the
-            first step.
     """
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
@@ -561,14 +493,12 @@ class KeptRegression(LayerRegression):
         with exact_products():
             known = gram_of(inputs, self.feature_scale, bool(layer.bias))
         self.known = known.expand(*replicas, *known.shape[-2:])
+        # the average of κ, and its value when V⁻¹ was last factorised; zero before the first step
         self.strengths = self.prior.new_zeros(2, *replicas)
         self.seen: Callable[[Tensor], Tensor] | None = None
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Return the cross moments of a minibatch.
-
-        The scatter is computed later, about the new mean, so the rows are kept until then.
-        """
+        """Return the cross moments; the rows are kept for the scatter, which is taken about the new mean."""
         spread, left = self.unexplained(step, place, gap)
         scale, bias = self.feature_scale, bool(self.layer.bias)
 
@@ -581,7 +511,7 @@ class KeptRegression(LayerRegression):
         return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """Return the state after a minibatch; the arguments are those of `LayerRegression.averaged`."""
+        """Return the state after a minibatch."""
         own, state = self.posterior, self._refreshed(strength, rate)
         if state.precision_tril is not own.precision_tril and place.white is not None:
             # The whitened residual was Tᵀ (W - mean) with the old factor T of V⁻¹; this is the new one.
@@ -623,11 +553,7 @@ REGRESSIONS: dict[type[WeightLayer], type[LayerRegression]] = {
 
 
 def regression_of(layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool) -> LayerRegression:
-    """Return the regression for a layer.
-
-    Raises:
-        ValueError: if the layer is neither `Linear` nor `Conv2d`.
-    """
+    """Return the regression for a layer, which must be `Linear` or `Conv2d`."""
     kind = REGRESSIONS.get(type(layer))
     if kind is None:
         known = ", ".join(own.__name__ for own in REGRESSIONS)
@@ -676,11 +602,7 @@ def steps_of(count: Tensor, active: Tensor) -> int | Tensor:
 
 
 def layers_of(net: Network) -> list[WeightLayer]:
-    """Return the layers with weights, in order of evaluation.
-
-    Raises:
-        ValueError: if a layer has another posterior, or there are no layers with weights.
-    """
+    """Return the layers with weights, in order of evaluation; all must have the posterior `Conjugate`."""
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     for layer in layers:
         if not isinstance(layer.weights, ConjugateWeights):
@@ -708,13 +630,16 @@ def check_parameters(problem: Problem, infers_noise: bool) -> None:
         )
 
 
-def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bool) -> None:
-    """Raise unless an evaluation calls every layer once, in order, and a regression ends with the last."""
-    net = problem.net
-    noise = problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
-    with torch.no_grad():
-        function = problem.objective.drawn(noise).function
-        recording = record(function, noise.draw.new_zeros(1, *net.input_shape))
+def check_passes(problem: Problem, regressions: Sequence[LayerRegression]) -> None:
+    """Raise unless an evaluation calls every layer once, in order, with its own part of the noise.
+
+    If there are true targets, it must end with the last layer.
+    """
+    layers, objective = [own.layer for own in regressions], problem.objective
+    noise = objective.noise(1, torch.Generator(problem.device).manual_seed(0))
+    with torch.no_grad(), exact_products():
+        function = objective.drawn(noise).function
+        recording = record(function, noise.draw.new_zeros(1, *problem.net.input_shape))
     shapes, random = [layer.input_axes() or 1 for layer in layers], recording.drawn
     widths = [step.output.shape[-axes] for step, axes in zip(random, shapes, strict=False)]
     if len(random) != len(layers) or widths != [layer.outputs for layer in layers]:
@@ -723,32 +648,28 @@ def check_passes(problem: Problem, layers: Sequence[WeightLayer], regression: bo
             f"outputs {[list(step.output.shape[2:]) for step in random]}: all layers except plain modules "
             "must be dense or convolutional, and called once"
         )
-    if regression and recording.output is not random[-1].output:
+    if regressions[-1].true_targets and recording.output is not random[-1].output:
         raise ValueError(
             "the last layer with weights uses the targets, so it must give the outputs of the network: end "
             "with it, outside of residual blocks and sums, without an activation after it"
         )
 
-
-def check_noise(problem: Problem, posteriors: Sequence[ConjugateWeights]) -> None:
-    """Raise unless a draw takes its noise layer by layer, in order of evaluation."""
-    if problem.objective.estimator != "draw":
-        return
-    net, noise = problem.net, problem.objective.noise(1, torch.Generator(problem.device).manual_seed(0))
-    with torch.no_grad(), exact_products():
-        steps = record(
-            problem.objective.drawn(noise).function, noise.draw.new_zeros(1, *net.input_shape)
-        ).drawn
-        known = noise.draw.shape[-1] == sum(own.noise_size for own in posteriors)
-        parts = split_noise(noise.draw, posteriors) if known else ()
-        drawn = [own.weights(part) for own, part in zip(posteriors, parts, strict=False)]
-    if not known or any(
-        not torch.equal(weights_of(step), own) for step, own in zip(steps, drawn, strict=True)
-    ):
+    if objective.estimator == "draw" and not noise_in_order(noise.draw, regressions, random):
         raise ValueError(
             "BALI takes the noise of layers in the order of evaluation, but a layer of your own splits its "
             "noise in another order, or uses some of it itself: split it in the order of its layers"
         )
+
+
+@torch.no_grad()
+def noise_in_order(noise: Tensor, layers: Sequence[LayerRegression], steps: Sequence[Evaluated]) -> bool:
+    """Return whether a draw has taken its noise layer by layer, in order of evaluation."""
+    posteriors = [layer.posterior for layer in layers]
+    if noise.shape[-1] != sum(own.noise_size for own in posteriors):
+        return False
+    parts = zip(posteriors, split_noise(noise, posteriors), steps, strict=True)
+    with exact_products():
+        return all(torch.equal(weights_of(step), own.weights(part)) for own, part, step in parts)
 
 
 def check_first(net: Network, layers: Sequence[WeightLayer]) -> None:

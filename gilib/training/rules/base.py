@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from gilib.arguments import Checked
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
+from gilib.persistence import CheckpointError
 from gilib.randomness import GeneratorLike
 from gilib.training.gradients.objective import Batch, Objective
 from gilib.training.gradients.parallel import OneProcess
@@ -62,8 +63,7 @@ class Problem:
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Return the parameters that replicas share.
 
-        These are the parameters of a likelihood without replicas, and all others without the replica axes in
-        front.
+        They lack the replica axes in front, or belong to a likelihood without replicas.
         """
         replicas = self.net.replicas
 
@@ -166,6 +166,19 @@ class Rule(Checked, ABC):
         """Return the learning rate's factor at `step` (from 0) of `steps`; 1 without a schedule."""
         schedule: Schedule | None = getattr(self, "schedule", None)
         return 1.0 if schedule is None else schedule(step, steps)
+
+    def total(self, steps: int) -> int | None:
+        """Return the total number of steps if the schedule depends on it, for `check_total` to compare."""
+        schedule: Schedule | None = getattr(self, "schedule", None)
+        return steps if schedule is not None and schedule.needs_total else None
+
+    def check_total(self, kept: int | None, steps: int) -> None:
+        """Raise a `CheckpointError` if the schedule of the earlier part had another number of steps."""
+        if kept not in (None, steps):
+            raise CheckpointError(
+                f"the learning rates of this training follow {getattr(self, 'schedule', None)} over {kept} "
+                f"steps, and cannot go on over {steps}: ask for steps={kept}, or choose another file"
+            )
 
     @abstractmethod
     def begin(self, problem: Problem) -> RunningRule:

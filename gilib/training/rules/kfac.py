@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.linalg import cholesky
+from gilib.linalg.factor import identities
 from gilib.linalg.products import matmul
 from gilib.posteriors import MatrixGaussian, Posterior
 from gilib.training.rules.base import Problem
@@ -20,6 +21,21 @@ from gilib.training.rules.sampled_weight_rule import (
     TrainedLayer,
     WeightGradients,
 )
+
+
+def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
+
+    Args:
+        features: x, `[..., B, I]`.
+        gradients: g / B, `[S, R, B, O]`.
+
+    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
+    (tensor([[10.]]), tensor([[2.5000]]))
+    """
+    lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
+    inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
+    return inputs.mean(0), points * matmul(gradients.mT, gradients).mean(0)
 
 
 @dataclass(frozen=True)
@@ -82,49 +98,24 @@ class NoisyKFAC(SampledWeightRule):
         return RunningKFAC(self, problem)
 
 
-def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
-
-    Args:
-        features: x, `[..., B, I]`.
-        gradients: g / B, `[S, R, B, O]`.
-
-    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
-    (tensor([[10.]]), tensor([[2.5000]]))
-    """
-    lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
-    inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
-    return inputs.mean(0), points * matmul(gradients.mT, gradients).mean(0)
-
-
 def damped(inputs: Tensor, outputs: Tensor, amount: Tensor) -> tuple[Tensor, Tensor]:
-    """Return A + π √γ Id and S + √γ / π Id: the factors share the damping γ by their mean eigenvalues.
-
-    Args:
-        inputs: A, `[R, I, I]`.
-        outputs: S, `[R, O, O]`.
-        amount: γ, `[R, 1, 1]`.
-    """
+    """Return A + π √γ Id and S + √γ / π Id: the factors share γ, `[R, 1, 1]`, by mean eigenvalues."""
     tiny = torch.finfo(inputs.dtype).tiny
     means = [own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None] for own in (inputs, outputs)]
     ratio = (means[0].clamp_min(tiny) / means[1].clamp_min(tiny)).sqrt()
-    root, identities = amount.sqrt(), [torch.eye(own.shape[-1]).to(own) for own in (inputs, outputs)]
-    return inputs + ratio * root * identities[0], outputs + root / ratio * identities[1]
+    root = amount.sqrt()
+    return inputs + ratio * root * identities(inputs), outputs + root / ratio * identities(outputs)
 
 
 class RunningKFAC(RunningSampledWeightRule):
-    """Noisy K-FAC at work; the posterior holds M and the factors of its covariances.
+    """Noisy K-FAC at work; the posterior holds M and the factors of its covariances."""
 
-    Attributes:
-        inputs: A of every layer, `[R, I, I]`.
-        outputs: S of every layer, `[R, O, O]`.
-    """
+    rule: NoisyKFAC
 
     def __init__(self, rule: NoisyKFAC, problem: Problem):
-        """Start with statistics of zero."""
+        """Start with A, `inputs`, and S, `outputs`, of zero."""
         super().__init__(rule, problem)
-        weights = [own.weights for own in self.drawn.trained]
-        self.rule = rule
+        weights = [own.weights for own in self.trained]
         self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
         self.outputs = [torch.zeros_like(own.column_root.detach()) for own in weights]
 

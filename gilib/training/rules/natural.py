@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.linalg import cholesky, readable
+from gilib.linalg.factor import identities
 from gilib.posteriors.free import Gaussians
 from gilib.training.gradients.objective import Batch
-from gilib.training.rules.adam import Adam
-from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.adam import Adam, RunningWithAdam
+from gilib.training.rules.base import Problem, Rule
 from gilib.training.schedules import Schedule
 
 
@@ -52,16 +52,14 @@ class NaturalGradient(Rule):
             raise ValueError(f"lr of natural gradients must be at most 1, a whole step, got {self.lr}")
 
     def begin(self, problem: Problem) -> RunningNaturalGradient:
-        """Return both parts at work.
-
-        Raises:
-            ValueError: if no layer has such a Gaussian, or a part of one is frozen.
-        """
+        """Return both parts at work; raise if no layer has such a Gaussian, or a part of one is frozen."""
         return RunningNaturalGradient(self, problem)
 
 
-class RunningNaturalGradient(RunningRule):
+class RunningNaturalGradient(RunningWithAdam):
     """Natural gradients in the Gaussians, Adam in all other parameters."""
+
+    rule: NaturalGradient
 
     def __init__(self, rule: NaturalGradient, problem: Problem):
         """Separate the parameters of the Gaussians from the others."""
@@ -81,19 +79,17 @@ class RunningNaturalGradient(RunningRule):
                 "(requires_grad_(True)), or use gilib.Adam"
             )
         others = {name: value for name, value in problem.parameters.items() if id(value) not in own}
-        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
+        self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
+        super().prepare(step)
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
-        if self.adam is not None:
-            self.adam.prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
         """Take one step of each kind, from a single gradient."""
         parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
-        others = [] if self.adam is None else self.adam.optimiser.parameters
-        bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *others])
+        bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *self.others])
         self.active &= bound.isfinite()
         scale = self.rate * self.problem.objective.num_data  # the bound is per data point
         floor = min(0.5, 1.0 - self.rate)
@@ -105,18 +101,8 @@ class RunningNaturalGradient(RunningRule):
                 moved = [natural_step(*at, *gradient, scale, floor) for at, gradient in pairs]
                 for parameter, value in zip(values, module.undense(moved), strict=True):
                     parameter.copy_(value)
-        if self.adam is not None:
-            self.adam.optimiser.update(gradients[len(parameters) :], self.active)
+        self.update_others(gradients[len(parameters) :])
         return bound
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return Adam's state."""
-        return {} if self.adam is None else self.adam.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
-        if self.adam is not None:
-            self.adam.load_state_dict(state)
 
 
 def natural_step(
@@ -147,8 +133,7 @@ def natural_step(
     # triangle and its transpose add up to the whole matrix.
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-    shift = _kept_positive(rate * (half + half.mT), identity, floor)
+    shift = _kept_positive(rate * (half + half.mT), floor)
     factor = cholesky(shift, "the new precision after a natural gradient (lower its learning rate)")
     spread = torch.linalg.solve_triangular(factor, lower.mT, upper=False)  # S' = spreadᵀ spread
     covariance = spread.mT @ spread
@@ -156,8 +141,9 @@ def natural_step(
     return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)
 
 
-def _kept_positive(change: Tensor, identity: Tensor, floor: float) -> Tensor:
+def _kept_positive(change: Tensor, floor: float) -> Tensor:
     """Return Id + A, or its second-order version where an eigenvalue falls too low."""
+    identity = identities(change)
     shift = identity + change
     too_low = torch.linalg.cholesky_ex(shift - floor * identity).info != 0
     if readable(too_low) and not bool(too_low.any()):

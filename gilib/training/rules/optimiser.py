@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,53 +19,13 @@ def adam_options(device: torch.device, capturable: bool) -> dict[str, Any]:
     return {"foreach": not (cuda or capturable), "fused": cuda or capturable, "capturable": cuda}
 
 
-class Optimiser(ABC):
-    """Moves parameters against given gradients.
-
-    Attributes:
-        parameters: the parameters that it moves, in the order in which `update` takes their gradients.
-        per_replica: whether it moves every replica separately, and so can leave one out.
-    """
-
-    parameters: list[nn.Parameter]
-    per_replica: bool = False
-
-    @abstractmethod
-    def advance(self, factor: float = 1.0) -> None:
-        """Advance the step counter and set the factor of the learning rates.
-
-        This is the host's only work in a step, so it is never recorded.
-        """
-
-    @abstractmethod
-    def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """Move the parameters against the gradients; call it after `advance`.
-
-        Args:
-            gradients: one gradient for each parameter, of the same shape.
-            active: `[R]`; entries of replicas whose gradient is not finite are set to False in place.
-        """
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Return moments and step."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned, even on another device."""
-
-
-class NetworkAdam(Optimiser):
+class NetworkAdam:
     """torch's Adam, with one parameter group for each learning rate.
 
-    Args:
-        rates: parameters by name, each with its learning rate.
-        device: device of the parameters.
-        betas: decay of the first and second moments.
-        eps: added to the root of the second moment.
-        scheduled: whether `advance` will be given factors.
-        capturable: whether steps may be recorded.
+    Rates are held as tensors if `advance` will change them (`scheduled`) between recorded steps.
     """
+
+    per_replica = False  # whether every replica moves by itself, so that one can be left out
 
     def __init__(
         self,
@@ -80,19 +39,19 @@ class NetworkAdam(Optimiser):
         """Group the parameters by learning rate."""
         self.kernels, self.scheduled = adam_options(device, capturable), scheduled
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
+        as_tensors = scheduled and self.kernels["fused"]
         groups: list[dict[str, Any]] = [
-            {"params": [p for p, own in rates.values() if own == rate], "lr": self._held(rate, device)}
+            {
+                "params": [p for p, own in rates.values() if own == rate],
+                "lr": torch.tensor(rate, device=device) if as_tensors else rate,
+            }
             for rate in self.rates
         ]
         self.adam = torch.optim.Adam(groups, betas=betas, eps=eps, **self.kernels)
         self.parameters = [p for group in self.adam.param_groups for p in group["params"]]
 
-    def _held(self, rate: float, device: torch.device) -> float | Tensor:
-        """Return a rate as a tensor if it may change between recorded steps, else as a number."""
-        return torch.tensor(rate, device=device) if self.scheduled and self.kernels["fused"] else rate
-
     def advance(self, factor: float = 1.0) -> None:
-        """Set the learning rates; torch itself counts the step in `update`."""
+        """Set the factor of the learning rates: the host's work, never recorded; `update` counts the step."""
         if self.scheduled:
             for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
                 if self.kernels["fused"]:
@@ -101,11 +60,11 @@ class NetworkAdam(Optimiser):
                     group["lr"] = factor * rate
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """Move the parameters against the gradients; no replica can be left out.
+        """Move the parameters against their gradients; call it after `advance`.
 
-        The fused kernel is used on accelerators and in recorded steps, where a failure is noticed only later.
-        It therefore skips the step once a bound was not finite, so that the parameters that caused it can
-        still be examined.
+        No replica can be left out. The fused kernel is used on accelerators and in recorded steps, where a
+        failure is noticed only later. It therefore skips the step once a bound was not finite, so that the
+        parameters that caused it can still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient.stride() != parameter.stride():  # list operations are slow if strides differ
@@ -126,7 +85,7 @@ class NetworkAdam(Optimiser):
         self.adam.load_state_dict({**state, "param_groups": groups})
 
 
-class ReplicaAdam(Optimiser):
+class ReplicaAdam:
     """Adam (Kingma & Ba, 2015) for R networks at once, which freezes those that diverge.
 
     For each dtype, the parameters `[R, ...]` become views of one matrix `[R, P]`. So a step takes ten
@@ -142,11 +101,7 @@ class ReplicaAdam(Optimiser):
     per_replica = True
 
     def __init__(
-        self,
-        rates: Rates,
-        replicas: int,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        self, rates: Rates, replicas: int, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ):
         """Move the parameters into one matrix for each dtype."""
         self.betas, self.eps, self.steps = betas, eps, 0
@@ -166,7 +121,12 @@ class ReplicaAdam(Optimiser):
         self.corrections[1].fill_(second)
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
-        """Move the parameters of active replicas against the gradients; call it after `advance`."""
+        """Move the parameters of active replicas against their gradients; call it after `advance`.
+
+        Args:
+            gradients: one gradient for each parameter, of the same shape.
+            active: `[R]`; entries of replicas whose gradient is not finite are set to False in place.
+        """
         rest = list(gradients)
         for block in self.blocks:
             own, rest = rest[: len(block.parameters)], rest[len(block.parameters) :]

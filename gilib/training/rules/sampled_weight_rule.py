@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gilib.arguments import Positive
 from gilib.draws import Draw, Evaluated, record
@@ -22,12 +22,11 @@ from gilib.layers.linear import LinearFunction
 from gilib.layers.weights import WeightLayer
 from gilib.linalg import ScaledIdentity
 from gilib.linalg.products import matmul
-from gilib.network import Network
 from gilib.objectives import estimated_bound
 from gilib.posteriors import Posterior
 from gilib.training.gradients.objective import Batch
-from gilib.training.rules.adam import Adam
-from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.adam import Adam, RunningWithAdam
+from gilib.training.rules.base import Problem, Rule
 from gilib.training.schedules import Schedule
 
 Statistic = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
@@ -49,59 +48,79 @@ class SampledWeightRule(Rule, ABC):
     posterior: ClassVar[type[Posterior]]
 
     def statistic(self) -> Statistic | None:
-        """Return the statistic of single examples that the rule needs, or None; see `SampledWeights`."""
+        """Return what the rule needs of single examples, a function; None: nothing, for any layer.
+
+        It maps the inputs of a `Linear` layer, `[..., B, I]` with any bias column, and the gradients of the
+        MEAN loss of B examples with respect to its outputs, `[S, R, B, O]`, to means over the examples.
+        """
         return None
 
 
-class RunningSampledWeightRule(RunningRule, ABC):
-    """A `SampledWeightRule` at work, with Adam on all other parameters.
+class RunningSampledWeightRule(RunningWithAdam, ABC):
+    """A `SampledWeightRule` at work, with Adam on all other parameters."""
 
-    Attributes:
-        drawn: the weights that the rule trains, with their gradients.
-        rate: α of this step.
-    """
+    rule: SampledWeightRule
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
-        """Find the layers, and start Adam on the other parameters."""
+        """Find the layers to train, and start Adam on the other parameters."""
         super().__init__(problem)
-        self.name, self.base, self.rate = type(rule).__name__, rule, rule.lr
-        self.drawn = SampledWeights(problem, self.name, rule.posterior, rule.statistic())
-        others = self.drawn.others
-        self.adam = rule.base_optimiser.begin(replace(problem, parameters=others)) if others else None
+        self.rule, self.rate = rule, rule.lr
+        name, kind, objective = type(rule).__name__, rule.posterior, problem.objective
+        layers = [module for module in problem.net.modules() if isinstance(module, WeightLayer)]
+        self.trained = [
+            TrainedLayer(position, layer, layer.weights)
+            for position, layer in enumerate(layers)
+            if isinstance(layer.posterior, kind) and _is_learned(layer)
+        ]
+        if not self.trained:
+            raise ValueError(
+                f"{name} trains layers with {kind.__name__} weights, but the network has none that are "
+                f"learned: build it with posterior=gilib.posteriors.{kind.__name__}(), or train it by "
+                "gilib.Adam"
+            )
+        if objective.estimator != "draw" or objective.arithmetic != "full":
+            raise ValueError(
+                f"{name} reads gradients at weights that are drawn, in full arithmetic: it needs "
+                f"estimator='draw' and arithmetic='full', got {objective.estimator!r} and "
+                f"{objective.arithmetic!r}"
+            )
+        for own in self.trained:
+            _check(own.layer, name, rule.statistic() is not None)
+        self._check_order(name, len(layers))
+        ids = {id(p) for own in self.trained for p in own.weights.parameters()}
+        others = {key: p for key, p in problem.parameters.items() if id(p) not in ids}
+        self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
         """Set the learning rates."""
-        self.rate = self.base.lr * self.base.factor(step, self.problem.steps)
-        if self.adam is not None:
-            self.adam.prepare(step)
+        super().prepare(step)
+        self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
     def step(self, batch: Batch) -> Tensor:
         """Move every layer, and let Adam move the other parameters, from the same draws."""
         if not batch.kl_weight > 0.0:
             raise ValueError(
-                f"{self.name} divides by kl_weight, which is {batch.kl_weight} at step {batch.step}: keep it "
-                "positive"
+                f"{type(self.rule).__name__} divides by kl_weight, which is {batch.kl_weight} at step "
+                f"{batch.step}: keep it positive"
             )
-        others = [] if self.adam is None else self.adam.optimiser.parameters
-        bound, of_weights, gradients = self.drawn(batch, others)
+        bound, of_weights, gradients = self.gradients(batch)
         self.active &= bound.isfinite()
         weight = batch.kl_weight / self.problem.objective.num_data
         with torch.no_grad():
-            for k, (own, seen) in enumerate(zip(self.drawn.trained, of_weights, strict=True)):
+            for k, (own, seen) in enumerate(zip(self.trained, of_weights, strict=True)):
                 moved = self.move(k, own, seen, weight, batch.step + 1)
                 self.active &= moved.isfinite().all(-1).all(-1)
-        if self.adam is not None:
-            self.adam.optimiser.update(gradients, self.active)
+        self.update_others(gradients)
         return bound
 
     @abstractmethod
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Move the posterior of one layer by one step.
+        """Move the posterior of the k-th trained layer by one step.
 
         Args:
-            k: index of the layer among the trained ones.
+            k: index of the layer.
             own: the layer.
             gradients: the minibatch's gradients at the drawn weights.
             weight: κ / N.
@@ -115,17 +134,78 @@ class RunningSampledWeightRule(RunningRule, ABC):
     def moments(self) -> dict[str, list[Tensor]]:
         """Return all statistics that the rule keeps, a list over layers by name."""
 
+    def gradients(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
+        """Return bound and gradients of the whole minibatch, summed over the processes.
+
+        These are the bound per data point, `[R]`, the weight gradients of every layer, and the gradients of
+        minus the bound, summed over replicas, with respect to `others`.
+        """
+        with self.problem.propagate_failures():
+            bound, of_weights, gradients = self._gradients_of_share(batch)
+        found = [bound, *gradients]
+        for own in of_weights:
+            found += [own.gradient, *own.statistics]
+        totals = iter(self.problem.sum_over_processes([batch.fraction * value.detach() for value in found]))
+        bound, *gradients = islice(totals, 1 + len(self.others))
+        of_weights = [
+            WeightGradients(own.weights, next(totals), tuple(islice(totals, len(own.statistics))))
+            for own in of_weights
+        ]
+        return bound, of_weights, gradients
+
+    def _gradients_of_share(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
+        problem, num_data = self.problem, self.problem.objective.num_data
+        statistic, others = self.rule.statistic(), self.others
+        drawn = problem.net.draw(noise=batch.noise.draw)
+        recording = record(drawn.function, batch.x)
+        steps = _weight_steps(recording.steps)
+        steps = [steps[own.position] for own in self.trained]
+        # The loss of the data alone: its gradients must not contain those of log P - log Q, which the rules
+        # know in closed form. So the network's outputs are reused as a draw of density zero.
+        known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
+        data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
+        bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
+        weights = [step.function.weights for step in steps]  # type: ignore[attr-defined]
+        outputs = [step.output for step in steps] if statistic is not None else []
+        found = torch.autograd.grad(-data.sum(), [*weights, *outputs], retain_graph=bool(others))
+        gradients = torch.autograd.grad(-bound.sum(), others, materialize_grads=True) if others else ()
+        of_weights = [
+            WeightGradients(w.detach(), g) for w, g in zip(weights, found[: len(steps)], strict=True)
+        ]
+        for k, slope in enumerate(found[len(steps) :]):
+            assert statistic is not None
+            features = self.trained[k].layer.features(steps[k].input.detach())
+            of_weights[k] = of_weights[k]._replace(statistics=statistic(features, slope))
+        return bound, of_weights, list(gradients)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics, and Adam's state."""
-        return {**self.moments(), "adam": None if self.adam is None else self.adam.state_dict()}
+        return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
         for name, values in self.moments().items():
             for value, saved in zip(values, state[name], strict=True):
                 value.copy_(saved)
-        if self.adam is not None:
-            self.adam.load_state_dict(state["adam"])
+        super().load_state_dict(state)
+
+    def _check_order(self, rule: str, layers: int) -> None:
+        """Raise unless layers are evaluated in the network's order: with zero noise, at their means."""
+        net = self.problem.net
+        like = self.trained[0].weights.scaled_mean
+        with torch.no_grad():
+            drawn = net.draw(noise=like.new_zeros(1, *net.replicas, net.noise_size))
+            steps = _weight_steps(record(drawn.function, like.new_zeros(1, *net.input_shape)).steps)
+        if len(steps) == layers and all(
+            _equal(steps[own.position].function.weights[0], own.weights.mean)  # type: ignore[attr-defined]
+            for own in self.trained
+        ):
+            return
+        raise ValueError(
+            f"{rule} must see the {layers} layers with weights of this network in their order, but an "
+            f"evaluation called {len(steps)}, or all in another order: compose gilib's layers by Sequential, "
+            "Residual and Sum, or train by gilib.Adam"
+        )
 
 
 class WeightGradients(NamedTuple):
@@ -144,17 +224,11 @@ class WeightGradients(NamedTuple):
 
 
 class TrainedLayer(NamedTuple):
-    """A layer whose weights a rule trains.
+    """A layer whose weights a rule trains."""
 
-    Attributes:
-        position: index of the layer among the network's layers with weights.
-        layer: the layer.
-        weights: its posterior.
-    """
-
-    position: int
+    position: int  # among the network's layers with weights
     layer: WeightLayer
-    weights: Any
+    weights: Any  # its posterior
 
     def prior_precision(self) -> Tensor:
         """Return the precision of the weights under the prior, `[R, 1, 1]`."""
@@ -162,126 +236,6 @@ class TrainedLayer(NamedTuple):
         operator, _ = self.layer.modules_built()[0].draw(like.new_zeros((1, *replicas, 0)))
         assert isinstance(operator, ScaledIdentity)
         return operator.scale.detach().expand(1, *replicas)[0][..., None, None]
-
-
-class SampledWeights:
-    """The weights of a network that a rule trains; a call returns their gradients on a minibatch.
-
-    Args:
-        problem: the problem that is trained.
-        rule: name of the rule, for messages.
-        posterior: the specification that a layer must have to be trained; it must have a mean.
-        statistic: a function of a layer's inputs, `[..., B, I]` with any bias column, and of the gradients of
-            the MEAN loss of B examples with respect to its outputs, `[S, R, B, O]`. It returns means over the
-            examples. Only `Linear` layers can have one; None: no statistic, for any layer with weights.
-
-    Attributes:
-        trained: the layers that the rule trains.
-        others: all other learned parameters, by name.
-    """
-
-    def __init__(
-        self, problem: Problem, rule: str, posterior: type[Posterior], statistic: Statistic | None = None
-    ):
-        """Find the layers.
-
-        Raises:
-            ValueError: if the rule cannot train this problem.
-        """
-        self.problem, self.statistic = problem, statistic
-        objective = problem.objective
-        layers = _weight_layers(problem.net)
-        self.trained = [
-            TrainedLayer(position, layer, layer.weights)
-            for position, layer in enumerate(layers)
-            if isinstance(layer.posterior, posterior) and _is_learned(layer)
-        ]
-        if not self.trained:
-            raise ValueError(
-                f"{rule} trains layers with {posterior.__name__} weights, but the network has none that are "
-                f"learned: build it with posterior=gilib.posteriors.{posterior.__name__}(), or train it by "
-                "gilib.Adam"
-            )
-        if objective.estimator != "draw" or objective.arithmetic != "full":
-            raise ValueError(
-                f"{rule} reads gradients at weights that are drawn, in full arithmetic: it needs "
-                f"estimator='draw' and arithmetic='full', got {objective.estimator!r} and "
-                f"{objective.arithmetic!r}"
-            )
-        for own in self.trained:
-            _check(own.layer, rule, statistic is not None)
-        self._check_order(rule, len(layers))
-        ids = {id(p) for own in self.trained for p in own.weights.parameters()}
-        self.others = {name: p for name, p in problem.parameters.items() if id(p) not in ids}
-
-    def __call__(
-        self, batch: Batch, others: Sequence[nn.Parameter]
-    ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Return bound and gradients of the whole minibatch, summed over the processes.
-
-        Returns:
-            The bound per data point, `[R]`; the weight gradients of every layer; the gradients of minus the
-            bound, summed over replicas, with respect to `others`.
-        """
-        with self.problem.propagate_failures():
-            bound, of_weights, gradients = self._of_share(batch, others)
-        found = [bound, *gradients]
-        for own in of_weights:
-            found += [own.gradient, *own.statistics]
-        totals = iter(self.problem.sum_over_processes([batch.fraction * value.detach() for value in found]))
-        bound, *gradients = islice(totals, 1 + len(others))
-        of_weights = [
-            WeightGradients(own.weights, next(totals), tuple(islice(totals, len(own.statistics))))
-            for own in of_weights
-        ]
-        return bound, of_weights, gradients
-
-    def _of_share(
-        self, batch: Batch, others: Sequence[nn.Parameter]
-    ) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        problem, num_data = self.problem, self.problem.objective.num_data
-        drawn = problem.net.draw(noise=batch.noise.draw)
-        recording = record(drawn.function, batch.x)
-        steps = _weight_steps(recording.steps)
-        steps = [steps[own.position] for own in self.trained]
-        # The loss of the data alone: its gradients must not contain those of log P - log Q, which the rules
-        # know in closed form. So the network's outputs are reused as a draw of density zero.
-        known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
-        data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
-        bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
-        weights = [step.function.weights for step in steps]  # type: ignore[attr-defined]
-        outputs = [step.output for step in steps] if self.statistic is not None else []
-        found = torch.autograd.grad(-data.sum(), [*weights, *outputs], retain_graph=bool(others))
-        gradients = torch.autograd.grad(-bound.sum(), others, materialize_grads=True) if others else ()
-        of_weights = [
-            WeightGradients(w.detach(), g) for w, g in zip(weights, found[: len(steps)], strict=True)
-        ]
-        for k, slope in enumerate(found[len(steps) :]):
-            assert self.statistic is not None
-            features = self.trained[k].layer.features(steps[k].input.detach())
-            of_weights[k] = of_weights[k]._replace(statistics=self.statistic(features, slope))
-        return bound, of_weights, list(gradients)
-
-    def _check_order(self, rule: str, layers: int) -> None:
-        """Raise unless layers are evaluated in the order in which the network holds them.
-
-        The check draws with zero noise, so that every layer should evaluate its mean weights.
-        """
-        net = self.problem.net
-        like = self.trained[0].weights.scaled_mean
-        with torch.no_grad():
-            drawn = net.draw(noise=like.new_zeros(1, *net.replicas, net.noise_size))
-            steps = _weight_steps(record(drawn.function, like.new_zeros(1, *net.input_shape)).steps)
-        if len(steps) == layers and all(
-            _equal(steps[own.position].function.weights[0], own.weights.mean)  # type: ignore[attr-defined]
-            for own in self.trained
-        ):
-            return
-        raise ValueError(
-            f"{rule} must see the {layers} layers with weights of this network in their order, but an "
-            f"evaluation called {len(steps)}, or all in another order: compose gilib's layers by Sequential, "
-            "Residual and Sum, or train by gilib.Adam"
-        )
 
 
 def _equal(drawn: Tensor, mean: Tensor) -> bool:
@@ -300,10 +254,6 @@ def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tenso
 
 def _is_learned(layer: WeightLayer) -> bool:
     return all(parameter.requires_grad for parameter in layer.modules_built()[1].parameters())
-
-
-def _weight_layers(net: Network) -> list[WeightLayer]:
-    return [module for module in net.modules() if isinstance(module, WeightLayer)]
 
 
 def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ from gilib.network import Network
 from gilib.posteriors import PointWeights
 from gilib.randomness import standard_normal
 from gilib.training.gradients.objective import Batch
-from gilib.training.rules.adam import Adam
-from gilib.training.rules.base import Problem, Rule, RunningRule
+from gilib.training.rules.adam import Adam, RunningWithAdam
+from gilib.training.rules.base import Problem, Rule
 
 MIN_SQUARE = 1e-16  # of a mean square gradient: it is zero for a parameter without influence
 
@@ -94,11 +94,7 @@ class SGHMC(Rule):
 
 
 def point_parameters(net: Network) -> dict[str, nn.Parameter]:
-    """Return the parameters that `SGHMC` samples: the learned unknowns of point estimates, by name.
-
-    Raises:
-        ValueError: if there are none.
-    """
+    """Return the parameters that `SGHMC` samples: the learned unknowns of point estimates, by name."""
     points = {name for name, module in net.named_modules() if isinstance(module, PointWeights)}
     named = net.named_parameters()
     found = {name: p for name, p in named if name.rpartition(".")[0] in points and p.requires_grad}
@@ -110,26 +106,21 @@ def point_parameters(net: Network) -> dict[str, nn.Parameter]:
     return found
 
 
-class RunningSGHMC(RunningRule):
-    """One chain for every replica; all chains step together.
+class RunningSGHMC(RunningWithAdam):
+    """One chain for every replica; all chains step together."""
 
-    Attributes:
-        values: the sampled parameters, `[R, I, O]` each.
-        coordinates: their momenta and scales.
-        window: the last states of burn-in, `[window, R, I, O]` each; the oldest is overwritten first.
-    """
+    rule: SGHMC
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        """Start with zero momentum and an empty window."""
+        """Start with zero momentum and an empty window of the last states of burn-in."""
         super().__init__(problem)
         self.rule, sampled = rule, point_parameters(problem.net)
         self.values = list(sampled.values())
         self.coordinates = [Coordinates.at_rest(value.detach()) for value in self.values]
         others = {name: p for name, p in problem.parameters.items() if name not in sampled}
-        self.adam = None
-        self.window: list[Tensor] = []
+        self.window: list[Tensor] = []  # [window, R, I, O] each; the oldest state is overwritten first
         if others and rule.burn_in:
-            self.adam = rule.base_optimiser.begin(replace(problem, parameters=others, steps=rule.burn_in))
+            self.leave_to_adam(rule.base_optimiser, others, rule.burn_in)
             self.window = [value.new_zeros((rule.window, *value.shape)).detach() for value in self.values]
 
     def check_freeze(self) -> None:
@@ -139,21 +130,22 @@ class RunningSGHMC(RunningRule):
 
     def prepare(self, step: int) -> None:
         """Count Adam's step during burn-in."""
-        if self.adam is not None and step < self.rule.burn_in:
-            self.adam.prepare(step)
+        if step < self.rule.burn_in:
+            super().prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
         """Move the state; during burn-in, also train the other parameters at an earlier state."""
-        burning = batch.step < self.rule.burn_in
+        training = self.adam is not None and batch.step < self.rule.burn_in
         bound, gradients = self.problem.bound_and_gradients(batch, self.values)
         self.active &= bound.isfinite()
         for gradient in gradients:
             self.active &= gradient.isfinite().all(-1).all(-1)
-        if burning and self.adam is not None:
-            self._remember(batch.step)
+        if training:
+            for ring, value in zip(self.window, self.values, strict=True):
+                ring[batch.step % self.rule.window] = value.detach()
         self._move(gradients, batch.step < self.rule.adaptive_steps)
-        if burning and self.adam is not None:
-            self._train(batch, self.adam.optimiser.parameters)
+        if training:
+            self._train(batch)
         return bound
 
     @torch.no_grad()
@@ -172,21 +164,14 @@ class RunningSGHMC(RunningRule):
     def _normal(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return standard_normal(shape, self.problem.generator, dtype, self.problem.device)
 
-    @torch.no_grad()
-    def _remember(self, step: int) -> None:
-        """Store the state in the window."""
-        for ring, value in zip(self.window, self.values, strict=True):
-            ring[step % self.rule.window] = value
-
-    def _train(self, batch: Batch, parameters: Sequence[nn.Parameter]) -> None:
+    def _train(self, batch: Batch) -> None:
         """Take Adam's step, with each replica at a random state from its window."""
-        assert self.adam is not None
         filled = min(batch.step + 1, self.rule.window)
         normal = self._normal((1, *self.problem.net.replicas), torch.float64)[0]
         with self._elsewhere(chosen(self.window, filled, normal)):
-            bound, gradients = self.problem.bound_and_gradients(batch, parameters)
+            bound, gradients = self.problem.bound_and_gradients(batch, self.others)
         self.active &= bound.isfinite()
-        self.adam.optimiser.update(gradients, self.active)
+        self.update_others(gradients)
 
     @contextmanager
     def _elsewhere(self, state: Sequence[Tensor]) -> Iterator[None]:
@@ -205,11 +190,8 @@ class RunningSGHMC(RunningRule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return momenta and scales, the window, and Adam's state."""
-        return {
-            "coordinates": [dict(vars(own)) for own in self.coordinates],
-            "window": self.window,
-            "adam": None if self.adam is None else self.adam.state_dict(),
-        }
+        coordinates = [dict(vars(own)) for own in self.coordinates]
+        return {"coordinates": coordinates, "window": self.window, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
@@ -218,25 +200,17 @@ class RunningSGHMC(RunningRule):
                 value.copy_(saved[name])
         for ring, saved in zip(self.window, state["window"], strict=True):
             ring.copy_(saved)
-        if self.adam is not None:
-            self.adam.load_state_dict(state["adam"])
+        super().load_state_dict(state)
 
 
 @dataclass
 class Coordinates:
-    """The momenta and scales of one sampled parameter; each has its shape and changes in place.
+    """The momenta and scales of one sampled parameter; each has its shape and changes in place."""
 
-    Attributes:
-        momentum: v.
-        memory: τ.
-        mean: g, the mean of the gradient.
-        square: V, the mean of the squared gradient.
-    """
-
-    momentum: Tensor
-    memory: Tensor
-    mean: Tensor
-    square: Tensor
+    momentum: Tensor  # v
+    memory: Tensor  # τ
+    mean: Tensor  # g, the mean of the gradient
+    square: Tensor  # V, the mean of the squared gradient
 
     @classmethod
     def at_rest(cls, value: Tensor) -> Coordinates:

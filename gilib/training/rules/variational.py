@@ -36,17 +36,11 @@ from gilib.training.rules.sampled_weight_rule import (
 
 
 class LayerState(NamedTuple):
-    """The posterior of a layer before a step.
+    """The posterior of a layer before a step, and the precision of its prior per data point."""
 
-    Attributes:
-        mean: μ, `[R, I, O]`.
-        precision: Λ, `[R, I, O]`.
-        prior: δ, the precision of the prior per data point, `[R, 1, 1]`.
-    """
-
-    mean: Tensor
-    precision: Tensor
-    prior: Tensor
+    mean: Tensor  # μ, [R, I, O]
+    precision: Tensor  # Λ, [R, I, O]
+    prior: Tensor  # δ, [R, 1, 1]
 
 
 @dataclass(frozen=True)
@@ -105,6 +99,7 @@ class VOGN(VariationalRule):
 
     Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
     is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    The letters are those of `VOGN`.
 
     The mean converges to that of the best ELBO, which for a linear model with Gaussian noise is the exact
     posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains
@@ -137,8 +132,7 @@ class Vadam(VariationalRule):
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    v ← β₂ v + (1 - β₂) q,    v̂ = v / (1 - β₂^t),
         m from ∂l + δ μ,    μ ← μ - α m̂ / (√v̂ + δ).
 
-    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
-    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    The letters are those of `VOGN`.
 
     In the paper c = v + δ. That holds here, too, if the variance starts at the prior's, but any start is
     allowed. The squared mean gradient of a MINIBATCH is not a curvature. In the full batch of a linear model
@@ -169,8 +163,7 @@ class NoisyAdam(VariationalRule):
 
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ W,    μ ← μ - α m̂ / (c + γ).
 
-    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
-    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    The letters are those of `VOGN`.
 
     It converges to the same point as `Vadam`, so its variances are not the posterior's either.
 
@@ -203,8 +196,7 @@ class IVON(VariationalRule):
         q = ∂l (W - μ) Λ,    c ← c + ρ d + ½ ρ² d² / c,  d = q + δ - c,  ρ = 1 - β₂,
         m from ∂l,    μ ← μ - α (m̂ + δ μ) / c.
 
-    Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
-    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    The letters are those of `VOGN`.
 
     E q is the expected diagonal of the Hessian (Stein), which may be negative. But c stays positive, because
     its update equals ½ c (1 + (1 + ρ d / c)²) (Lin, Schmidt & Khan, 2020). For a linear model with Gaussian
@@ -241,19 +233,17 @@ class IVON(VariationalRule):
 
 
 class RunningVariational(RunningSampledWeightRule):
-    """A variational rule at work; the posterior holds μ and Λ, and this object holds m.
+    """A variational rule at work; the posterior holds μ and Λ, and this object holds m, in `first`."""
 
-    Attributes:
-        first: m of every layer, `[R, I, O]`.
-    """
+    rule: VariationalRule
 
     def __init__(self, rule: VariationalRule, problem: Problem):
         """Start with moments of zero."""
         super().__init__(rule, problem)
-        self.rule, self.first = rule, self._zeros()
+        self.first = self._zeros()
 
     def _zeros(self) -> list[Tensor]:
-        return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.drawn.trained]
+        return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.trained]
 
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
@@ -280,11 +270,7 @@ class RunningVariational(RunningSampledWeightRule):
 
 
 class RunningVadam(RunningVariational):
-    """Vadam at work.
-
-    Attributes:
-        second: v of every layer, `[R, I, O]`.
-    """
+    """Vadam at work; it holds v, too, in `second`."""
 
     def __init__(self, rule: Vadam, problem: Problem):
         """Start with both moments at zero."""

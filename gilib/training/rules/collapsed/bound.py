@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gilib.likelihoods.base import LOG_2PI
 from gilib.linalg import cholesky, cholesky_and_inverse
+from gilib.linalg.factor import identities
 from gilib.processes import Inducing
 from gilib.regression.primal import merge_outputs, split_outputs
 from gilib.statistics import per_output_statistics
@@ -64,8 +65,8 @@ class WhitePosterior(NamedTuple):
             precision: the diagonals of Λ, `[O, P]`.
         """
         gram, cross = per_output_statistics(features, targets, precision)
-        identity = torch.eye(features.shape[-1], dtype=gram.dtype, device=gram.device)
-        factor, inverse = cholesky_and_inverse(gram + identity, "the precision of the inducing outputs")
+        named = "the precision of the inducing outputs"
+        factor, inverse = cholesky_and_inverse(gram + identities(gram), named)
         return cls(merge_outputs(inverse.mT @ (inverse @ cross)), factor, inverse)
 
     @property
@@ -78,6 +79,12 @@ class WhitePosterior(NamedTuple):
     def at(self, white: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance at points, `[O, N]`, from a(x) `[N, M]` and what it leaves, `[N]`."""
         return (white @ self.mean).mT, left + (self.inverse @ white.mT).square().sum(-2)
+
+
+def features_of(inducing: Inducing, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a(x), `[N, M]`, and the prior variance that it leaves unexplained, `[N]`, in float64."""
+    white = inducing.white(x.double())
+    return white, inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
 
 
 def sums_of(
@@ -94,18 +101,16 @@ def sums_of(
             problem with noise of variance 1.
     """
     precision = weights if variance is None else weights / variance
-    white, kernel = inducing.white(x.double()), inducing.kernel  # [N, M]
-    left = ((kernel.diagonal(x.double()) - white.square().sum(-1)) * precision).sum()
-    root = precision.sqrt()[:, None]
+    (white, left), root = features_of(inducing, x), precision.sqrt()[:, None]
     white, y = white * root, y.double() * root
-    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), left, weights.sum())
+    total = (left * precision).sum()
+    return Sums(white.mT @ white, white.mT @ y, y.square().sum(0), total, weights.sum())
 
 
 def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the bound, and the best q: its mean `[M, O]`, and T of its precision T Tᵀ, `[G, M, M]`."""
     outputs = len(sums.squares)
-    identity = torch.eye(len(sums.gram), dtype=sums.gram.dtype, device=sums.gram.device)
-    precision = identity + sums.gram / noise[:, None, None]
+    precision = identities(sums.gram) + sums.gram / noise[:, None, None]
     factor = cholesky(precision, "the precision of the inducing outputs")
     moments = split_outputs(sums.moments, outputs // len(noise)) / noise[:, None, None]  # [G, M, C]
     white = torch.linalg.solve_triangular(factor, moments, upper=False)

@@ -18,7 +18,7 @@ from torch import Tensor
 from gilib.layers import GP, FixedLinear
 from gilib.likelihoods import Categorical, Likelihood
 from gilib.network import Network
-from gilib.training.rules.collapsed.bound import WhitePosterior
+from gilib.training.rules.collapsed.bound import WhitePosterior, features_of
 from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess
 
 NODES = 128  # of an expectation over contrasts
@@ -29,14 +29,9 @@ SETTLED = 1e-6  # nats per point; a step that gains less is the last
 
 
 class ProcessOfClasses(CollapsedModel):
-    """A process of C - 1 contrasts, and the logits that they make.
+    """A process of C - 1 contrasts, and the logits that `matrix`, `[C - 1, C]`, makes of them.
 
-    Attributes:
-        process: the process of the contrasts.
-        matrix: from contrasts to logits, `[C - 1, C]`.
-        likelihood: the likelihood.
-        moments: precision times pseudo-target of every point and contrast, `[N, C - 1]`.
-        precision: their precisions, `[N, C - 1]`.
+    Every point and contrast has a precision and `moments`, precision times pseudo-target, `[N, C - 1]`.
     """
 
     def __init__(self, process: SparseProcess, matrix: Tensor, likelihood: Categorical):
@@ -48,13 +43,13 @@ class ProcessOfClasses(CollapsedModel):
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return the bound under the best posterior; `spacing` is zero."""
         self._settle(x, y, weights)
-        return self._bound(*self._features(x), y, weights)[0]
+        return self._bound(*features_of(self.process.inducing(), x), y, weights)[0]
 
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Set Q, and return the bound."""
         self._settle(x, y, weights)
-        white, left = self._features(x)
+        white, left = features_of(self.process.inducing(), x)
         posterior = self._posterior(white)
         self.process.set_posterior(posterior.mean, posterior.factor)
         return self._bound(white, left, y, weights)[0]
@@ -64,7 +59,7 @@ class ProcessOfClasses(CollapsedModel):
         """Step to the fixed point; from a step that lowers the bound go back, and halve it."""
         if len(self.moments) != len(x):
             self.moments = self.precision = self.matrix.new_zeros(len(x), len(self.matrix))
-        white, left = self._features(x)
+        white, left = features_of(self.process.inducing(), x)
         value, *target = self._bound(white, left, y, weights)
         size, gained = STEP if len(self.matrix) > 1 else 1.0, torch.inf
         while gained > SETTLED * len(x) and size > SMALLEST:
@@ -76,12 +71,6 @@ class ProcessOfClasses(CollapsedModel):
             else:
                 self.moments, self.precision = before
                 size *= 0.5
-
-    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a(x), `[N, M]`, and the prior variance that it leaves, `[N]`."""
-        inducing = self.process.inducing()
-        white = inducing.white(x.double())
-        return white, inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
 
     def _posterior(self, white: Tensor) -> WhitePosterior:
         return WhitePosterior.of(white, self.moments / self.precision.clamp_min(LEAST), self.precision.mT)
@@ -108,11 +97,7 @@ class ProcessOfClasses(CollapsedModel):
 
 
 def process_of_classes(net: Network, likelihood: Likelihood) -> ProcessOfClasses:
-    """Return the model of a network whose process of contrasts is followed by a map to logits.
-
-    Raises:
-        ValueError: for other networks and posteriors.
-    """
+    """Return the model of a network of contrasts and a map to logits, or raise for other networks."""
     layers = list(net.layers)
     if list(map(type, layers)) != [GP, FixedLinear] or net.replicas:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The models that the rule `Collapsed` can train: what it searches, and what it sets in closed form."""
+"""Models that the rule `Collapsed` can train, and the simplest one: a process with constant noise."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from gilib.kernels import KernelFunction
 from gilib.layers import GP
+from gilib.likelihoods import Gaussian, Likelihood, PerOutputGaussian
 from gilib.linalg import cholesky
+from gilib.network import Network
 from gilib.posteriors.free import FreeInducing
 from gilib.processes import Inducing
-from gilib.training.rules.collapsed.bound import Sums, collapsed, sums_of
+from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums_of
 
 AT_ONCE = 2000  # points whose cross-covariances are held in memory while no gradients are needed
 WHOLE = 20000  # points whose cross-covariances are held with their gradients: half a gigabyte of 500
@@ -81,30 +84,25 @@ def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
 
 
 class SparseProcess:
-    """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs and its posterior.
-
-    Attributes:
-        layer: the process.
-        posterior: the posterior over its inducing outputs.
-    """
+    """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs and its posterior."""
 
     def __init__(self, layer: GP, white: bool = False):
-        """Store layer and posterior.
-
-        Raises:
-            ValueError: if the layer has another kind of posterior, or, unless `white`, a kernel with white
-                noise.
-        """
+        """Store layer and posterior; the kernel may have white noise only if `white`."""
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
-        assert layer.hyperparameters is not None
-        kernel = layer.hyperparameters()
+        kernel = self.kernel
         if not white and kernel.without_white() is not kernel:
             raise ValueError(
                 f"the kernel {layer.kernel} has white noise, and so has the likelihood, which learns it "
                 "better: leave gilib.kernels.White out"
             )
+
+    @property
+    def kernel(self) -> KernelFunction:
+        """The kernel with its present values."""
+        assert self.layer.hyperparameters is not None
+        return self.layer.hyperparameters()
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -119,8 +117,7 @@ class SparseProcess:
 
     def inducing(self) -> Inducing:
         """Return kernel and inducing inputs together."""
-        assert self.layer.hyperparameters is not None
-        return Inducing.of(self.layer.hyperparameters(), self.points.detach(), self.layer.jitter)
+        return Inducing.of(self.kernel, self.points.detach(), self.layer.jitter)
 
     def set_posterior(self, mean: Tensor, factor: Tensor, outputs: int | slice = slice(None)) -> None:
         """Set Q(w_o) of some outputs to N(mean, (T Tᵀ)⁻¹), with mean `[M, O]` and T `[G, M, M]`."""
@@ -129,14 +126,17 @@ class SparseProcess:
         root = cholesky(covariance, "the covariance of the inducing outputs")
         self.posterior.root[outputs] = root.to(self.posterior.root)
 
-    def is_exact(self, x: Tensor) -> bool:
-        """Return whether the inducing inputs are the points themselves, in the same order."""
-        return self.points.shape == x.shape and bool((self.points.detach() == x).all())
-
-    def gram(self, x: Tensor) -> Tensor:
-        """Return the kernel at all pairs of points, `[N, N]`, in float64."""
-        assert self.layer.hyperparameters is not None
-        return self.layer.hyperparameters().gram(x.double())
+    def bound(self, x: Tensor, y: Tensor, noise: Tensor, weights: Tensor) -> Tensor:
+        """Return the bound under the best posterior, for noise σ² `[G]`, or at every point, `[O, N]`."""
+        if self.points.shape == x.shape and bool((self.points.detach() == x).all()):
+            return evidence(self.kernel.gram(x.double()), y.double(), noise, self.layer.jitter, weights)
+        if noise.dim() == 1:
+            return collapsed(summed(self, x, y, weights), noise)[0]
+        total = -0.5 * (weights * noise.log()).sum()
+        for column, own in zip(y.mT, noise, strict=True):
+            sums = summed(self, x, column[:, None], weights, own)
+            total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
+        return total
 
 
 @torch.no_grad()
@@ -148,13 +148,6 @@ def left_out(
     The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is
     h = |T⁻¹ a|² / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors
     of exact regression. Of a row that counts as several, one is left out; of a part of a row, all of it.
-
-    Args:
-        process: the process, with its kernel.
-        noise: σ², `[G]`.
-        x: inputs, `[N, D]`.
-        y: targets, `[N, O]`.
-        weights: w, `[N]`.
     """
     inducing, pieces = process.inducing(), list(in_pieces(x.double(), y.double(), weights))
     _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in pieces), noise)
@@ -175,11 +168,7 @@ def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
 def summed(process: SparseProcess, *data: Tensor) -> Sums:
     """Compute the sums over all data, in pieces if they are many, so that memory does not grow with them.
 
-    The sums of a piece are computed again for their gradient.
-
-    Args:
-        process: the process.
-        data: x, y, weights and possibly the variance of the noise, as for `sums_of`.
+    The sums of a piece are computed again for their gradient. The arguments are those of `sums_of`.
     """
     inducing = process.inducing()
     if len(data[0]) <= WHOLE:
@@ -191,3 +180,63 @@ def summed(process: SparseProcess, *data: Tensor) -> Sums:
 def in_pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Split tensors into pieces of at most `AT_ONCE` points."""
     return zip(*(tensor.split(AT_ONCE, 0) for tensor in tensors), strict=True)
+
+
+class SingleProcess(CollapsedModel):
+    """One process for all outputs, with noise of the same size everywhere."""
+
+    def __init__(self, process: SparseProcess, likelihood: Gaussian | PerOutputGaussian):
+        """Store process and likelihood; only kernel and noise are searched."""
+        self.process, self.likelihood, self.known = process, likelihood, process.parameters
+
+    @property
+    def noise(self) -> Tensor:
+        """The noise variance σ², `[G]`: one for all outputs, or one for each."""
+        return self.likelihood.noise_variance.double().reshape(-1)
+
+    def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
+        """Return the bound L of `gilib.training.Collapsed`, minus the cost of rounding."""
+        noise = self.noise
+        rounding = (spacing.square() / noise).sum() * (weights.sum() / 24.0)
+        return self.process.bound(x, y, noise, weights) - rounding
+
+    def log_prior(self) -> Tensor:
+        """Return the log density of log σ under a flat prior of σ, which is log σ."""
+        return 0.5 * self.noise.log().sum()
+
+    def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Return mean squared leave-one-out errors, `[O]`."""
+        return squares_left_out(self.process, self.noise.detach(), x, y, weights)
+
+    @torch.no_grad()
+    def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
+        """Subtract the variance of rounding from each noise; from a shared one, its mean over the outputs."""
+        noise, square = self.noise, spacing.square().to(self.noise)
+        square = square.mean(-1, keepdim=True) if len(noise) == 1 else square
+        self.likelihood.scale_noise(
+            (without_rounding(noise, square) / noise).view_as(self.likelihood.noise_variance)
+        )
+
+    @torch.no_grad()
+    def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Set Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), where B = Id + A Aᵀ / σ², and return the bound."""
+        inducing = self.process.inducing()
+        bound, mean, factor = collapsed(
+            Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y, weights)), self.noise
+        )
+        self.process.set_posterior(mean, factor)
+        return bound
+
+
+def single_process(net: Network, likelihood: Likelihood) -> SingleProcess:
+    """Return the model of a network with one process, or raise for other networks and likelihoods."""
+    layers = list(net.layers)
+    if len(layers) != 1 or not isinstance(layers[0], GP) or net.replicas:
+        raise ValueError(
+            "the best posterior is known only for a network of one gilib.GP without replicas, as "
+            f"gilib.models.sparse_gp makes it, got {net}"
+        )
+    process = SparseProcess(layers[0])
+    if not isinstance(likelihood, Gaussian | PerOutputGaussian):
+        raise ValueError(f"the noise must be Gaussian or PerOutputGaussian, got {likelihood}")
+    return SingleProcess(process, likelihood)

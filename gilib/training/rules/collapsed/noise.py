@@ -22,14 +22,13 @@ from torch import Tensor, nn
 from gilib.layers import GP, Concat
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
 from gilib.network import Network
-from gilib.training.rules.collapsed.bound import Sums, WhitePosterior, collapsed, evidence, sums_of
+from gilib.training.rules.collapsed.bound import Sums, WhitePosterior, collapsed, features_of, sums_of
 from gilib.training.rules.collapsed.model import (
     CollapsedModel,
     SparseProcess,
     in_pieces,
     left_out,
     squares_left_out,
-    summed,
     without_rounding,
 )
 
@@ -40,22 +39,17 @@ MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
 
 
 class ProcessWithNoise(CollapsedModel):
-    """A process of the mean together with a process of the log noise variance.
+    """A process of the mean, f, with a process of the log noise variance, g; the likelihood holds σ².
 
-    Attributes:
-        mean: the process of f.
-        noise: the process of g.
-        likelihood: the likelihood, which holds σ².
-        pseudo: v, `[M, O]`; it is searched.
-        log_precision: log Λ, `[O, M]`; it is searched.
+    The pseudo-outputs v, `pseudo`, and log Λ, `log_precision`, are searched.
     """
 
     def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
         """Start with pseudo-outputs of zero, with precisions of 1."""
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
-        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))
-        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))
+        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))  # [M, O]
+        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))  # [O, M]
         self.known = [*mean.parameters, *noise.parameters]
         self.own = [self.pseudo, self.log_precision]
 
@@ -82,7 +76,7 @@ class ProcessWithNoise(CollapsedModel):
         """Return L minus the cost of rounding, δ² / (24 r_n) for every point."""
         posterior = self._posterior()
         variance, doubt = self._at(posterior, x)
-        fit = self._fit(x, y, weights, variance)
+        fit = self.mean.bound(x, y, variance, weights)
         rounding = (weights * spacing.square()[:, None] / variance).sum() / 24.0
         return fit - 0.25 * (weights * doubt).sum() - posterior.divergence - rounding
 
@@ -134,29 +128,12 @@ class ProcessWithNoise(CollapsedModel):
 
     def _at(self, posterior: WhitePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the effective variance r and the variance τ of the log noise at points, both `[O, N]`."""
-        inducing = self.noise.inducing()
-        white = inducing.white(x.double())  # [N, M]
-        prior = inducing.kernel.diagonal(x.double()) - white.square().sum(-1)
-        mean, doubt = posterior.at(white, prior)
+        mean, doubt = posterior.at(*features_of(self.noise.inducing(), x))
         return (mean - 0.5 * doubt).exp() * self._variance[:, None], doubt
-
-    def _fit(self, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor) -> Tensor:
-        """Return the first two terms of L."""
-        if self.mean.is_exact(x):
-            return evidence(self.mean.gram(x), y.double(), variance, self.mean.layer.jitter, weights)
-        total = -0.5 * (weights * variance.log()).sum()
-        for column, own in zip(y.mT, variance, strict=True):
-            sums = summed(self.mean, x, column[:, None], weights, own)
-            total = total + collapsed(sums, torch.ones_like(sums.squares))[0]
-        return total
 
 
 def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise:
-    """Return the model of a network with two processes side by side.
-
-    Raises:
-        ValueError: for other networks and posteriors.
-    """
+    """Return the model of a network with two processes side by side, or raise for other networks."""
     layers = list(net.layers)
     branches = list(layers[0]) if len(layers) == 1 and isinstance(layers[0], Concat) else []
     if len(branches) != 2 or not all(isinstance(branch, GP) for branch in branches) or net.replicas:

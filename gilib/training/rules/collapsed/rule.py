@@ -19,9 +19,8 @@ from gilib.training.gradients.objective import Batch
 from gilib.training.history import FAILED, STOOD_STILL
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.collapsed.classes import process_of_classes
-from gilib.training.rules.collapsed.model import CollapsedModel
+from gilib.training.rules.collapsed.model import CollapsedModel, single_process
 from gilib.training.rules.collapsed.noise import process_with_noise
-from gilib.training.rules.collapsed.process import single_process
 from gilib.validation import check_count
 
 PATIENCE = 3  # steps in a row with next to no gain that end the search
@@ -110,7 +109,7 @@ class RunningCollapsed(RunningRule):
                 "nothing to search: neither kernel nor noise is learned; use gilib.training.solve_posterior"
             )
         self.search = self._fresh_search()
-        self.last, self.idle, self.ended = -math.inf, 0, ""
+        self.last, self.idle = -math.inf, 0
         self.kernels = kernels_with_prior(problem.net)
         self.spacing = torch.zeros(())  # that of the targets, from the first step on
 
@@ -154,7 +153,7 @@ class RunningCollapsed(RunningRule):
         return batch.x, y, weights.double()
 
     def _was_not_rounded(self, data: tuple[Tensor, Tensor, Tensor]) -> bool:
-        """Return whether some outputs are predicted too well to have been rounded; treat them as exact."""
+        """Return whether some outputs are predicted too well to have been rounded; they count as exact."""
         if not self.spacing.any():
             return False
         refuted = self.model.errors(*data) < self.spacing.square() / 48.0
