@@ -22,6 +22,7 @@ from torch import Tensor
 from gilib.randomness import check_generator
 from gilib.validation import (
     check_count,
+    check_floating_type,
     check_fraction,
     check_instance,
     check_is_tensor,
@@ -38,6 +39,7 @@ CountOrZero = Annotated[int, partial(check_count, least=0)]
 Positive = Annotated[float, check_positive]
 Scale = Annotated[float, check_scale]
 Fraction = Annotated[float, check_fraction]
+FloatingType = Annotated[torch.dtype, check_floating_type]
 
 
 class Checked:

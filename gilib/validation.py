@@ -34,6 +34,12 @@ def check_scale(value: float, name: str) -> None:
         )
 
 
+def check_floating_type(value: torch.dtype, name: str) -> None:
+    """Check that `value` is a dtype of floating-point numbers."""
+    if not isinstance(value, torch.dtype) or not value.is_floating_point:
+        raise TypeError(f"{name} must be a floating-point type such as torch.float32, got {value}")
+
+
 def check_count(value: int, name: str, least: int = 1) -> None:
     """Check that `value` is an integer of at least `least`, of Python or NumPy."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
