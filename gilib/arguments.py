@@ -28,6 +28,7 @@ from gilib.validation import (
     check_is_tensor,
     check_positive,
     check_scale,
+    is_number,
 )
 
 P = ParamSpec("P")
@@ -120,10 +121,10 @@ def check_annotated(value: object, hint: Any, name: str) -> None:
     elif hint is bool:
         check_instance(value, bool, name)
     elif hint is int:
-        if isinstance(value, bool) or not isinstance(value, Integral):
+        if not is_number(value, Integral):
             raise ValueError(f"{name} must be an integer, got {value!r}")
     elif hint is float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if not is_number(value) or not math.isfinite(value):
             raise ValueError(f"{name} must be a finite number, got {value!r}")
     elif hint is Tensor or hint is np.ndarray:
         if not isinstance(value, np.ndarray):

@@ -19,6 +19,7 @@ from torch import Tensor
 from gilib import models
 from gilib.data import Normalisation
 from gilib.data.normalisation import constant_columns
+from gilib.draws import Draw
 from gilib.likelihoods import Gaussian, GaussianNoise, HeteroscedasticGaussian, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
@@ -164,7 +165,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
-        units = _of_outputs(self._scales, self._varies) if scaled else self._scales
+        units = self._scales
+        if scaled:
+            units = replace(units, y_mean=units.y_mean[self._varies], y_std=units.y_std[self._varies])
         self._train(X, y[:, self._varies], None, units, own, counts)
         if self._logs:  # the density of y is that of log y, divided by y
             shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
@@ -204,8 +207,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _noise_sd(self, X: Array) -> Array:
         """Return the median of the noise over drawn functions, `[N, O]`, whose logarithm is Gaussian."""
-        generator = torch.Generator().manual_seed(self.seed_)
-        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        draw = self._draw()
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
         levels = []
         with torch.no_grad():
@@ -213,6 +215,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 distribution = self.likelihood_.distribution(draw.moments(part).mean)
                 levels.append(distribution.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
+
+    def _draw(self) -> Draw:
+        """Draw the functions of all predictions."""
+        generator = torch.Generator().manual_seed(self.seed_)
+        return self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
         """Return values `[..., O]` of all outputs: `constant` for those that did not vary in training."""
@@ -263,8 +270,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
                 "estimate"
             )
-        generator = torch.Generator().manual_seed(self.seed_)
-        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        draw = self._draw()
         outputs = int(self._varies.sum())
         with torch.no_grad():
             mean, joint = draw.covariances(self.normalisation_.x(self._points(X)))
@@ -493,11 +499,6 @@ def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
     """
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
-
-
-def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
-    """Return the normalisation of the targets for which `which`, `[O]`, is True."""
-    return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])
 
 
 def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[[Any], Tensor]]) -> Tensor:
