@@ -7,6 +7,8 @@ import torch
 
 from gilib.data import Dataset, sha256_of, split_indices
 
+ONE = torch.ones(3, 1, dtype=torch.float64)
+
 
 def small(num_splits=20):
     generator = torch.Generator().manual_seed(0)
@@ -99,6 +101,16 @@ def test_a_split_needs_a_row_to_test_on():
         (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1), TypeError, "x of a data set must be"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(3, 1), 1), ValueError, r"same N, got \(2, 1\)"),
+        (
+            lambda: Dataset("a", ONE, torch.tensor([0, 3, 1]), 1, class_names=("a", "b")),
+            ValueError,
+            "from 0 to 1",
+        ),
+        (
+            lambda: Dataset("a", ONE, torch.ones(3, 1)),
+            TypeError,
+            "float64, or int64 for labels, got torch.flo",
+        ),
         (lambda: sha256_of(torch.ones(2), torch.ones(2)), ValueError, r"x must be \[N, D\] and y \[N, O\]"),
     ],
 )

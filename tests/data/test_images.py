@@ -18,31 +18,18 @@ BYTES_ALLOWED = 400_000
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What others report of a set.
-
-    Attributes:
-        folder: that has it.
-        label: of the variant there.
-        shape: of an image.
-        mean: of each channel of the training images, with its tolerance.
-        std: likewise.
-        tolerance: half a unit of the last printed digit, more where the copy is not exact.
-        counts: of the training labels; one number stands for all classes.
-        first: labels of the first training images.
-        first_test: labels of the first test images.
-        centroids: test accuracy of the nearest class mean, in percent.
-    """
+    """What others report of a set."""
 
     folder: str
     label: str
     shape: tuple[int, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    tolerance: float
+    tolerance: float  # half a unit of the last printed digit, more where the copy is not exact
     counts: tuple[int, ...]
     first: tuple[int, ...]
     first_test: tuple[int, ...]
-    centroids: float
+    centroids: float  # per cent
 
 
 FULL = {
