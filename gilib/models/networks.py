@@ -171,11 +171,10 @@ def resnet18(
 
     For small images, the first kernel is 3 × 3 and there is no first pooling.
 
-    Arguments are those of `lenet`, with 21 weight layers (17 convolutions, 3 shortcuts, 1 dense layer), and:
-
-    - widths: channels of the four stages. Each stage has two blocks, and all but the first halve the image.
-    - batch_norm: whether `InducingBatchNorm` follows each convolution; False for the paper's factorised
-      network, which has no inducing points (App. O).
+    `widths` are the channels of the four stages. Each stage has two blocks, and all but the first halve the
+    image. With `batch_norm`, `InducingBatchNorm` follows each convolution; the paper's factorised network,
+    which has no inducing points, has none (App. O). Other arguments are those of `lenet`, with 21 weight
+    layers: 17 convolutions, 3 shortcuts and 1 dense layer.
 
     >>> images = torch.randn(3, 3, 16, 16)
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape

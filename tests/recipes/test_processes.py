@@ -26,17 +26,18 @@ def kernel(trained):
 
 
 def test_few_data_are_all_inducing_points():
-    found = train(num_inducing=20)
+    one = {"kernels": (RBF(),), "num_inducing": 20}
+    found = train(**one)
     assert torch.equal(next(iter(found.network.layers)).inducing_inputs.detach(), X)
-    exact = train(num_inducing=20, num_exact=60)
+    exact = train(**one, num_exact=60)
     assert torch.equal(next(iter(exact.network.layers)).inducing_inputs.detach(), X)
-    sparse = train(num_inducing=20, num_exact=59)
+    sparse = train(**one, num_exact=59)
     rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
     assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
     bounds = [gilib.recipes.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
     assert bounds[0] > bounds[1]
-    one = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
-    assert next(iter(one.network.layers)).inducing_inputs.shape == (1, 2)
+    alone = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
+    assert next(iter(alone.network.layers)).inducing_inputs.shape == (1, 2)
 
 
 def test_the_kernel_is_that_of_the_largest_evidence():
@@ -47,7 +48,8 @@ def test_the_kernel_is_that_of_the_largest_evidence():
 
 
 def test_single_precision_data_are_trained_in_double():
-    ours, double = train(X.float(), Y.float()), train()
+    kernels = (RBF(),)
+    ours, double = train(X.float(), Y.float(), kernels=kernels), train(kernels=kernels)
     assert ours.network.layers.reference_tensor().dtype is D
     bounds = [gilib.recipes.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
     assert_equal(bounds[0], bounds[1], 1e-3)

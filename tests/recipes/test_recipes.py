@@ -109,7 +109,7 @@ def test_the_bound_is_the_elbo_of_all_data_at_once():
     def parts(s):
         return gilib.recipes.bound(net, likelihood, X, Y, num_samples=3, batch_size=7, generator=seeded(s))
 
-    many = gilib.recipes.bound(net, likelihood, X, Y, num_samples=30_000, generator=seeded(6))
+    many = gilib.recipes.bound(net, likelihood, X, Y, num_samples=10_000, generator=seeded(6))
     assert_mean_within(torch.stack([parts(s) for s in range(100)]), many)
 
 
@@ -155,13 +155,14 @@ def test_sizes_of_the_recommendation(monkeypatch):
             normals(points, 2), normals(points, 1), progress=False
         )
     assert seen == [30, 400]
-    trained = gilib.recommended("deep_gp", num_inducing=5, steps=2).train(
-        torch.stack([X, X + 9]), torch.stack([Y, Y]), seed=[0, 1], progress=False
-    )
+
+
+def test_each_replica_may_have_data_of_its_own():
+    recipe = gilib.recommended("deep_gp", num_inducing=5, steps=2)
+    trained = recipe.train(torch.stack([X, X + 9]), torch.stack([Y, Y]), seed=[0, 1], progress=False)
     points = trained.network.inducing_points.detach()
-    assert trained.history.elbo.shape == (2, 2) and (points[1] - points[0]).min() > 1.0  # data of its own
-    shown = "Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, too short to tell))"
-    assert repr(trained) == shown
+    assert trained.history.elbo.shape == (2, 2) and (points[1] - points[0]).min() > 1.0
+    assert repr(trained).startswith("Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, ")
 
 
 @pytest.mark.parametrize("y", [LABELS, Y[:, 0]])
