@@ -353,8 +353,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     @property
     def _stretch(self) -> Tensor:
         """What `calibrate` found, `[O]`."""
-        found = self._scales.y_stretch
-        return torch.ones(len(self._varies), dtype=torch.float64) if found is None else found
+        scales = self._scales
+        return scales.y_std.new_ones(len(self._varies)) if scales.y_stretch is None else scales.y_stretch
 
     @property
     def stretch_(self) -> Array:
