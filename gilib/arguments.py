@@ -22,11 +22,13 @@ from torch import Tensor
 from gilib.randomness import check_generator
 from gilib.validation import (
     check_count,
+    check_floating_type,
     check_fraction,
     check_instance,
     check_is_tensor,
     check_positive,
     check_scale,
+    is_number,
 )
 
 P = ParamSpec("P")
@@ -38,6 +40,7 @@ CountOrZero = Annotated[int, partial(check_count, least=0)]
 Positive = Annotated[float, check_positive]
 Scale = Annotated[float, check_scale]
 Fraction = Annotated[float, check_fraction]
+FloatingType = Annotated[torch.dtype, check_floating_type]
 
 
 class Checked:
@@ -118,10 +121,10 @@ def check_annotated(value: object, hint: Any, name: str) -> None:
     elif hint is bool:
         check_instance(value, bool, name)
     elif hint is int:
-        if isinstance(value, bool) or not isinstance(value, Integral):
+        if not is_number(value, Integral):
             raise ValueError(f"{name} must be an integer, got {value!r}")
     elif hint is float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if not is_number(value) or not math.isfinite(value):
             raise ValueError(f"{name} must be a finite number, got {value!r}")
     elif hint is Tensor or hint is np.ndarray:
         if not isinstance(value, np.ndarray):

@@ -21,13 +21,8 @@ def require(module: str, extra: str) -> ModuleType:
     >>> require("math", "hmc").floor(2.5)
     2
     """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{module.partition('.')[0]} is needed for this and cannot be imported ({error}): "
-            f"{INSTALL.format(extra=extra)} in the checkout of gilib"
-        ) from error
+    needed = f"{module.partition('.')[0]} is needed for this"
+    return _imported(module, needed, f"{INSTALL.format(extra=extra)} in the checkout of gilib")
 
 
 def require_package(module: str, package: str, purpose: str) -> ModuleType:
@@ -44,9 +39,11 @@ def require_package(module: str, package: str, purpose: str) -> ModuleType:
     >>> require_package("math", "python", "to round").floor(2.5)
     2
     """
+    return _imported(module, f"{package} is needed to {purpose}", f"pip install {package}")
+
+
+def _imported(module: str, needed: str, remedy: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(
-            f"{package} is needed to {purpose} and cannot be imported ({error}): pip install {package}"
-        ) from error
+        raise ImportError(f"{needed} and cannot be imported ({error}): {remedy}") from error

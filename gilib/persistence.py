@@ -7,12 +7,11 @@ import os
 import reprlib
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from gilib.arguments import checked
 from gilib.config import ConfigDict, describe, rebuild
@@ -64,18 +63,14 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
         OSError: if the file cannot be written, for example because the disk is full.
     """
     with replacing(path) as stream:
-        _save(content, stream, Path(path))
+        try:
+            torch.save(_of_python(content), stream)
+        except RuntimeError as error:  # torch's error for a full disk
+            raise OSError(f"cannot write {path} ({error}): is the disk full?") from error
         stream.seek(-2, os.SEEK_END)  # a zip archive ends with the length of its comment
         stream.write((len(SEAL) + DIGEST_BYTES).to_bytes(2, "little") + SEAL)
         stream.seek(0)
         stream.write(hashlib.file_digest(stream, "sha256").digest())
-
-
-def _save(content: dict[str, Any], stream: IO[bytes], target: Path) -> None:
-    try:
-        torch.save(_of_python(content), stream)
-    except RuntimeError as error:  # torch's error for a full disk
-        raise OSError(f"cannot write {target} ({error}): is the disk full?") from error
 
 
 def _of_python(value: Any) -> Any:
@@ -109,17 +104,13 @@ def read(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
 
 
 def _check_sums(archive: bytes) -> None:
-    """Raise an error if a file has changed since it was written, which torch does not check.
-
-    Files of version 0.2.0 have no digest, only a checksum for each entry. That does not cover the bit that
-    marks an entry as a folder, for which torch would return uninitialised memory.
-    """
+    """Raise an error if a file has changed since it was written, which torch does not check."""
     sealed, digest = memoryview(archive)[:-DIGEST_BYTES], archive[-DIGEST_BYTES:]
     if sealed[-len(SEAL) :] == SEAL:
         if hashlib.sha256(sealed).digest() != digest:
             raise ValueError("other bytes than were written")
         return
-    with ZipFile(BytesIO(archive)) as entries:
+    with ZipFile(BytesIO(archive)) as entries:  # of version 0.2.0: sums of entries, which miss a folder's bit
         if entries.testzip() or any(entry.external_attr for entry in entries.infolist()):
             raise ValueError("other bytes than were written")
 
@@ -213,13 +204,10 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 def network_from_config(config: ConfigDict, dtype: torch.dtype) -> Network:
     """Build a network from its architecture, with new parameters."""
-    inducing: Tensor | None = None
-    if config["inducing_points"] is not None:
-        inducing = torch.zeros(config["inducing_points"], dtype=dtype)
-    layers: list[Layer | nn.Module] = [rebuild(layer, Layer) for layer in config["layers"]]
+    size = config["inducing_points"]
     return Network(
-        inducing,
-        layers,
+        None if size is None else torch.zeros(size, dtype=dtype),
+        [rebuild(layer, Layer) for layer in config["layers"]],
         input_shape=tuple(config["input_shape"]),
         replicas=tuple(config["replicas"]),
         dtype=dtype,

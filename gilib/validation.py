@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -17,10 +17,14 @@ from torch import Tensor
 T = TypeVar("T")
 
 
+def is_number(value: object, kind: type = Real) -> TypeGuard[float]:
+    """Return whether `value` is a number of Python or NumPy, of this kind, and not a truth value."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def check_positive(value: float, name: str) -> None:
     """Check that `value` is a positive finite number, of Python or NumPy."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (number and 0.0 < value < float("inf")):
+    if not (is_number(value) and 0.0 < value < float("inf")):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
@@ -34,18 +38,22 @@ def check_scale(value: float, name: str) -> None:
         )
 
 
+def check_floating_type(value: torch.dtype, name: str) -> None:
+    """Check that `value` is a dtype of floating-point numbers."""
+    if not isinstance(value, torch.dtype) or not value.is_floating_point:
+        raise TypeError(f"{name} must be a floating-point type such as torch.float32, got {value}")
+
+
 def check_count(value: int, name: str, least: int = 1) -> None:
     """Check that `value` is an integer of at least `least`, of Python or NumPy."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    if not is_number(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def check_fraction(value: float, name: str) -> float:
-    """Return `value` if it is a number of at least 0 and below 1, else raise an error."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not (number and 0.0 <= value < 1.0):
+def check_fraction(value: float, name: str) -> None:
+    """Check that `value` is a number of at least 0 and below 1."""
+    if not (is_number(value) and 0.0 <= value < 1.0):
         raise ValueError(f"{name} must be a number of at least 0 and below 1, got {value!r}")
-    return float(value)
 
 
 def as_replicas(value: Sequence[int]) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ SEALED = ROOT / "tools" / "sealed"
 DATA = "GILIB_DATA"
 PUBLISHED = [  # tests that read published files, which do not ship, and skip without them
     "tests/data/test_images.py",
-    "tests/data/test_uci.py",
+    "tests/data/test_tables.py",
     "tests/experiments/comparisons/test_posteriors_images.py",
     "tests/training/test_bali_collapse.py",
 ]

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.arguments import Checked, Count, checked
-from gilib.config import plain
+from gilib.arguments import Checked, Count, FloatingType, checked
 from gilib.data.normalisation import Normalisation
 from gilib.validation import check_is_tensor
 
@@ -173,11 +172,9 @@ class Dataset(Checked):
         """SHA-256 of the arrays, by `sha256_of`; labels count as one column of numbers."""
         return sha256_of(self.x, self._columns)
 
+    @checked
     def split(
-        self,
-        k: int,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
+        self, k: int, dtype: FloatingType = torch.float32, device: torch.device | str | None = None
     ) -> Split:
         """Return split `k`: nine tenths for training, normalised by the statistics of the training data.
 
@@ -187,7 +184,7 @@ class Dataset(Checked):
             device: device of the data; the CPU if not given.
 
         Raises:
-            TypeError: if `k` is not an integer, or `dtype` is not a floating-point type.
+            TypeError: if `dtype` is not a floating-point type.
             ValueError: if there is no split `k`, or no row to test on.
 
         >>> import gilib.data
@@ -195,16 +192,11 @@ class Dataset(Checked):
         >>> bool(split.train_y.mean().abs() < 1e-6)
         True
         """
-        k = plain(k)
-        if isinstance(k, bool) or not isinstance(k, int):
-            raise TypeError(f"the split number must be an integer, got {k!r} ({type(k).__name__})")
         if not 0 <= k < self.num_splits:
             raise ValueError(
                 f"{self.name} has splits 0 to {self.num_splits - 1}, got {k}: "
                 f"choose one of range({self.num_splits})"
             )
-        if not dtype.is_floating_point:
-            raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")
         train, test = split_indices(len(self.x), k)
         if not len(test):
             raise ValueError(
@@ -216,7 +208,7 @@ class Dataset(Checked):
         y = normalisation.y(self.y).to(device=device, dtype=None if self.has_labels else dtype)
         return Split(
             name=self.name,
-            k=k,
+            k=int(k),
             train_x=x[train],
             train_y=y[train],
             test_x=x[test],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -18,15 +19,27 @@ ROUNDINGS = 10  # a column whose values differ by no more rounding units than th
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
-def _arrays_too(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, T], T]:
-    """Let a method of tensors accept a NumPy array, too, for which it then returns a NumPy array."""
+def _of_columns(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, T], T]:
+    """Check the columns of what a method scales; accept NumPy arrays, too, and then return one.
+
+    Targets stay as they are where only inputs are scaled.
+    """
+    *_, name = inspect.signature(method).parameters
 
     @wraps(method)
     def both(self: Any, value: Any) -> Any:
+        statistic = self.x_mean if name == "x" else self.y_mean
+        if name != "x" and self.inputs_alone:
+            return value
+        tensor = _floating(name, value)
+        if tensor.dim() == 0 or tensor.shape[-1] != len(statistic):
+            raise ValueError(
+                f"{name} must have {len(statistic)} columns on its last axis, as the training data had, "
+                f"got shape {tuple(tensor.shape)}"
+            )
         if not isinstance(value, np.ndarray):
-            return method(self, value)
-        dtype = value.dtype if value.dtype.kind == "f" else np.float64
-        return method(self, _floating(method.__name__, value)).numpy().astype(dtype)
+            return method(self, tensor)
+        return method(self, tensor).numpy().astype(value.dtype if value.dtype.kind == "f" else np.float64)
 
     return both
 
@@ -132,40 +145,29 @@ class Normalisation:
             torch.ones(num_outputs, dtype=dtype),
         )
 
-    @_arrays_too
+    @_of_columns
     def x(self, x: Tensor) -> Tensor:
         """Scale inputs `[..., D]` from original to normalised units."""
-        _check_columns("x", x, self.x_mean)
         return (x - self.x_mean.to(x)) / self.x_std.to(x)  # [..., D]
 
-    @_arrays_too
+    @_of_columns
     def invert_x(self, x: Tensor) -> Tensor:
         """Scale inputs `[..., D]` from normalised to original units."""
-        _check_columns("x", x, self.x_mean)
         return x * self.x_std.to(x) + self.x_mean.to(x)  # [..., D]
 
-    @_arrays_too
+    @_of_columns
     def y(self, y: Tensor) -> Tensor:
         """Scale targets `[..., O]` from original to normalised units."""
-        if self.inputs_alone:
-            return y
-        _check_columns("y", y, self.y_mean)
         return (y - self.y_mean.to(y)) / self.y_std.to(y)  # [..., O]
 
-    @_arrays_too
+    @_of_columns
     def invert_y(self, y: Tensor) -> Tensor:
         """Scale targets or predictive means `[..., O]` from normalised to original units."""
-        if self.inputs_alone:
-            return y
-        _check_columns("y", y, self.y_mean)
         return y * self.y_std.to(y) + self.y_mean.to(y)  # [..., O]
 
-    @_arrays_too
+    @_of_columns
     def scale_y(self, sd: Tensor) -> Tensor:
         """Scale standard deviations of targets `[..., O]` from normalised to original units (no shift)."""
-        if self.inputs_alone:
-            return sd
-        _check_columns("sd", sd, self.y_mean)
         return sd * self.y_std.to(sd)  # [..., O]
 
     def __repr__(self) -> str:
@@ -239,35 +241,22 @@ def _mean_and_std(value: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _floating(name: str, value: Any) -> Tensor:
-    """Return a checked floating-point tensor; a NumPy array is converted to float64."""
+    """Return a floating-point tensor; a NumPy array is converted to float64."""
     if isinstance(value, np.ndarray):
-        value = as_tensor(value, name, _FLOAT64).double()
-    _check_floating(name, value)
-    return value
-
-
-def _check_floating(name: str, value: Tensor) -> None:
+        return as_tensor(value, name, _FLOAT64).double()
     if not isinstance(value, Tensor) or not value.is_floating_point():
         got = value.dtype if isinstance(value, Tensor) else type(value).__name__
         convert = "convert with torch.as_tensor(..., dtype=...)"
         advice = "hand over its .to_numpy()" if hasattr(value, "to_numpy") else convert
         raise TypeError(f"{name} must be a floating-point tensor, got {got}: {advice}")
+    return value
 
 
 def _check_statistic(name: str, value: Tensor) -> None:
-    _check_floating(name, value)
+    _floating(name, value)
     if value.dim() != 1:
         raise ValueError(f"{name} must have one entry per column, got shape {tuple(value.shape)}")
     positive = not name.endswith("_mean")
     if not bool(torch.isfinite(value).all()) or (positive and not bool((value > 0).all())):
         wanted = "finite and positive" if positive else "finite"
         raise ValueError(f"{name} must be {wanted}, got {value.tolist()}: fit it to finite data")
-
-
-def _check_columns(name: str, value: Tensor, statistic: Tensor) -> None:
-    _check_floating(name, value)
-    if value.dim() == 0 or value.shape[-1] != len(statistic):
-        raise ValueError(
-            f"{name} must have {len(statistic)} columns on its last axis, as the training data had, "
-            f"got shape {tuple(value.shape)}"
-        )

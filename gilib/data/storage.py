@@ -78,18 +78,15 @@ def shipped_table(name: str) -> bytes | None:
     return lzma.decompress(packed.read_bytes()) if packed.is_file() else None
 
 
-def find_file(folder: str) -> Path | None:
-    """Find the `data.txt` of a publisher's folder on this machine; return None if it is not there.
-
-    The search covers `GILIB_DATA` and then the user cache, for `uci/FOLDER/data.txt`, `FOLDER/data.txt` or
-    `FOLDER/data/data.txt` (the layout of the publishers' repository).
+def find_file(*places: str) -> Path | None:
+    """Return the first of some files that is there, below `GILIB_DATA` or the user's cache; None if none is.
 
     Args:
-        folder: the publisher's folder name, such as `"power-plant"`.
+        places: paths of the file below these folders.
     """
     for directory in dict.fromkeys((data_directory(), user_cache())):
-        for place in (("uci", folder), (folder,), (folder, "data")):
-            path = directory.joinpath(*place, "data.txt")
+        for place in places:
+            path = directory / place
             if path.is_file():
                 return path
     return None

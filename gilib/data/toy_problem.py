@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gilib.arguments import Positive, checked
+from gilib.arguments import FloatingType, Positive, checked
 from gilib.data.dataset import sha256_of
 from gilib.data.normalisation import Normalisation
 
@@ -44,7 +44,7 @@ def toy(
     noise_sd: Positive = 3.0,
     normalise: bool = True,
     balanced: bool = False,
-    dtype: torch.dtype = torch.float32,
+    dtype: FloatingType = torch.float32,
 ) -> ToyProblem:
     r"""Draw the toy problem of Ober & Aitchison (2021), Sec. 3.1: a cubic whose inputs leave a gap.
 
@@ -69,7 +69,12 @@ def toy(
     >>> problem.x.shape, bool(problem.x_raw.abs().min() >= 2)
     (torch.Size([40, 1]), True)
     """
-    _check_toy(num_points, balanced, dtype)
+    if num_points < 2:
+        raise ValueError(f"num_points must be at least 2 to have a standard deviation, got {num_points}")
+    if balanced and num_points % 2:
+        raise ValueError(
+            f"balanced=True puts half of the points in each interval: pass an even number, got {num_points}"
+        )
     generator = torch.Generator().manual_seed(seed)
     uniform = torch.rand(num_points, 1, generator=generator, dtype=torch.float64)  # [N, 1]
     noise = torch.randn(num_points, 1, generator=generator, dtype=torch.float64)  # [N, 1]
@@ -90,14 +95,3 @@ def toy(
         seed=seed,
         sha256=sha256_of(x_raw, y_raw),
     )
-
-
-def _check_toy(num_points: int, balanced: bool, dtype: torch.dtype) -> None:
-    if num_points < 2:
-        raise ValueError(f"num_points must be at least 2 to have a standard deviation, got {num_points}")
-    if balanced and num_points % 2:
-        raise ValueError(
-            f"balanced=True puts half of the points in each interval: pass an even number, got {num_points}"
-        )
-    if not dtype.is_floating_point:
-        raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")

@@ -140,15 +140,7 @@ def resnet8(
     Its layers are conv-relu-block-pool-block-pool-block-pool-linear. A block adds conv-relu-conv-relu to its
     input. Pooling takes averages; the last one averages over the whole image.
 
-    Args:
-        image_shape: shape (C, H, W) of an image.
-        classes: O, the number of classes.
-        channels: number of channels of every convolution.
-        posterior: one posterior for all 8 weight layers, one for each, or two, for the lower layers and the
-            last.
-        prior: prior of all layers; default `NealPrior()`.
-        boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
-        settings: further arguments, as for `lenet`.
+    Arguments are those of `lenet`; a posterior for each layer is one for each of 8 weight layers.
 
     >>> resnet8(channels=4, inducing_points=torch.randn(5, 3, 32, 32)).output_shape
     (10,)
@@ -179,17 +171,10 @@ def resnet18(
 
     For small images, the first kernel is 3 × 3 and there is no first pooling.
 
-    Args:
-        image_shape: shape (C, H, W) of an image.
-        classes: O, the number of classes.
-        widths: channels of the four stages. Each stage has two blocks, and all but the first halve the image.
-        batch_norm: whether `InducingBatchNorm` follows each convolution; False for the paper's factorised
-            network, which has no inducing points (App. O).
-        posterior: one posterior for all 21 weight layers (17 convolutions, 3 shortcuts, 1 dense layer), one
-            for each, or two, for the lower layers and the last.
-        prior: prior of all layers; default `NealPrior()`.
-        boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
-        settings: further arguments, as for `lenet`.
+    `widths` are the channels of the four stages. Each stage has two blocks, and all but the first halve the
+    image. With `batch_norm`, `InducingBatchNorm` follows each convolution; the paper's factorised network,
+    which has no inducing points, has none (App. O). Other arguments are those of `lenet`, with 21 weight
+    layers: 17 convolutions, 3 shortcuts and 1 dense layer.
 
     >>> images = torch.randn(3, 3, 16, 16)
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
@@ -209,11 +194,7 @@ def resnet18(
 
 
 def as_points(given: object, features: int, name: str = "inducing_points") -> Tensor:
-    """Convert points `[..., M, features]` from numpy if needed, and check them.
-
-    Raises:
-        TypeError, ValueError: for another shape, or for values that are not finite floating-point numbers.
-    """
+    """Convert points `[..., M, features]` from numpy if needed, and check them."""
     points = check_tensor(from_numpy(given), name)
     if not points.is_floating_point():
         raise ValueError(f"{name} must be floating-point numbers, got {points.dtype}")
@@ -249,15 +230,8 @@ class _Layers:
         self.prior, self.boundary, self.batch_norm = prior, boundary, batch_norm
 
     def conv(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> Conv2d:
-        return Conv2d(
-            inputs,
-            outputs,
-            kernel_size,
-            next(self.posteriors),
-            self.prior,
-            stride=stride,
-            boundary=self.boundary,
-        )
+        sizes = inputs, outputs, kernel_size
+        return Conv2d(*sizes, next(self.posteriors), self.prior, stride=stride, boundary=self.boundary)
 
     def linear(self, inputs: int, outputs: int) -> Linear:
         return Linear(inputs, outputs, next(self.posteriors), self.prior)

@@ -187,16 +187,7 @@ def gp_classifier(
     C - 1 contrasts give the same prior of the class probabilities, and a higher bound. Use the network with
     the likelihood `gilib.likelihoods.Categorical`, and train it by `gilib.training.Collapsed`.
 
-    Args:
-        in_features: D, the number of inputs.
-        classes: C, the number of classes, at least 2.
-        inducing_points: initial inducing inputs, `[M, D]` or `[R, M, D]`.
-        kernel: kernel of the processes; default `RBF()`.
-        replicas: shape of the replica axes.
-        generator: source of the initial values.
-        dtype: dtype of the parameters.
-        jitter: jitter of the processes, see `GP`.
-        num_features: number of features of draws, see `GP`.
+    There are C >= 2 classes. Other arguments are those of `sparse_gp`.
 
     >>> gp_classifier(3, 4, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(5, 3)).shape
     torch.Size([10, 5, 4])
@@ -246,17 +237,8 @@ def heteroscedastic_gp(
     Use it with the likelihood `gilib.likelihoods.HeteroscedasticGaussian`, which takes both outputs, and
     train it by `gilib.training.Collapsed`.
 
-    Args:
-        in_features: D, the number of inputs.
-        out_features: O, the number of targets; the network has 2 · O outputs.
-        inducing_points: inducing inputs of the mean, `[M, D]`.
-        noise_inducing_points: inducing inputs of the log variance, `[M', D]`; None: those of the mean.
-        kernel: kernel of the mean; default `RBF()`.
-        noise_kernel: kernel of the log variance; default `RBF()`.
-        generator: source of the initial values.
-        dtype: dtype of the parameters; None: that of `inducing_points`.
-        jitter: jitter of both processes, see `GP`.
-        num_features: number of features of draws, see `GP`.
+    For O targets the network has 2 · O outputs. The log variance has inducing inputs `noise_inducing_points`,
+    `[M', D]` (None: those of the mean), and a kernel of its own. Other arguments are those of `sparse_gp`.
 
     >>> net = heteroscedastic_gp(3, 1, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape

@@ -66,8 +66,7 @@ def structured_gp(
     points = as_points(inducing_points, in_features)
     mean_points = points if mean_points is None else as_points(mean_points, in_features, "mean_points")
     widths = [in_features, *[width] * (depth - 1), out_features]
-    processes: list[Process] = []
-    start = points
+    processes, start = [], points
     for inputs, outputs in zip(widths[:-1], widths[1:-1], strict=False):
         matrix = mean_matrix(inputs, outputs, mean_points)
         mean = nn.Identity() if matrix is None else FixedLinear(inputs, outputs, matrix)

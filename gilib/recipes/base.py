@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
+from gilib.draws import Drawn
 from gilib.likelihoods import (
     Beta,
     Categorical,
@@ -159,9 +160,7 @@ class Recipe(Checked, ABC):
             classes: number of classes; None: regression.
             seed: seed of the choice and of the initial values. With R seeds, the network has R replicas.
         """
-        (x, y), seed = as_tensors(x, y), plain(seed)
-        _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y, classes)
+        (x, y), seed = _as_tensors(x, y, classes), plain(seed)
         replicas = () if isinstance(seed, int) else (len(seed),)
         likelihood = self.new_likelihood(y, classes, replicas).to(x.device)
         if classes is None:
@@ -172,7 +171,8 @@ class Recipe(Checked, ABC):
         generators = [torch.Generator().manual_seed(s) for s in seeds]
         rows = [self.rows(x, generator) for generator in generators]
         points, outputs = (
-            torch.stack([_of(part, r)[row] for r, row in enumerate(rows)]) for part in (x, targets)
+            torch.stack([(part[r] if part.dim() == 3 else part)[row] for r, row in enumerate(rows)])
+            for part in (x, targets)
         )
         if classes is not None:
             outputs = signed_one_hot(outputs[..., 0], classes, self.label_scale).to(x)
@@ -180,8 +180,7 @@ class Recipe(Checked, ABC):
         if not replicas:
             points, outputs = points[0], outputs[0]
         make = self.network if classes is None else self.classifier
-        net = make(points, outputs, replicas, source).to(x.device)
-        return net, likelihood
+        return make(points, outputs, replicas, source).to(x.device), likelihood
 
     def rows(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return the rows of a random choice of inducing points from the data, `[M]`."""
@@ -216,9 +215,7 @@ class Recipe(Checked, ABC):
             options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
                 `checkpoint`; they override the recipe's own.
         """
-        x, y = as_tensors(x, y)
-        _check_kind(y, classes)
-        _check_points(check_tensor(x, "x"), y, classes)
+        x, y = _as_tensors(x, y, classes)
         keep_freed_memory()
         return self._train(x, y, classes, plain(seed), options)
 
@@ -294,16 +291,10 @@ def bound(
     for part, targets in zip(x.split(batch_size, places), y.split(batch_size, axis), strict=True):
         size = part.shape[places]
         if preferred_estimator(net) == "pointwise":
-            value = elbo(
-                net.estimate(draws, size, generator=generator),
-                likelihood,
-                part,
-                targets,
-                num_data=points,
-            )
+            drawn: Drawn = net.estimate(draws, size, generator=generator)
         else:
             drawn = net.draw(draws, generator=generator)
-            value = elbo(drawn, likelihood, part, targets, num_data=points)
+        value = elbo(drawn, likelihood, part, targets, num_data=points)
         total = total + value * (size / points)
     return total / (points if weights is None else weights.sum().to(total))
 
@@ -317,9 +308,15 @@ def at_once(points: int, outputs: int) -> int:
     return max(1, points * 100 // max(outputs, 100))
 
 
-def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
-    """Raise unless x is a table of floating-point numbers with as many points as y."""
-    if not x.is_floating_point():
+def _as_tensors(x: object, y: object, classes: int | None) -> tuple[Tensor, Tensor]:
+    """Return a table of floating-point inputs, and targets or labels for as many points."""
+    x, y = as_inputs(x, "x"), as_tensor(y, "y")
+    if classes is None and y.dim() < 2:
+        raise ValueError(
+            f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one "
+            "output, or classes=... if these are labels"
+        )
+    if not check_tensor(x, "x").is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
     if x.dim() > 3:
         raise ValueError(
@@ -328,22 +325,4 @@ def _check_points(x: Tensor, y: Tensor, classes: int | None) -> None:
     targets = y.shape[-2 if classes is None else -1]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")
-
-
-def _check_kind(y: Tensor, classes: int | None) -> None:
-    """Raise if `classes` is missing, but y has the shape of labels."""
-    if classes is None and y.dim() < 2:
-        raise ValueError(
-            f"y must hold targets [N, O], got {y.dtype} of shape {list(y.shape)}: write y[:, None] for one "
-            "output, or classes=... if these are labels"
-        )
-
-
-def as_tensors(x: object, y: object) -> tuple[Tensor, Tensor]:
-    """Convert inputs and targets from numpy to tensors where needed."""
-    return as_inputs(x, "x"), as_tensor(y, "y")
-
-
-def _of(values: Tensor, replica: int) -> Tensor:
-    """Return one replica's data, `[N, ...]`, from `[R, N, ...]` or from data that replicas share."""
-    return values[replica] if values.dim() == 3 else values
+    return x, y

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +14,10 @@ from gilib.arguments import Count, Positive
 from gilib.kernels import RBF, Kernel
 from gilib.layers import GP
 from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
-from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
-from gilib.recipes.processes import JITTER, SD, ProcessRecipe, in_diagonals, part_of
+from gilib.recipes.processes import JITTER, SD, ProcessRecipe, first_that_factorises, in_diagonals, part_of
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
@@ -97,11 +95,10 @@ class HeteroscedasticProcessRecipe(Recipe):
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         tried = replace(self.mean, num_inducing=self.num_inducing)
         few = tried.compared(x, y, torch.Generator().manual_seed(seed))
-        *better, last = tried.candidates(x[few], y[few], part_of(options.get("weights"), few))
-        for own, known in better:
-            with contextlib.suppress(FactorisationError):
-                return self._from(own, known, x, y, few, seed, options)
-        return self._from(*last, x, y, few, seed, options)
+        candidates = tried.candidates(x[few], y[few], part_of(options.get("weights"), few))
+        return first_that_factorises(
+            candidates, lambda own, known: self._from(own, known, x, y, few, seed, options)
+        )
 
     def _from(
         self,
@@ -113,31 +110,22 @@ class HeteroscedasticProcessRecipe(Recipe):
         seed: int,
         options: dict[str, Any],
     ) -> Trained:
-        """Search from the better one of two starts, with the kernel of a recipe.
-
-        Args:
-            own: recipe of the mean's process, with a single kernel.
-            known: this process, trained on some of the rows.
-            x: `[N, D]`.
-            y: `[N, O]`.
-            few: the rows that trained it.
-            seed: seed of the inducing points.
-            options: options of `gilib.fit`.
-        """
+        """Search from the better of two starts: `known`, which `few` rows trained, and a wide one."""
         hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
         weights = part_of(options.get("weights"), few)
         wide = hardly.climb(x[few], y[few], slice(None), progress=False, weights=weights)
-        short = {"steps": min(self.trial, options.get("steps") or self.steps), "weights": weights}
-        if self._tried(x[few], y[few], wide, short) > self._tried(x[few], y[few], known, short):
+        steps = min(self.trial, options.get("steps") or self.steps)
+        short = {"steps": steps, "weights": weights, "progress": False}
+
+        def tried(start: Trained) -> float:
+            trained = self._climb(x[few], y[few], slice(None), slice(None), start, short)
+            return float(trained.history.elbo[-1])
+
+        if tried(wide) > tried(known):
             known = wide
         rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
         mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
         return self._climb(x, y, mean_rows, noise_rows, known, options)
-
-    def _tried(self, x: Tensor, y: Tensor, start: Trained, short: dict[str, Any]) -> float:
-        """Return the bound after a short search without a progress bar."""
-        quiet = short | {"progress": False}
-        return float(self._climb(x, y, slice(None), slice(None), start, quiet).history.elbo[-1])
 
     def _climb(
         self,
@@ -148,16 +136,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         start: Trained,
         options: dict[str, Any],
     ) -> Trained:
-        """Train both processes, starting from a process that was trained with constant noise.
-
-        Args:
-            x: `[N, D]`.
-            y: `[N, O]`.
-            rows: rows of x that are inducing points of the mean.
-            noise_rows: rows of x that are inducing points of the noise.
-            start: the process with constant noise.
-            options: options of `gilib.fit`.
-        """
+        """Train both processes, with inducing points at these rows, from one trained with constant noise."""
         (known,) = start.network.layers
         assert isinstance(known, GP) and isinstance(start.likelihood, Gaussian | PerOutputGaussian)
         noise = start.likelihood.noise_variance.detach().reshape(-1).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from gilib.kernels import RBF, Kernel, Matern
 from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
-from gilib.posteriors import FreeGaussian
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
 from gilib.training import Collapsed, fit
@@ -78,24 +77,23 @@ class ProcessRecipe(Recipe):
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """Return one process with the first kernel."""
-        kernel = in_diagonals(self.kernels[0], points.shape[-1])
-        return models.deep_gp(
-            points.shape[-1],
-            targets.shape[-1],
-            1,
-            posterior=FreeGaussian(),
-            kernel=kernel,
-            inducing_points=points,
-            replicas=replicas,
-            generator=generator,
-            jitter=JITTER[points.dtype],
-        )
+        return self._processes(models.sparse_gp, points, targets, replicas, generator)
 
     def classifier(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """Return processes with the first kernel for the contrasts of classes."""
-        return models.gp_classifier(
+        return self._processes(models.gp_classifier, points, targets, replicas, generator)
+
+    def _processes(
+        self,
+        build: Callable[..., Network],
+        points: Tensor,
+        targets: Tensor,
+        replicas: tuple[int, ...],
+        generator: GeneratorLike,
+    ) -> Network:
+        return build(
             points.shape[-1],
             targets.shape[-1],
             kernel=in_diagonals(self.kernels[0], points.shape[-1]),
@@ -127,11 +125,7 @@ class ProcessRecipe(Recipe):
         compared = self.compared(x, y, torch.Generator().manual_seed(seed))
         weights = part_of(options.get("weights"), compared)
         candidates = self.candidates(x[compared], y[compared], weights)
-        for own, start in candidates[:-1]:
-            with contextlib.suppress(FactorisationError):
-                return own.climb(x, y, rows, start, **options)
-        own, start = candidates[-1]
-        return own.climb(x, y, rows, start, **options)
+        return first_that_factorises(candidates, lambda own, start: own.climb(x, y, rows, start, **options))
 
     def _check_size(self, points: int, outputs: int) -> None:
         """Raise if a sparse process would need gigabytes, as it does for hundreds of classes."""
@@ -158,12 +152,7 @@ class ProcessRecipe(Recipe):
     def candidates(
         self, x: Tensor, y: Tensor, weights: Tensor | None = None
     ) -> list[tuple[ProcessRecipe, Trained]]:
-        """Return recipes of a single kernel, trained on some of the data, the best one first.
-
-        Raises:
-            ValueError: if there is no kernel.
-            FactorisationError: if no kernel can be factorised.
-        """
+        """Return recipes of a single kernel, trained on some of the data, the best one first."""
         if not self.kernels:
             raise ValueError("no kernel to choose from: kernels is empty")
         found, failed = [], None
@@ -189,15 +178,10 @@ class ProcessRecipe(Recipe):
         shorter: float = 1.0,
         **options: Any,
     ) -> Trained:
-        """Train a process with inducing points at some rows of the data.
+        """Train a process with inducing points at some rows of x `[N, D]`.
 
-        Args:
-            x: inputs, `[N, D]`.
-            y: targets, `[N, O]`.
-            rows: rows of the inducing points.
-            start: a trained model whose hyper-parameters are the initial ones; None: the recipe's own.
-            shorter: factor of the initial lengthscales.
-            options: arguments of `gilib.fit`.
+        It starts from the hyper-parameters of another one, `start`, or else from the recipe's own, with
+        lengthscales `shorter` by that factor.
         """
         source = torch.Generator().manual_seed(0)  # nothing is drawn: the posterior starts at zero
         net = self.network(x[rows], y[rows], (), source).to(x.device)
@@ -213,6 +197,16 @@ class ProcessRecipe(Recipe):
         rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
         settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
+
+
+def first_that_factorises(
+    candidates: Sequence[tuple[ProcessRecipe, Trained]], train: Callable[[ProcessRecipe, Trained], Trained]
+) -> Trained:
+    """Train the first candidate, the best one; if its kernel cannot be factorised, the next."""
+    for own, start in candidates[:-1]:
+        with contextlib.suppress(FactorisationError):
+            return train(own, start)
+    return train(*candidates[-1])
 
 
 def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.random import Generator, RandomState
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,23 +14,14 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from gilib.data import Normalisation
-from gilib.kernels import Kernel
 from gilib.likelihoods.mixtures import CategoricalPrediction
 from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
-from gilib.recipes import Recipe
-from gilib.sklearn.columns import as_array, check_labels, warn_of_far_values
-from gilib.sklearn.estimator import (
-    Array,
-    BayesianEstimator,
-    named,
-    names_of,
-    row_weights,
-    seed_of,
-    validated,
-)
+from gilib.sklearn.columns import as_array, check_labels, named, names_of, warn_of_far_values
+from gilib.sklearn.estimator import Array, BayesianEstimator, row_weights, seed_of, validated
 from gilib.validation import check_count
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     """Classification with a distribution over functions, for two classes or more.
 
@@ -66,37 +56,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     (['no', 'yes'], (30, 2))
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        hidden: Sequence[int] | None = None,
-        num_inducing: int | None = None,
-        steps: int | None = None,
-        lr: float | None = None,
-        batch_size: int | None = None,
-        num_samples: int = 100,
-        recipe: Recipe | None = None,
-        kernel: Kernel | None = None,
-        random_state: int | RandomState | Generator | None = None,
-        verbose: bool = False,
-        class_weight: dict[Any, float] | str | None = None,
-    ):
-        """Keep the settings; they are checked by `fit`."""
-        super().__init__(
-            model,
-            hidden=hidden,
-            num_inducing=num_inducing,
-            steps=steps,
-            lr=lr,
-            batch_size=batch_size,
-            num_samples=num_samples,
-            recipe=recipe,
-            kernel=kernel,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+    class_weight: dict[Any, float] | str | None = None
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train on labels `[N]` of any kind."""
@@ -198,22 +158,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return self.classes_[torch.cat(found, 1).mT.numpy()]
 
     def _indices(self, y: Any) -> Tensor:
-        """Return the positions of labels in `classes_`, `[N]`.
-
-        Raises:
-            ValueError: if a label is not in `classes_`.
-        """
+        """Return the positions of labels in `classes_`, `[N]`."""
         labels = column_or_1d(as_array(y), warn=True)
         unknown = sorted(set(labels.tolist()) - set(self.classes_.tolist()), key=str)
         if unknown:
             raise ValueError(f"y has labels that the classifier does not know: {unknown}")
         return torch.from_numpy(np.searchsorted(self.classes_, labels))
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that the results vary without a seed."""
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.random_state is None
-        return tags
 
 
 def _log_mean(batch: CategoricalPrediction) -> Tensor:

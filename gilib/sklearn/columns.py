@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 import warnings
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_array
 from torch import Tensor
 
 DECIMAL_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+")
@@ -52,13 +52,7 @@ def as_array(value: Any) -> Any:
 def check_numbers(table: Any, name: str, words: str) -> None:
     """Raise if columns of a table do not hold numbers, and say what to do about each kind of column.
 
-    Args:
-        table: a table of any kind; only those of pandas, polars and numpy, and lists, are checked.
-        name: name of the table in the message.
-        words: advice for columns of words.
-
-    Raises:
-        ValueError: with the names of the columns, grouped by what is wrong with them.
+    Tables of pandas, polars and numpy, and lists, are checked; `words` is the advice for columns of words.
     """
     wrong: dict[str, list[Any]] = {}
     for label, column in _columns(table):
@@ -79,19 +73,16 @@ def _columns(table: Any) -> list[tuple[Any, Any]]:
         return [(label, np.asarray(table[label])) for label in labels]
     if hasattr(table, "to_numpy") and isinstance(getattr(table, "name", None), str):  # a series of polars
         return [(table.name, np.asarray(table))]
-    array = _read(table) if isinstance(table, list | tuple) else table
+    array = table
+    if isinstance(table, list | tuple):
+        try:
+            array = np.asarray(table)
+        except ValueError:  # rows of several lengths
+            return []
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "OMmUS" or array.ndim not in (1, 2):
         return []
     columns = enumerate(array.reshape(len(array), -1).T)  # scikit-learn refuses objects of other kinds
     return [(k, column) for k, column in columns if all(isinstance(cell, CELLS) for cell in _cells(column))]
-
-
-def _read(rows: Sequence[Any]) -> Any:
-    """Return rows as an array, or unchanged if their lengths differ."""
-    try:
-        return np.asarray(rows)
-    except ValueError:
-        return rows
 
 
 def _numeric(column: Any) -> bool:
@@ -133,7 +124,8 @@ def _advice(column: Any) -> str | None:
         return DATES if kind == "M" else DURATIONS
     cells = _cells(column)
     words = [cell.strip() for cell in cells if isinstance(cell, str)]
-    if cells and all(isinstance(cell, DAYS) or _matches(DATE, cell) for cell in cells):
+    days = [cell for cell in cells if isinstance(cell, DAYS)]
+    if cells and len(days) + len(words) == len(cells) and all(map(DATE.fullmatch, words)):
         return DATES
     if cells and all(isinstance(cell, TIMES) for cell in cells):
         return DURATIONS
@@ -147,10 +139,6 @@ def _advice(column: Any) -> str | None:
             return DECIMALS
     numbers = sum(isinstance(cell, Real) or (isinstance(cell, str) and _is_number(cell)) for cell in cells)
     return GAPS if 2 * numbers > len(cells) else None
-
-
-def _matches(pattern: re.Pattern[str], cell: Any) -> bool:
-    return isinstance(cell, str) and bool(pattern.fullmatch(cell.strip()))
 
 
 def warn_of_other_order(X: Any, y: Any) -> None:
@@ -168,11 +156,7 @@ def warn_of_other_order(X: Any, y: Any) -> None:
 
 
 def check_complete(x: NDArray[Any], names: Any) -> None:
-    """Raise if columns of X, `[N, D]`, hold NaN or infinite numbers.
-
-    Raises:
-        ValueError: with the names of the columns.
-    """
+    """Raise if columns of X, `[N, D]`, hold NaN or infinite numbers."""
     wrong = ~np.isfinite(x)
     if not wrong.any():
         return
@@ -186,11 +170,7 @@ def check_complete(x: NDArray[Any], names: Any) -> None:
 
 
 def check_labels(y: Any) -> None:
-    """Raise if labels are missing.
-
-    Raises:
-        ValueError: with the number of missing labels.
-    """
+    """Raise if labels are missing."""
     labels = np.asarray(as_array(y), dtype=object).reshape(-1)
     if y is not None and (missing := sum(map(is_missing, labels))):
         raise ValueError(f"y holds {missing} missing labels: leave their rows out, also from X")
@@ -213,3 +193,43 @@ def warn_of_far_values(values: NDArray[Any], names: Any, table: str) -> None:
 def label_of(names: Any, k: int) -> Any:
     """Return the name of column k, or k if columns have no names."""
     return k if names is None else names[k]
+
+
+def names_of(y: Any) -> list[str] | str | None:
+    """Return the columns of a data frame or the name of a series; None for targets without names."""
+    if hasattr(y, "columns"):
+        return list(y.columns)
+    return (y.name if y.name is not None else "y") if hasattr(y, "index") and hasattr(y, "name") else None
+
+
+def named(values: NDArray[Any], X: Any, names: list[str] | str | None) -> Any:
+    """Return predictions as a frame or series with X's index and the targets' names, if X is a data frame."""
+    if names is None or not hasattr(X, "iloc"):
+        return values
+    import pandas as pd
+
+    if isinstance(names, list):
+        return pd.DataFrame(values, index=X.index, columns=names)
+    return pd.Series(values, index=X.index, name=names)
+
+
+def in_order(y: Any, names: list[str] | str | None) -> Any:
+    """Return targets; columns of a data frame are put in the order of `names`."""
+    own = names_of(y)
+    if not (isinstance(own, list) and isinstance(names, list)):
+        return y
+    if set(own) != set(names):
+        raise ValueError(f"y must have the columns {names}, got {own}")
+    return y[names]
+
+
+def as_targets(y: Any, names: list[str] | str | None, shape: tuple[int, ...], words: str) -> NDArray[Any]:
+    """Return targets as an array of this shape, `[N, O]`; `words` is the advice for columns of words."""
+    check_numbers(y, "y", words)
+    values = check_array(as_array(in_order(y, names)), ensure_2d=False, dtype=np.float64, input_name="y")
+    targets = values.reshape(len(values), -1)
+    if targets.shape != shape:
+        raise ValueError(
+            f"y must hold {list(shape)} targets, one row for each of X, got {list(targets.shape)}"
+        )
+    return targets

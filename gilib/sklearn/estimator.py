@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -35,42 +35,28 @@ MANY_ROWS, HOURS = 10**5, 4e-6  # at which a process is warned of; of a row, for
 POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 
 
+@dataclass(eq=False, repr=False)
 class BayesianEstimator(BaseEstimator):
     """Trains a recommended model on normalised data, and predicts with functions drawn from it.
 
     A prediction at a point does not depend on the other points: every call draws the same functions from the
-    same seed, and evaluates them in float64.
+    same seed, and evaluates them in float64. The settings are the fields; `fit` checks them.
     """
 
-    _kind = "gaussian"  # the likelihood of numbers, by name
+    model: str | None = None
+    _: KW_ONLY
+    hidden: Sequence[int] | None = None
+    num_inducing: int | None = None
+    steps: int | None = None
+    lr: float | None = None
+    batch_size: int | None = None
+    num_samples: int = 100
+    recipe: Recipe | None = None
+    kernel: Kernel | None = None
+    random_state: int | RandomState | Generator | None = None
+    verbose: bool = False
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        hidden: Sequence[int] | None = None,
-        num_inducing: int | None = None,
-        steps: int | None = None,
-        lr: float | None = None,
-        batch_size: int | None = None,
-        num_samples: int = 100,
-        recipe: Recipe | None = None,
-        kernel: Kernel | None = None,
-        random_state: int | RandomState | Generator | None = None,
-        verbose: bool = False,
-    ):
-        """Store the settings; `fit` checks them."""
-        self.model = model
-        self.hidden = hidden
-        self.num_inducing = num_inducing
-        self.steps = steps
-        self.lr = lr
-        self.batch_size = batch_size
-        self.num_samples = num_samples
-        self.recipe = recipe
-        self.kernel = kernel
-        self.random_state = random_state
-        self.verbose = verbose
+    _kind = "gaussian"  # the likelihood of numbers, by name
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on inputs `[N, D]` and targets `[N]` or, in regression, `[N, O]`: arrays, tensors, frames.
@@ -97,27 +83,18 @@ class BayesianEstimator(BaseEstimator):
         return self
 
     def _recipes(self, rows: int, classes: int | None) -> dict[str, Recipe]:
-        """Return the candidate recipes by name, with the settings that the user gave.
-
-        A setting that only networks have makes the network the only candidate.
-
-        Raises:
-            ValueError, TypeError: if settings are invalid or contradict each other.
-        """
+        """Return the candidate recipes by name, with the settings that the user gave."""
         if self.recipe is not None:
             return {type(self.recipe).__name__: check_instance(self.recipe, Recipe, "recipe")}
         if self.model is not None:
             check_choice(self.model, MODELS, "model")
         if self.kernel is not None and self.model not in (None, "gp"):
             raise ValueError(f'kernel is for model="gp", got model={self.model!r}')
-        given: dict[str, Any] = {"likelihood": self._kind}
-        for name in ("steps", "num_inducing", "batch_size"):
-            if getattr(self, name) is not None:
-                check_count(getattr(self, name), name)
-                given[name] = getattr(self, name)
-        if self.lr is not None:
-            check_positive(self.lr, "lr")
-            given["lr"] = self.lr
+        settings = ("steps", "num_inducing", "batch_size", "lr")
+        given = {name: getattr(self, name) for name in settings if getattr(self, name) is not None}
+        for name, value in given.items():
+            (check_positive if name == "lr" else check_count)(value, name)
+        given["likelihood"] = self._kind
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray | None):
             hint = f": write ({int(self.hidden)},)" if isinstance(self.hidden, Real) else ""
             raise TypeError(f"hidden must be a sequence of widths, got {self.hidden!r}{hint}")
@@ -180,11 +157,10 @@ class BayesianEstimator(BaseEstimator):
         targets = y if classes is not None else normalisation.y(y).float()
         self.elbos_: dict[str, float] = {}
         counts = None if weights is None else torch.from_numpy(weights).to(inputs)
-        candidates = self._candidates(recipes, inputs, targets, classes, seed, counts)
+        candidates = self._candidates(recipes, inputs, targets, classes=classes, seed=seed, weights=counts)
         for name, trained in candidates.items():
             generator = torch.Generator().manual_seed(seed)
-            model = trained.network, trained.likelihood
-            value = bound(*model, inputs, targets, generator=generator, weights=counts)
+            value = bound(*trained[:2], inputs, targets, generator=generator, weights=counts)
             self.elbos_[name] = float(value) + normalisation.log_density_shift
         self.model_ = max(self.elbos_, key=self.elbos_.__getitem__)
         self.elbo_ = self.elbos_[self.model_]
@@ -206,22 +182,12 @@ class BayesianEstimator(BaseEstimator):
                 stacklevel=5,
             )
 
-    def _candidates(
-        self,
-        recipes: Mapping[str, Recipe],
-        x: Tensor,
-        y: Tensor,
-        classes: int | None,
-        seed: int,
-        weights: Tensor | None,
-    ) -> dict[str, Trained]:
+    def _candidates(self, recipes: Mapping[str, Recipe], *data: Tensor, **options: Any) -> dict[str, Trained]:
         """Train all candidates; of several, leave out those that cannot be trained, with a warning."""
         found: dict[str, Trained] = {}
         for name, recipe in recipes.items():
             try:
-                found[name] = recipe.train(
-                    x, y, classes=classes, seed=seed, progress=bool(self.verbose), weights=weights
-                )
+                found[name] = recipe.train(*data, progress=bool(self.verbose), **options)
             except (ValueError, FactorisationError, DivergenceError) as error:
                 if not found and name == list(recipes)[-1]:
                     raise
@@ -257,11 +223,7 @@ class BayesianEstimator(BaseEstimator):
         return tuple(torch.cat(values) for values in zip(*found, strict=True))
 
     def _points(self, X: Any) -> Tensor:
-        """Return validated inputs in original units, `[N, D]`.
-
-        Raises:
-            ValueError: if the inputs are invalid, or the model's parameters are not finite.
-        """
+        """Return validated inputs in original units, `[N, D]`."""
         check_is_fitted(self, "net_")
         for part in (self.net_, self.likelihood_):
             for name, value in part.named_parameters():
@@ -270,17 +232,17 @@ class BayesianEstimator(BaseEstimator):
         return torch.from_numpy(np.require(validated(self, X, reset=False), requirements=["C", "W"]))
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Train; described where it is defined."""
         raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that the results vary without a seed."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
 
 
 def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> Any:
-    """Validate as scikit-learn's `validate_data`, in float64, with errors that name the columns at fault.
-
-    Raises:
-        ValueError: if a column does not hold numbers, or holds missing ones, and for all that scikit-learn
-            refuses.
-    """
+    """Validate as scikit-learn's `validate_data`, in float64, with errors that name the columns at fault."""
     if (device := torch.get_default_device()).type != "cpu":
         raise ValueError(
             f"torch's default device is {device}, but estimators compute on the CPU: call them in a block "
@@ -298,11 +260,7 @@ def validated(estimator: BayesianEstimator, X: Any, *y: Any, **options: Any) -> 
 
 
 def row_weights(sample_weight: Any, X: Array) -> Array:
-    """How many rows each row of X counts as, `[N]`, in float64.
-
-    Raises:
-        ValueError: for NaN, negative weights, another number of them, and a sum below two.
-    """
+    """How many rows each row of X counts as, `[N]`, in float64."""
     found = _check_sample_weight(as_array(sample_weight), X, dtype=np.float64, ensure_non_negative=True)
     if found.sum() < 2.0 <= len(X):
         raise ValueError(
@@ -316,11 +274,7 @@ def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | No
     """The rows that differ, and how many rows each counts as; None: all count once, in their own order.
 
     Otherwise their order is that of their bytes, so that it does not matter which way a row counts twice.
-
-    Args:
-        X: inputs, `[N, D]`.
-        y: targets or numbers of classes, `[N, O]`.
-        weights: of the rows, `[N]`; those of weight zero are left out.
+    Rows of weight zero are left out.
 
     >>> merged(np.array([[1.0], [2.0], [1.0]]), np.zeros((3, 1)), np.array([1.0, 0.0, 2.0]))
     (array([[1.]]), array([[0.]]), array([3.]))
@@ -334,13 +288,7 @@ def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | No
 
 
 def seed_of(random_state: Any) -> int:
-    """Return a seed for torch; the global random states of numpy and torch are neither read nor changed.
-
-    Args:
-        random_state: an integer; a numpy generator, which then draws the seed; or None for a fresh seed.
-
-    Raises:
-        ValueError: if it is anything else.
+    """Return a seed for torch: an integer, or one that a generator of numpy draws; of None a fresh one.
 
     >>> seed_of(3)
     3
@@ -357,21 +305,3 @@ def seed_of(random_state: Any) -> int:
         "random_state must be an integer of at least 0, a numpy RandomState or Generator, or None, "
         f"got {random_state!r}"
     )
-
-
-def names_of(y: Any) -> list[str] | str | None:
-    """Return the columns of a data frame or the name of a series; None for targets without names."""
-    if hasattr(y, "columns"):
-        return list(y.columns)
-    return (y.name if y.name is not None else "y") if hasattr(y, "index") and hasattr(y, "name") else None
-
-
-def named(values: Array, X: Any, names: list[str] | str | None) -> Any:
-    """Return predictions as a frame or series with X's index and the targets' names, if X is a data frame."""
-    if names is None or not hasattr(X, "iloc"):
-        return values
-    import pandas as pd
-
-    if isinstance(names, list):
-        return pd.DataFrame(values, index=X.index, columns=names)
-    return pd.Series(values, index=X.index, name=names)

@@ -11,11 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.stats import binom
-from sklearn.utils.validation import check_array
 
 from gilib.optional import require_package
-from gilib.sklearn.columns import as_array, check_numbers
-from gilib.sklearn.estimator import names_of
+from gilib.sklearn.columns import as_array, as_targets, names_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +116,8 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float
         ) from error
     names = names_of(predicted)
     centre, low, high = (_columns(values) for values in (predicted, lower, upper))
-    inside = (low <= (targets := _targets(y, names, centre.shape))) & (targets <= high)
+    targets = as_targets(y, names, centre.shape, "only numbers have intervals")
+    inside = (low <= targets) & (targets <= high)
     column = None if isinstance(by, str) and by == "prediction" else _column(X, by)
     tables = []
     for k, own in enumerate(inside.T):
@@ -139,32 +138,8 @@ def _columns(values: Any) -> NDArray[Any]:
     return array.reshape(len(array), -1)
 
 
-def _targets(y: Any, names: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the targets, `[N, O]`; columns of a data frame are put in the order of the prediction's.
-
-    Raises:
-        ValueError: if columns or rows do not match those of the prediction.
-    """
-    own = names_of(y)
-    if isinstance(own, list) and isinstance(names, list):
-        if set(own) != set(names):
-            raise ValueError(f"y must have the columns {names}, got {own}")
-        y = y[names]
-    check_numbers(y, "y", "only numbers have intervals")
-    targets = _columns(check_array(as_array(y), ensure_2d=False, dtype=np.float64, input_name="y"))
-    if targets.shape != shape:
-        raise ValueError(
-            f"y must hold {list(shape)} targets, one row for each of X, got {list(targets.shape)}"
-        )
-    return targets
-
-
 def _column(X: Any, by: Any) -> Any:
-    """Return a column of a table by its name or number.
-
-    Raises:
-        ValueError: if the column does not exist.
-    """
+    """Return a column of a table by its name or number."""
     names = [*X.columns] if hasattr(X, "columns") else None
     if names is not None and by in names:
         return X[by]

@@ -12,31 +12,30 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.random import Generator, RandomState
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gilib import models
 from gilib.data import Normalisation
 from gilib.data.normalisation import constant_columns
-from gilib.kernels import Kernel
+from gilib.draws import Draw
 from gilib.likelihoods import Gaussian, GaussianNoise, HeteroscedasticGaussian, Likelihood
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import LIKELIHOODS, Recipe, Trained, check_likelihood
-from gilib.sklearn.columns import as_array, check_numbers, warn_of_far_values
-from gilib.sklearn.estimator import (
-    Array,
-    BayesianEstimator,
+from gilib.sklearn.columns import (
+    as_array,
+    as_targets,
+    check_numbers,
+    in_order,
     named,
     names_of,
-    row_weights,
-    seed_of,
-    validated,
+    warn_of_far_values,
 )
+from gilib.sklearn.estimator import Array, BayesianEstimator, row_weights, seed_of, validated
 from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_gaussian
 from gilib.training.history import STOOD_STILL, History
 from gilib.validation import check_choice, check_count
@@ -45,6 +44,7 @@ ROUNDING = 1e-9  # by which rounding may raise a rank above a whole number
 CLASSES = "BayesianClassifier is for classes"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     """Regression with a distribution over functions, with one output or several.
 
@@ -100,7 +100,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             for `target="log"`. If it varies with the input or the mean, it is the root mean square over the
             training inputs.
         stretch_: factor by which `calibrate` stretched the predictions of every output, `[O]`; ones after
-            `fit`.
+            `fit`. Those of outputs that vary are `normalisation_.y_stretch`.
         history_: history of the training; `history_.verdict()` says in words whether it has converged.
         converged_: whether the bound was level at the end. A level bound is no proof of convergence, and a
             bound that still rises while the learning rate falls is no sign of too few steps.
@@ -114,48 +114,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     ((30,), (30,))
     """
 
-    def __init__(
-        self,
-        model: str | None = None,
-        *,
-        hidden: Sequence[int] | None = None,
-        num_inducing: int | None = None,
-        steps: int | None = None,
-        lr: float | None = None,
-        batch_size: int | None = None,
-        num_samples: int = 100,
-        recipe: Recipe | None = None,
-        kernel: Kernel | None = None,
-        random_state: int | RandomState | Generator | None = None,
-        verbose: bool = False,
-        target: str | None = None,
-        likelihood: str = "gaussian",
-    ):
-        """Store the settings; `fit` checks them."""
-        super().__init__(
-            model,
-            hidden=hidden,
-            num_inducing=num_inducing,
-            steps=steps,
-            lr=lr,
-            batch_size=batch_size,
-            num_samples=num_samples,
-            recipe=recipe,
-            kernel=kernel,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.target = target
-        self.likelihood = likelihood
+    target: str | None = None
+    likelihood: str = "gaussian"
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
         check_likelihood(self.likelihood, "likelihood")
-        self._kind = (
-            self.likelihood if self.recipe is None else getattr(self.recipe, "likelihood", "gaussian")
-        )
+        self._kind = getattr(self if self.recipe is None else self.recipe, "likelihood", "gaussian")
         if self.target is not None and self._kind != "gaussian":
             raise ValueError(
                 f"target='log' puts Gaussian noise on logarithms, but likelihood={self._kind!r} is another "
@@ -189,7 +156,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         scaled = self._kind in ("gaussian", "student")
         scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)
         self._scales = _of_size(scaling, y, self._logs) if scaled else scaling
-        self.stretch_ = np.ones(y.shape[1])
         if constant.any():
             which = [names[k] if names else k for k in constant.nonzero().flatten().tolist()]
             warnings.warn(
@@ -199,7 +165,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         own = _ConstantRecipe() if constant.all() else None
         self._varies = ~constant | constant.all()
-        units = _of_outputs(self._scales, self._varies) if scaled else self._scales
+        units = self._scales
+        if scaled:
+            units = replace(units, y_mean=units.y_mean[self._varies], y_std=units.y_std[self._varies])
         self._train(X, y[:, self._varies], None, units, own, counts)
         if self._logs:  # the density of y is that of log y, divided by y
             shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
@@ -215,11 +183,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
 
     def _checked(self, y: Tensor, constant: Tensor) -> Tensor:
-        """Check the targets of a likelihood that is not Gaussian, and return that all outputs are trained.
-
-        Raises:
-            ValueError: if the likelihood does not allow the targets.
-        """
+        """Check the targets of a likelihood that is not Gaussian, and return that all outputs are trained."""
         if self._kind == "student" and constant.any():
             raise ValueError(
                 "likelihood='student' wants targets that vary, but those of an output are all the same: "
@@ -243,8 +207,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _noise_sd(self, X: Array) -> Array:
         """Return the median of the noise over drawn functions, `[N, O]`, whose logarithm is Gaussian."""
-        generator = torch.Generator().manual_seed(self.seed_)
-        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        draw = self._draw()
         points = self.normalisation_.x(torch.from_numpy(np.array(X, dtype=np.float64)))
         levels = []
         with torch.no_grad():
@@ -252,6 +215,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 distribution = self.likelihood_.distribution(draw.moments(part).mean)
                 levels.append(distribution.variance.log().mean(0))
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
+
+    def _draw(self) -> Draw:
+        """Draw the functions of all predictions."""
+        generator = torch.Generator().manual_seed(self.seed_)
+        return self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
 
     def _all(self, values: Tensor, constant: float | Tensor) -> Tensor:
         """Return values `[..., O]` of all outputs: `constant` for those that did not vary in training."""
@@ -302,8 +270,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
                 "estimate"
             )
-        generator = torch.Generator().manual_seed(self.seed_)
-        draw = self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
+        draw = self._draw()
         outputs = int(self._varies.sum())
         with torch.no_grad():
             mean, joint = draw.covariances(self.normalisation_.x(self._points(X)))
@@ -311,8 +278,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         found = torch.einsum("sno,smo->nmo", away, away) / len(away)
         if joint is not None:
             found = found + joint[..., :outputs].mean(0)
-        scale = torch.from_numpy(self.stretch_) * self._scales.y_std
-        found = scale.square() * self._all(found, 0.0)
+        found = (self._stretch * self._scales.y_std).square() * self._all(found, 0.0)
         (sd,) = self._reduced(X, attrgetter("sd"))
         found.diagonal().copy_(sd.mT.square())
         return found[..., 0].numpy() if self._flat else found.numpy()
@@ -374,20 +340,39 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             )
         parts = iter((logarithms(targets) if self._logs else targets).split(self._at_once))
         ratios = torch.cat([_ratios(batch, next(parts), ends) for batch in self._gaussians(X)])
-        found = ratios.kthvalue(rank, 0).values.numpy()
-        if not np.isfinite(found).all():
+        found = ratios.kthvalue(rank, 0).values
+        if not bool(found.isfinite().all()):
             raise ValueError(
                 "the mean lies outside the interval in too many rows to stretch around it: use a wider one"
             )
-        self.stretch_ = self.stretch_ * np.where(found > 0.0, found, 1.0)
-        varying = torch.from_numpy(self.stretch_)[self._varies]
-        self.normalisation_ = replace(self.normalisation_, y_stretch=varying)
+        stretch = self._stretch * torch.where(found > 0.0, found, 1.0)
+        self._scales = replace(self._scales, y_stretch=stretch)
+        self.normalisation_ = replace(self.normalisation_, y_stretch=stretch[self._varies])
         return self
+
+    @property
+    def _stretch(self) -> Tensor:
+        """What `calibrate` found, `[O]`."""
+        scales = self._scales
+        return scales.y_std.new_ones(len(self._varies)) if scales.y_stretch is None else scales.y_stretch
+
+    @property
+    def stretch_(self) -> Array:
+        """What `calibrate` found, as an array."""
+        return self._stretch.numpy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read a pickle; those of older versions kept what `calibrate` found beside the normalisation."""
+        stretch = state.pop("stretch_", None)
+        super().__setstate__(state)
+        if stretch is not None and (stretch != 1.0).any():
+            self._scales = replace(self._scales, y_stretch=torch.from_numpy(stretch))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R², averaged over outputs; columns of a data frame are found by name."""
         check_numbers(y, "y", CLASSES)
-        return float(super().score(X, as_array(self._in_order(y)), sample_weight))
+        check_is_fitted(self, "net_")
+        return float(super().score(X, as_array(in_order(y, self.target_names_)), sample_weight))
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
@@ -410,9 +395,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         samples = self.likelihood_.sample(outputs, generator)
         noise = torch.randn(*samples.shape[:-1], len(self._varies), generator=generator, dtype=torch.float64)
         samples = self._scales.invert_y(self._all(samples, noise))
-        if (self.stretch_ != 1.0).any():
+        if bool((self._stretch != 1.0).any()):
             centre = torch.cat([batch.mean for batch in self._gaussians(X)])
-            samples = torch.lerp(centre, samples, torch.from_numpy(self.stretch_))
+            samples = torch.lerp(centre, samples, self._stretch)
         return self._samples(samples)
 
     def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
@@ -447,35 +432,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         samples = (values.exp() if self._logs else values).movedim(0, -1).numpy()
         return samples[:, 0] if self._flat else samples
 
-    def _in_order(self, y: Any) -> Any:
-        """Return the targets; columns of a data frame are put in the order of the training.
-
-        Raises:
-            ValueError: if the columns are others.
-        """
-        check_is_fitted(self, "net_")
-        names = names_of(y)
-        if not (isinstance(names, list) and isinstance(self.target_names_, list)):
-            return y
-        if set(names) != set(self.target_names_):
-            raise ValueError(f"y must have the columns {self.target_names_}, got {names}")
-        return y[self.target_names_]
-
     def _targets(self, y: Any, X: Any) -> Tensor:
-        """Return the targets, `[N, O]`, one row for each row of X.
-
-        Raises:
-            ValueError: if their number of rows or outputs is another.
-        """
-        check_numbers(y, "y", CLASSES)
-        values = check_array(as_array(self._in_order(y)), ensure_2d=False, dtype=np.float64, input_name="y")
-        targets = torch.from_numpy(np.array(values)).reshape(len(values), -1)
-        wanted = [len(X), len(self._varies)]
-        if list(targets.shape) != wanted:
-            raise ValueError(
-                f"y must hold {wanted} targets, one row for each of X, got {list(targets.shape)}"
-            )
-        return targets
+        """Return the targets, `[N, O]`, one row for each row of X."""
+        check_is_fitted(self, "net_")
+        targets = as_targets(y, self.target_names_, (len(X), len(self._varies)), CLASSES)
+        return torch.from_numpy(np.array(targets))
 
     def _batches(self, X: Any, *options: Any) -> Iterator[Any]:
         """Predict the targets themselves, which `target="log"` makes log-normal."""
@@ -488,7 +449,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _gaussians(self, X: Any, *options: Any) -> Iterator[GaussianPrediction]:
         """Predict targets or their logarithms, constant outputs included, stretched as `calibrate` found."""
         check_is_fitted(self, "net_")
-        constant = torch.from_numpy(self.stretch_) * self._scales.y_std
+        constant = self._stretch * self._scales.y_std
         for batch in super()._batches(X, *options):
             means = self._all(batch.means, self._scales.y_mean)
             yield GaussianPrediction(means, self._all(batch.component_sd, constant))
@@ -498,10 +459,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return named(array[:, 0] if self._flat else array, X, self.target_names_)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that several outputs are supported, and that results vary without a seed."""
+        """Tell scikit-learn that several outputs are supported."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.non_deterministic = self.random_state is None
         return tags
 
 
@@ -513,13 +473,8 @@ class _ConstantRecipe(Recipe):
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
         """Return a network whose outputs are zero."""
-        size = points.shape[-1], (), targets.shape[-1]
-        net = models.mlp(
-            *size,
-            posterior=PointEstimate(),
-            inducing_points=points,  # which set the dtype
-            generator=generator,
-        )
+        settings: dict[str, Any] = {"inducing_points": points, "generator": generator}  # points set the dtype
+        net = models.mlp(points.shape[-1], (), targets.shape[-1], posterior=PointEstimate(), **settings)
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.zero_()
@@ -546,16 +501,10 @@ def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 
 
-def _of_outputs(scales: Normalisation, which: Tensor) -> Normalisation:
-    """Return the normalisation of the targets for which `which`, `[O]`, is True."""
-    return replace(scales, y_mean=scales.y_mean[which], y_std=scales.y_std[which])
-
-
 def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[[Any], Tensor]]) -> Tensor:
     """Return how far targets lie from the mean, in fractions of the way to the interval's end, `[N, O]`.
 
-    The fraction is infinite if the mean lies outside the interval, because no stretching then covers the
-    target.
+    If the mean lies outside, no stretching covers the target: then it is infinite.
     """
     (low, high), mean = (end(batch) for end in ends), batch.mean
     way = torch.where(targets > mean, high - mean, low - mean)
@@ -563,11 +512,7 @@ def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[
 
 
 def _ends(coverage: float) -> list[Callable[[Any], Tensor]]:
-    """Return functions that compute the lower and upper ends of a prediction's central interval.
-
-    Raises:
-        ValueError: if the coverage is not between 0 and 1.
-    """
+    """Return functions that compute the lower and upper ends of a prediction's central interval."""
     tail = 0.5 * (1.0 - coverage) if isinstance(coverage, Real) else 0.0
     if not (0.0 < tail < 0.5 and 1.0 - tail < 1.0):  # 1 - 1e-16 has no upper quantile in float64
         raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}: 1 - 3e-16 at most")

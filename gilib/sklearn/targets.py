@@ -67,11 +67,7 @@ class LogNormalPrediction(GaussianPrediction):
 
 
 def logarithms(y: Tensor) -> Tensor:
-    """Return the logarithms of targets, `[N, O]`.
-
-    Raises:
-        ValueError: if a target is not positive.
-    """
+    """Return the logarithms of targets, `[N, O]`, which must be positive."""
     if wrong := int((y <= 0).sum()):
         raise ValueError(
             f"target='log' wants positive targets, but {wrong} of y are not, the lowest {float(y.min()):g}: "

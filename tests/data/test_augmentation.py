@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from gilib.data import random_crop, random_flip, random_flip_and_crop
+from gilib.data import random_crop, random_flip_and_crop
 
 C, H, W = 2, 5, 7
 
@@ -46,28 +46,6 @@ def test_flip_and_crop_are_those_of_a_loop():
     assert torch.equal(random_flip_and_crop(x, padding, generator(1)), torch.stack(expected))
 
 
-def test_every_window_is_one_of_the_padded_image():
-    """All places occur, each as often as chance allows: within six standard errors."""
-    padding, n = 1, 2000
-    image = different(C, H, W)
-    crops = random_crop(image.expand(n, C, H, W), padding, generator(2))
-    counts = [
-        int((crops == cropped_by_hand(image, top, left, padding)).flatten(1).all(1).sum())
-        for top, left in itertools.product(range(3), range(3))
-    ]
-    assert sum(counts) == n
-    p = 1 / 9
-    assert all(abs(count - n * p) < 6 * (n * p * (1 - p)) ** 0.5 for count in counts)
-
-
-def test_half_of_the_images_are_flipped():
-    n, image = 2000, different(C, H, W)
-    flips = random_flip(image.expand(n, C, H, W), generator(3))
-    mirrored = int((flips == flipped_by_hand(image)).flatten(1).all(1).sum())
-    assert mirrored + int((flips == image).flatten(1).all(1).sum()) == n
-    assert abs(mirrored - n / 2) < 6 * (n / 4) ** 0.5
-
-
 def test_a_pure_function_of_images_and_generator():
     x = different(6, C, H, W)
     before = x.clone()
@@ -83,9 +61,8 @@ def test_leading_axes_are_more_images():
     assert random_flip_and_crop(x[0, 0], 2, generator(6)).shape == (C, H, W)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64])
-def test_types_stay(dtype):
-    assert random_flip_and_crop(different(3, C, H, W, dtype=dtype), 2).dtype == dtype
+def test_types_stay():
+    assert random_flip_and_crop(different(3, C, H, W, dtype=torch.uint8), 2).dtype == torch.uint8
 
 
 def test_no_padding_is_no_shift():
@@ -104,7 +81,6 @@ def test_nothing_is_read_back():
     [
         ((torch.zeros(H, W),), ValueError, r"images must be \[..., C, H, W\], got shape \(5, 7\)"),
         ((torch.zeros(1, C, H, W), -1), ValueError, "padding must be an integer of at least 0, got -1"),
-        ((torch.zeros(1, C, H, W), 1.5), ValueError, "padding must be an integer of at least 0, got 1.5"),
         ((torch.zeros(1, C, H, W, device="meta"), 1, generator()), ValueError, r"images are on meta and the"),
     ],
 )

@@ -52,14 +52,10 @@ def test_checksum_sees_every_array(part):
     assert dataclasses.replace(data, **{part: changed}).sha256 != data.sha256
 
 
-def test_checksum_of_a_set_without_training_images():
-    data = dataset(train_x=pixels(0, 2, 3, 5), train_y=torch.zeros(0, dtype=torch.int64), normalisation=None)
-    assert data.sha256 != dataset().sha256
-
-
 def test_subset_keeps_the_normalisation_of_all():
     data = dataset()
     part = data.subset(first=2)
+    assert part.train_x.untyped_storage().nbytes() == 2 * 2 * 3 * 5  # and not all images
     assert torch.equal(part.train_x, data.train_x[:2]) and part.train_y.tolist() == [0, 1]
     assert torch.equal(part.test_x, data.test_x) and part.label == "Small (first 2 training images)"
     assert part.normalisation is data.normalisation and part.sha256 != data.sha256
@@ -67,15 +63,10 @@ def test_subset_keeps_the_normalisation_of_all():
     assert fewer.test_y.tolist() == [2, 1, 0] and fewer.label == "Small (first 2 training and 3 test images)"
 
 
-def test_a_subset_does_not_keep_all_images_in_memory():
-    assert dataset().subset(2).train_x.untyped_storage().nbytes() == 2 * 2 * 3 * 5
-
-
-@pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("dtype", [torch.float32, D])
-def test_tensors_are_normalised_by_the_training_images(device, dtype):
+def test_tensors_are_normalised_by_the_training_images(dtype):
     data = dataset()
-    tensors = data.tensors(device, dtype)
+    tensors = data.tensors("cpu", dtype)
     for x, images in ((tensors.train_x, data.train_x), (tensors.test_x, data.test_x)):
         fraction = images.double() / 255
         columns = data.train_x.double().transpose(0, 1).flatten(1) / 255  # [C, values]
@@ -85,15 +76,12 @@ def test_tensors_are_normalised_by_the_training_images(device, dtype):
     assert torch.equal(tensors.train_y, data.train_y) and torch.equal(tensors.test_y, data.test_y)
 
 
-def test_images_without_a_normalisation_say_how_to_fit_one():
-    with pytest.raises(ValueError, match=r"no normalisation: pass normalisation=ImageNormalisation.fit"):
-        dataset(normalisation=None).tensors()
-
-
 def test_images_out_of_distribution_take_another_normalisation():
     data = dataset(train_x=pixels(0, 2, 3, 5), train_y=torch.zeros(0, dtype=torch.int64), normalisation=None)
     with pytest.raises(ValueError, match=r"small has no training"):
         data.tensors()
+    with pytest.raises(ValueError, match="no normalisation: pass normalisation=ImageNormalisation.fit"):
+        dataset(normalisation=None).tensors()
     trained = dataset()
     x = data.tensors(normalisation=trained.normalisation).test_x
     assert torch.equal(x, trained.normalisation.x(data.test_x))
@@ -101,14 +89,8 @@ def test_images_out_of_distribution_take_another_normalisation():
 
 def test_the_whole_set_goes_to_another_device():
     tensors = load_images("mnist-500").tensors("meta")
-    for value in (
-        tensors.train_x,
-        tensors.train_y,
-        tensors.test_x,
-        tensors.test_y,
-        tensors.normalisation.x_mean,
-    ):
-        assert value.device.type == "meta"
+    values = *dataclasses.astuple(tensors)[:4], tensors.normalisation.x_mean, tensors.normalisation.x_std
+    assert all(value.device.type == "meta" for value in values)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +111,14 @@ def test_arrays_that_do_not_fit(changes, error, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("arguments", "message"),
     [
-        ({"first": 7}, ValueError, "first must be from 1 to 6, the number of training images, got 7"),
-        ({"first": 0}, ValueError, "first must be from 1 to 6"),
-        ({"first": True}, TypeError, r"first must be an integer, got True \(bool\)"),
-        ({"first": 2, "first_test": 5}, ValueError, "first_test must be from 1 to 4, the number of test"),
-        ({"first": 2, "first_test": 1.0}, TypeError, "first_test must be an integer, got 1.0"),
+        ({"first": 7}, "small has 6 training images, got 7"),
+        ({"first": 0}, "first must be an integer of at least 1, got 0"),
+        ({"first": True}, "first must be an integer of at least 1, got True"),
+        ({"first": 2, "first_test": 5}, "small has 4 test images, got 5"),
     ],
 )
-def test_impossible_subsets(arguments, error, message):
-    with pytest.raises(error, match=message):
+def test_impossible_subsets(arguments, message):
+    with pytest.raises(ValueError, match=message):
         dataset().subset(**arguments)

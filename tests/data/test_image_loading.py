@@ -3,18 +3,16 @@
 import dataclasses
 import gzip
 import hashlib
-import os
 import re
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, DownloadError, load_images
-from gilib.data.images import catalogue, idx, loading
-from gilib.data.images.files import Arrays, File, md5
-from gilib.data.images.layouts import Layout, Variant
-from gilib.data.storage import user_cache
+from gilib.data import ChecksumError, DataError, load_images
+from gilib.data.images import catalogue, formats
+from gilib.data.images.catalogue import Layout, Variant
+from gilib.data.images.formats import FORMATS, Arrays, File, md5
 
 SAMPLE = catalogue.IMAGE_SETS["mnist-500"]
 NAMES = catalogue.IDX_FILES
@@ -67,19 +65,11 @@ def test_fetched_once_checked_and_kept(remote, empty_directory, capsys):
 
 
 def test_only_what_is_missing_is_fetched(remote, empty_directory):
-    write(empty_directory / "mnist", sample_bytes())
-    (empty_directory / "mnist" / NAMES[2]).unlink()
+    write(empty_directory / "MNIST/raw", {name: sample_bytes()[name] for name in NAMES[:2]})
+    write(empty_directory / "mnist", {NAMES[3]: sample_bytes()[NAMES[3]]})
     for name in NAMES[:2]:
         (remote / name).unlink()
     assert load_images("mnist").test_x.shape == (1000, 1, 28, 28)
-
-
-@pytest.mark.parametrize("place", ["mnist", "MNIST/raw"])
-@pytest.mark.parametrize("variable", ["GILIB_DATA", "cache"])
-def test_layouts_that_are_found(remote, empty_directory, variable, place):
-    root = empty_directory if variable == "GILIB_DATA" else user_cache()
-    write(root / place, sample_bytes())
-    assert load_images("mnist", download=False).train_x.shape == (500, 1, 28, 28)
 
 
 def test_download_can_be_forbidden(remote, empty_directory):
@@ -104,7 +94,6 @@ def altered(content: bytes) -> bytes:
     ("damage", "error", "message"),
     [
         (lambda content: content[:TRUNCATED], DataError, "is not a whole gzip file"),
-        (lambda content: b"<html>not found</html>", DataError, "is not a whole gzip file"),
         (altered, ChecksumError, "does not hold the published content of mnist.*MD5.* is .*, wanted"),
     ],
 )
@@ -137,15 +126,6 @@ def test_every_file_that_can_be_fetched_has_a_sha256_and_a_safe_address():
     for layout in layouts:
         assert layout.url.startswith("https://") and len(layout.sha256) == len(layout.files)
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in layout.sha256)
-
-
-def test_no_network(remote, empty_directory):
-    (remote / NAMES[1]).unlink()
-    with pytest.raises(
-        DownloadError, match=f"could not fetch file:.*{NAMES[1]}.*save that file by other means"
-    ):
-        load_images("mnist")
-    assert leftovers(empty_directory) == {NAMES[0]}
 
 
 def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote, empty_directory):
@@ -205,10 +185,10 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
     """As a decoder of JPEG that rounds in another way would give them."""
 
     def darker(files_):
-        arrays = idx.decode(files_)
+        arrays = formats.decode_idx(files_)
         return Arrays(arrays.train_x // 2, *arrays[1:])
 
-    monkeypatch.setitem(loading.FORMATS, "idx", dataclasses.replace(loading.FORMATS["idx"], decode=darker))
+    monkeypatch.setitem(FORMATS, "idx", dataclasses.replace(FORMATS["idx"], decode=darker))
     with pytest.raises(ChecksumError, match="files of MNIST are the known ones, but decode to"):
         load_images("mnist")
 
@@ -231,7 +211,7 @@ def cifar(empty_directory, monkeypatch) -> Path:
     sample = load_images("mnist-500")
     arrays = Arrays(sample.train_x, sample.train_y, sample.test_x, sample.test_y)
     for name in ("cifar", "jpeg"):
-        monkeypatch.setitem(loading.FORMATS, name, loading.Format(decode=lambda _: arrays))
+        monkeypatch.setitem(FORMATS, name, formats.Format(decode=lambda _: arrays))
     return empty_directory
 
 
@@ -244,7 +224,7 @@ def test_the_official_archive_comes_before_the_copy(cifar):
 
 def test_half_of_the_copy_is_named(cifar):
     write(cifar / "cifar10-jpeg", {"train.zip": b"1"})
-    with pytest.raises(DataError, match=r"cifar10 is not complete .* lacks cifar-10-python\.tar\.gz"):
+    with pytest.raises(DataError, match="cifar10 is not complete .*python.tar.gz; .*train.zip is here"):
         load_images("cifar10", download=False)
 
 
@@ -261,33 +241,7 @@ def test_an_unknown_file_is_refused_before_it_is_parsed(empty_directory, monkeyp
     def parse(_):
         raise AssertionError("an unknown file was parsed")
 
-    monkeypatch.setitem(loading.FORMATS, layout.format, loading.Format(decode=parse))
+    monkeypatch.setitem(FORMATS, layout.format, formats.Format(decode=parse))
     write(empty_directory / layout.folders[0], {layout.files[0]: b"anything"})
     with pytest.raises(ChecksumError, match=f"published content of {name}, it may be truncated or altered"):
         load_images(name, download=False)
-
-
-def test_published_checksums_that_no_file_here_confirms():
-    """Typed a second time: a slip in the catalogue would refuse the official files."""
-    fingerprints = {
-        variant.label: variant.fingerprints
-        for entry in catalogue.IMAGE_SETS.values()
-        for layout in entry.layouts
-        for variant in layout.variants
-    }
-    assert fingerprints["CIFAR-10"] == ("c58f30108f718f92721af3b95e74349a",)
-    assert fingerprints["SVHN (test set)"] == ("eb5a983be6a315427106f1b164d9cef3",)
-    assert fingerprints["Fashion-MNIST"][0] == "f4a8712d7a061bf5bd6d2ca38dc4d50a"
-    assert fingerprints["Fashion-MNIST"][2] == "8181f5470baa50b63fa0f6fddb340f0a"
-
-
-def test_a_folder_that_cannot_be_written_to(remote, empty_directory):
-    empty_directory.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match="cannot write to .*set the environment variable GILIB_DATA"):
-        load_images("mnist")
-
-
-def test_the_environment_is_read_when_loading(remote, tmp_path, monkeypatch):
-    write(tmp_path / "elsewhere" / "mnist", sample_bytes())
-    monkeypatch.setenv("GILIB_DATA", os.fspath(tmp_path / "elsewhere"))
-    assert load_images("mnist", download=False).label == "MNIST"

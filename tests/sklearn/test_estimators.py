@@ -61,11 +61,6 @@ def test_log_probabilities_of_labels(classifier):
         classifier.log_prob(X, LABELS[:3])
 
 
-def test_a_seed_of_any_size():
-    found = [BayesianRegressor(**(QUICK | {"steps": 2, "random_state": s})).fit(X, Y) for s in (2**70, 2**64)]
-    assert [own.seed_ for own in found] == [0, 0]
-
-
 def test_two_outputs_in_their_own_units(model):
     """The noise is found within a third.
 
@@ -86,21 +81,14 @@ def test_intervals_cover_what_they_say(model):
     assert ((half[0] > lower) & (half[1] < upper)).all()
 
 
-def test_a_pipeline_gives_intervals(model):
+def test_a_pipeline_gives_intervals():
     """It hands arguments of `predict` on, and those of no other method."""
-    pipe = make_pipeline(StandardScaler(), BayesianRegressor(**QUICK)).fit(X, Y)
-    own = BayesianRegressor(**QUICK).fit(pipe[0].transform(X), Y)
-    wanted = (
-        own.predict(pipe[0].transform(X[:5]), return_std=True),
-        own.predict_interval(pipe[0].transform(X[:5]), 0.8),
-    )
+    pipe = make_pipeline(StandardScaler(), BayesianRegressor(**(QUICK | {"steps": 5}))).fit(X, Y)
+    own, x = pipe[1], pipe[0].transform(X[:5])
+    wanted = *own.predict(x, return_std=True), *own.predict_interval(x, 0.8)
     found = pipe.predict(X[:5], return_std=True, return_interval=0.8)
-    for value, expected in zip(found, [*wanted[0], *wanted[1]], strict=True):
+    for value, expected in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(value, expected)
-    mean, lower, upper = model.predict(X[:5], return_interval=0.5)
-    assert (lower < mean).all() and (mean < upper).all()
-    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 1"):
-        model.predict(X[:5], return_interval=1)
 
 
 def test_an_interval_is_that_of_the_mixture(model):
@@ -124,10 +112,6 @@ def test_the_bound_is_in_original_units(model):
     """Targets ten times as large: every density is a tenth per output, and the training is the same."""
     other = BayesianRegressor(**QUICK).fit(X, 10 * Y)
     assert other.elbo_ == pytest.approx(model.elbo_ - 2 * np.log(10), abs=1e-4)
-
-
-def test_predictions_of_a_point_do_not_depend_on_the_others(model):
-    np.testing.assert_allclose(model.predict(X[7:8]), model.predict(X)[7:8], rtol=1e-12)
 
 
 def test_classes_of_words(classifier):
@@ -171,19 +155,11 @@ def test_pandas_in_pandas_out():
         model.fit(x, y).predict(x[["load", "heat"]])
 
 
-@pytest.mark.parametrize("kind", ["gp", "deep_gp"])
-def test_processes(kind):
-    model = BayesianRegressor(kind, steps=60, num_inducing=20, random_state=0).fit(X, Y[:, 0])
-    assert model.score(X, Y[:, 0]) > 0.8
-    assert model.noise_sd_.shape == (1,)
-    labels = BayesianClassifier(kind, steps=60, num_inducing=20, random_state=0).fit(X, LABELS)
-    assert labels.score(X, LABELS) > 0.6
-
-
 def test_auto_keeps_the_best_bound():
     model = BayesianRegressor("auto", steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
     assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.elbo_ == max(model.elbos_.values()) == model.elbos_[model.model_]
+    assert set(model.histories_) == set(model.elbos_) and model.histories_[model.model_] is model.history_
     alone = BayesianRegressor(model.model_, steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
     assert np.array_equal(alone.predict(X), model.predict(X))
 
@@ -209,17 +185,14 @@ def test_a_recipe_of_ones_own():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        (
-            {"model": "tree"},
-            ValueError,
-            "unknown model 'tree': choose one of 'network', 'gp', 'heteroscedastic_gp', 'deep_gp', 'auto'",
-        ),
+        ({"model": "tree"}, ValueError, "unknown model 'tree': choose one of 'network', .*, 'auto'"),
         ({"hidden": 50}, TypeError, r"hidden must be a sequence of widths, got 50: write \(50,\)"),
         ({"hidden": 5.0}, TypeError, r"hidden must be a sequence of widths, got 5.0: write \(5,\)"),
         ({"hidden": "50"}, TypeError, "hidden must be a sequence of widths, got '50'"),
         ({"hidden": (5, 0)}, ValueError, r"hidden\[1\] must be an integer of at least 1"),
         ({"steps": 0}, ValueError, "steps must be an integer of at least 1"),
         ({"num_inducing": 2.5}, ValueError, "num_inducing must be an integer"),
+        ({"batch_size": 0}, ValueError, "batch_size must be an integer of at least 1, got 0"),
         ({"lr": -1}, ValueError, "lr must be a positive finite number"),
         ({"num_samples": 0}, ValueError, "num_samples must be an integer"),
         ({"recipe": "quick"}, TypeError, "recipe must be a Recipe, got str"),
@@ -234,22 +207,13 @@ def test_settings_are_checked_before_work_starts(settings, error, message, monke
 
 
 def test_other_mistakes(model):
-    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got 90"):
-        model.predict_interval(X, 90)
-    with pytest.raises(ValueError, match=r"coverage must be between 0 and 1, got '90'"):
-        model.predict_interval(X, "90")
-    with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 0.99999999999999"):
-        model.predict_interval(X, 1 - 1.1e-16)
+    for wrong in (1, 90, "90", 1 - 1.1e-16):
+        with pytest.raises(ValueError, match=f"coverage must be between 0 and 1, got {wrong!r}"):
+            model.predict_interval(X, wrong)
     assert np.isfinite(model.predict_interval(X[:3], 1 - 3e-16)).all()
     with pytest.raises(NotFittedError):
         BayesianClassifier().predict(X)
-    with pytest.raises(ValueError, match="one class only"):
-        BayesianClassifier().fit(X, np.zeros(300))
-    with pytest.raises(
-        ValueError, match=r"labels must be of one type, but y has int, str: use y.astype\(str\)"
-    ):
+    with pytest.raises(ValueError, match="labels must be of one type, but y has int, str: use y.astype"):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])
-    with pytest.raises(ValueError, match="missing values"):
-        BayesianRegressor().fit(np.where(X > 0, np.nan, X), Y)

@@ -2,20 +2,18 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.stats import norm
-from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 import gilib
+from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn import BayesianRegressor, coverage
 
 QUICK = {"hidden": (5,), "steps": 10, "num_samples": 10, "random_state": 0}
@@ -102,31 +100,22 @@ def test_outputs_have_groups_of_their_own():
         thirds = [inside[part].mean() for part in np.array_split(mean[name].sort_values().index, 3)]
         counts = [17, 16, 17]  # of fifty, by quantiles between rows
         assert found.table.loc[name, "rows"].tolist() == [50, *counts] and len(thirds) == 3
+    assert "inside" in repr(found) and "<table" in found._repr_html_()
     axes = found.plot(label="quick")
     assert [label.get_text().split()[0] for label in axes.get_yticklabels()] == ["drift"] * 3 + ["wear"] * 3
     points = axes.lines[-1]
     assert points.get_label() == "quick" and len(points.get_xdata()) == 6
 
 
-def test_a_coverage_prints_as_a_table(fitted):
-    found = coverage(fitted, X[40:], Y[40:], by=0)
-    assert "inside" in repr(found) and "<table" in found._repr_html_()
-    assert found.coverage == 0.9 and found.by == 0
-
-
 def test_what_no_coverage_can_be_of_is_refused(fitted):
     with pytest.raises(TypeError, match="LinearRegression predicts no intervals: pass"):
         coverage(LinearRegression().fit(X, Y), X, Y)
-    with pytest.raises(
-        ValueError, match=r"by must be 'prediction' or a column of X, which are \['size', 'age'"
-    ):
+    with pytest.raises(ValueError, match=r"by must be 'prediction' or a column .* are \['size', 'age'"):
         coverage(Fixed(), FRAME, Y[:, 0], by="weight")
     for wrong in (2, "size", True, 0.0):
         with pytest.raises(ValueError, match="a column of X, which are the numbers 0 to 1, got"):
             coverage(fitted, X, Y, by=wrong)
-    with pytest.raises(
-        ValueError, match=r"y must hold \[90, 2\] targets, one row for each of X, got \[90, 1\]"
-    ):
+    with pytest.raises(ValueError, match=r"y must hold \[90, 2\] targets.* got \[90, 1\]"):
         coverage(fitted, X, Y[:, 0])
     with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 90"):
         coverage(fitted, X, Y, coverage=90)
@@ -194,28 +183,17 @@ def test_pickles_keep_the_factor_and_a_fit_forgets_it():
     model = BayesianRegressor(**QUICK).fit(X[:40], Y[:40])
     plain = model.predict_interval(X)
     stretch = model.calibrate(X[40:], Y[40:]).stretch_
-    again = pickle.loads(pickle.dumps(model))
-    for one, other in zip(again.predict_interval(X), model.predict_interval(X), strict=True):
-        assert np.array_equal(one, other)
+    older = vars(model) | {"stretch_": model.stretch_, "_scales": replace(model._scales, y_stretch=None)}
+    for state in (vars(model), older):  # versions kept it beside the normalisation
+        again = BayesianRegressor()
+        again.__setstate__(pickle.loads(pickle.dumps(state)))
+        for one, other in zip(again.predict_interval(X), model.predict_interval(X), strict=True):
+            assert np.array_equal(one, other)
     np.testing.assert_allclose(model.calibrate(X[40:], Y[40:]).stretch_, stretch)  # once, not twice
     model.fit(X[:40], Y[:40])
     assert model.stretch_.tolist() == [1, 1]
     for one, other in zip(plain, model.predict_interval(X), strict=True):
         assert np.array_equal(one, other)
-
-
-def test_the_end_of_a_pipeline_is_calibrated():
-    columns = make_column_transformer(
-        (OneHotEncoder(sparse_output=False, handle_unknown="ignore"), ["kind"]), remainder=SimpleImputer()
-    )
-    pipe = make_pipeline(columns, BayesianRegressor(**QUICK)).fit(FRAME[:40], Y[:40, 0])
-    pipe[-1].calibrate(pipe[:-1].transform(FRAME[40:]), Y[40:, 0])
-    found = coverage(pipe, FRAME[40:], pd.Series(Y[40:, 0]), by="kind")
-    assert found.table["inside"]["all"] in (0.9, 0.92)  # 46 of 50, one of them at the very end
-    low, high = pipe.predict(FRAME[40:], return_interval=0.9)[1:]
-    big = (FRAME["kind"][40:] == "big").to_numpy()
-    inside = (low <= Y[40:, 0]) & (Y[40:, 0] <= high)
-    assert found.table["inside"]["big"] == inside[big].mean()
 
 
 @pytest.mark.parametrize("settings", [QUICK, {"model": "heteroscedastic_gp", "steps": 3, "random_state": 0}])
@@ -236,8 +214,6 @@ def test_files_keep_what_calibrate_found(settings, tmp_path):
     values = found.mean, found.sd, found.quantile(0.05), found.quantile(0.95)
     for value, expected in zip(values, (mean, sd, low, high), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-9)
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.predict(X, return_std=True)[1], model.predict(X, return_std=True)[1])
     assert model.fit(X[:40], Y[:40]).normalisation_.y_stretch is None
 
 
@@ -267,10 +243,6 @@ def test_what_cannot_calibrate_is_refused_and_changes_nothing(fitted):
 
 def test_means_outside_their_intervals_are_refused(monkeypatch):
     """One function in a hundred that is far away carries the mean."""
-    import torch
-
-    from gilib.likelihoods.mixtures import GaussianPrediction
-
     model = BayesianRegressor(**QUICK).fit(X[:40], Y[:40, :1])
     means = torch.zeros(100, 50, 1, dtype=torch.float64)
     means[0] = 1e6

@@ -65,14 +65,6 @@ def test_columns_by_name_are_those_by_number():
     np.testing.assert_allclose(turned, ours.predict(FRAME), atol=1e-2)
 
 
-def test_a_periodic_kernel_goes_on_where_the_default_forgets():
-    ours, default = process(KERNEL).fit(X, Y), process(None).fit(X, Y)
-    new = np.column_stack([np.linspace(2010.0, 2017.0, 30), np.zeros(30)])
-    truth = np.sin(2 * np.pi * new[:, 0] / 7.0)
-    errors = [np.sqrt(np.mean((model.predict(new) - truth) ** 2)) for model in (ours, default)]
-    assert errors[0] < 0.25 < 0.5 < errors[1]
-
-
 def test_the_kernel_is_a_setting_like_any_other():
     model = clone(process(NAMED, steps=5)).fit(FRAME, Y)
     assert model.get_params()["kernel"] == NAMED == clone(model).kernel

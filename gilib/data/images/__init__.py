@@ -1,8 +1,8 @@
 """Image data sets in pixels, normalised by channel and augmented on their own device.
 
-`catalogue` lists the sets, their possible file layouts (`layouts`) and checksums. `loading` finds or
-downloads the files, decodes them (`idx`, `cifar`, `jpeg`, `svhn`), checks the result and returns an
-`ImageDataset` (`dataset`). `normalisation` scales pixels; `augmentation` flips and shifts images.
+`catalogue` lists the sets, the layouts of their files and checksums. `loading` finds or downloads the files,
+decodes them (`formats`), checks the result and returns an `ImageDataset` (`dataset`). `normalisation` scales
+pixels; `augmentation` flips and shifts images.
 """
 
 from gilib.data.images.augmentation import random_crop, random_flip, random_flip_and_crop

@@ -53,9 +53,7 @@ def random_crop(x: Tensor, padding: CountOrZero = 4, generator: torch.Generator 
     n = len(images)
     top, left = torch.randint(2 * padding + 1, (2, n), generator=generator, device=x.device).unbind()  # [B]
     padded = functional.pad(images, (padding,) * 4)
-    windows = padded.unfold(-2, x.shape[-2], 1).unfold(
-        -2, x.shape[-1], 1
-    )  # a view [B, C, places, places, H, W]
+    windows = padded.unfold(-2, x.shape[-2], 1).unfold(-2, x.shape[-1], 1)  # [B, C, places, places, H, W]
     return windows[torch.arange(n, device=x.device), :, top, left].reshape(x.shape)
 
 
@@ -69,14 +67,7 @@ def random_flip_and_crop(
     from the device. To pad with black, as pipelines that work on files do, augment pixels and normalise
     afterwards: zeros in normalised images are the mean colour.
 
-    Args:
-        x: images `[..., C, H, W]` of any dtype.
-        padding: rows and columns of zeros on each side.
-        generator: a generator on the device of `x`; torch's default if not given.
-
-    Raises:
-        ValueError: if `padding` is not an integer of at least 0, `x` has fewer than three axes, or
-            `generator` is on another device.
+    Arguments and errors are those of `random_crop`.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> random_flip_and_crop(torch.zeros(8, 3, 32, 32), generator=generator).shape

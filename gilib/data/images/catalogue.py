@@ -2,7 +2,74 @@
 
 from __future__ import annotations
 
-from gilib.data.images.layouts import ImageSet, Layout, Variant
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One known content of the files of a layout.
+
+    Attributes:
+        label: its name in reported results.
+        fingerprints: one for each file, computed by the layout's format.
+        sha256: checksum of the decoded arrays, see `gilib.data.sha256_of_images`; empty if only the
+            publishers' checksums of the files are known.
+        note: warnings for users of this variant.
+    """
+
+    label: str
+    fingerprints: tuple[str, ...]
+    sha256: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to store a set in files.
+
+    Attributes:
+        format: file format, a key of `gilib.data.images.formats.FORMATS`.
+        folders: folders to search below a data directory; downloads go to the first.
+        files: file names.
+        variants: known contents of the files.
+        url: address of the folder with the files; empty if they cannot be downloaded.
+        sha256: checksums of the files at that address.
+    """
+
+    format: str
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    url: str = ""
+    sha256: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """One entry of the catalogue.
+
+    Attributes:
+        name: short name.
+        layouts: possible file layouts, the official one first.
+        class_names: name of each class.
+        source: authors and address of the data.
+        licence: licence of the data.
+        note: warnings for users of the data.
+        x_mean: mean of each channel of the full training set, if the files do not hold that set.
+        x_std: standard deviation of each channel, if the files do not hold that set.
+        ships: whether the package includes the files.
+    """
+
+    name: str
+    layouts: tuple[Layout, ...]
+    class_names: tuple[str, ...]
+    source: str
+    licence: str
+    note: str = ""
+    x_mean: tuple[float, ...] = ()
+    x_std: tuple[float, ...] = ()
+    ships: bool = False
+
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"
 FASHION_URL = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
@@ -225,23 +292,3 @@ def image_names() -> tuple[str, ...]:
     ('cifar10', 'fashion-mnist', 'mnist', 'mnist-500', 'svhn')
     """
     return tuple(sorted(IMAGE_SETS))
-
-
-def find_image_set(name: str) -> ImageSet:
-    """Return the catalogue entry for a short name; case does not matter.
-
-    Raises:
-        TypeError: if `name` is not a string.
-        ValueError: if there is no such set.
-
-    >>> find_image_set("CIFAR10").licence
-    'no licence stated'
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a set of images must be a string, got {type(name).__name__}")
-    try:
-        return IMAGE_SETS[name.lower()]
-    except KeyError:
-        raise ValueError(
-            f"there is no set of images {name!r}: choose one of {', '.join(image_names())}"
-        ) from None

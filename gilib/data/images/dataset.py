@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib.arguments import Count, FloatingType, checked
 from gilib.data.images.normalisation import ImageNormalisation
 from gilib.validation import check_is_tensor
 
@@ -116,7 +117,8 @@ class ImageDataset:
         """SHA-256 of the arrays, by `sha256_of_images`."""
         return sha256_of_images(self.train_x, self.train_y, self.test_x, self.test_y)
 
-    def subset(self, first: int, first_test: int | None = None) -> ImageDataset:
+    @checked
+    def subset(self, first: Count, first_test: Count | None = None) -> ImageDataset:
         """Return the first training images with all test images, or with the first of these.
 
         The normalisation is still that of the full training set.
@@ -126,31 +128,30 @@ class ImageDataset:
             first_test: number of test images; all if not given.
 
         Raises:
-            TypeError: if a number is not an integer.
-            ValueError: if there are not that many images.
+            ValueError: if a number is not a positive integer, or there are not that many images.
 
         >>> import gilib.data
         >>> gilib.data.load_images("mnist-500").subset(first=100).train_x.shape
         torch.Size([100, 1, 28, 28])
         """
-        _check_size("first", first, len(self.train_x), "training")
-        text = f"first {first} training images"
-        if first_test is not None:
-            _check_size("first_test", first_test, len(self.test_x), "test")
-            text = f"first {first} training and {first_test} test images"
+        for part, wanted, there in (("training", first, self.train_x), ("test", first_test, self.test_x)):
+            if wanted is not None and wanted > len(there):
+                raise ValueError(f"{self.name} has {len(there)} {part} images, got {wanted}: ask for as many")
+        text = "training images" if first_test is None else f"training and {first_test} test images"
         return replace(
             self,
-            label=f"{self.label} ({text})",
+            label=f"{self.label} (first {first} {text})",
             train_x=self.train_x[:first].clone(),
             train_y=self.train_y[:first].clone(),
             test_x=self.test_x[:first_test].clone(),
             test_y=self.test_y[:first_test].clone(),
         )
 
+    @checked
     def tensors(
         self,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: FloatingType = torch.float32,
         normalisation: ImageNormalisation | None = None,
     ) -> ImageTensors:
         """Move the complete set to a device as bytes and normalise it there.
@@ -171,14 +172,10 @@ class ImageDataset:
         """
         chosen = self.normalisation if normalisation is None else normalisation
         if chosen is None:
-            lacks, advice = (
-                ("normalisation", "ImageNormalisation.fit(train_x)")
-                if len(self.train_x)
-                else (
-                    "training images to normalise by",
-                    "trained.normalisation, of what a network learned from",
-                )
-            )
+            lacks, advice = "normalisation", "ImageNormalisation.fit(train_x)"
+            if not len(self.train_x):
+                lacks = "training images to normalise by"
+                advice = "trained.normalisation, of what a network learned from"
             raise ValueError(f"{self.name} has no {lacks}: pass normalisation={advice}")
         chosen = chosen.to(device)
         return ImageTensors(
@@ -205,10 +202,3 @@ def _check_part(part: str, x: Tensor, y: Tensor, num_classes: int) -> None:
             f"{part}_y must hold labels from 0 to {num_classes - 1}, one for each class name, got "
             f"{int(y.min())} to {int(y.max())}"
         )
-
-
-def _check_size(name: str, value: int, available: int, part: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r} ({type(value).__name__})")
-    if not 0 < value <= available:
-        raise ValueError(f"{name} must be from 1 to {available}, the number of {part} images, got {value}")

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from gilib.arguments import checked
 from gilib.data import storage
-from gilib.data.images import cifar, idx, jpeg, svhn
-from gilib.data.images.catalogue import find_image_set
+from gilib.data.images.catalogue import IMAGE_SETS, ImageSet, Layout, Variant, image_names
 from gilib.data.images.dataset import ImageDataset
-from gilib.data.images.files import Arrays, File, md5
-from gilib.data.images.layouts import ImageSet, Layout, Variant
+from gilib.data.images.formats import FORMATS, Arrays, File
 from gilib.data.images.normalisation import ImageNormalisation
 from gilib.data.storage import ChecksumError, DataError
-
-
-@dataclass(frozen=True)
-class Format:
-    """The functions that read the files of a layout.
-
-    Attributes:
-        decode: turns all unpacked files into arrays.
-        unpack: decompresses one file.
-        fingerprint: identifies an unpacked file before it is decoded.
-    """
-
-    decode: Callable[[Sequence[File]], Arrays]
-    unpack: Callable[[File], File] = lambda file: file
-    fingerprint: Callable[[File], str] = md5
-
-
-FORMATS = {
-    "idx": Format(idx.decode, unpack=idx.gunzip),
-    "cifar": Format(cifar.decode),
-    "jpeg": Format(jpeg.decode, fingerprint=jpeg.fingerprint),
-    "svhn": Format(svhn.decode),
-}
+from gilib.validation import check_choice
 
 
 @checked
@@ -86,7 +61,8 @@ def load_images(name: str, download: bool = True) -> ImageDataset:
     >>> data.train_x.shape, data.test_x.shape
     (torch.Size([500, 1, 28, 28]), torch.Size([1000, 1, 28, 28]))
     """
-    entry = find_image_set(name)
+    check_choice(name.lower(), image_names(), "set of images")
+    entry = IMAGE_SETS[name.lower()]
     layout, files = _shipped(entry) if entry.ships else _present(entry, download)
     reader = FORMATS[layout.format]
     files = [reader.unpack(file) for file in files]
@@ -108,10 +84,8 @@ def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
 
     (layout,) = entry.layouts
     folder = files("gilib.data") / layout.folders[0]
-    remedy = "install gilib again"
-    return layout, [
-        File(f"gilib's own {name}", (folder / name).read_bytes(), remedy) for name in layout.files
-    ]
+    contents = [(name, (folder / name).read_bytes()) for name in layout.files]
+    return layout, [File(f"gilib's own {name}", content, "install gilib again") for name, content in contents]
 
 
 def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
@@ -130,13 +104,7 @@ def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
 
 
 def _find(layout: Layout, name: str) -> Path | None:
-    """Return the path of a file on this machine, or None."""
-    for directory in dict.fromkeys((storage.data_directory(), storage.user_cache())):
-        for folder in layout.folders:
-            path = directory / folder / name
-            if path.is_file():
-                return path
-    return None
+    return storage.find_file(*(f"{folder}/{name}" for folder in layout.folders))
 
 
 def _target(layout: Layout, name: str) -> Path:
@@ -179,9 +147,11 @@ def _fetch(name: str, layout: Layout, k: int) -> Path:
 
 
 def _file(layout: Layout, path: Path) -> File:
-    source = f"{layout.url}/{path.name}" if layout.url else "an undamaged copy"
-    remedy = f"delete that file, then load again to fetch a fresh copy, or save {source} in its place"
-    return File(str(path), path.read_bytes(), remedy if layout.url else f"save {source} in its place")
+    remedy = "save an undamaged copy in its place"
+    if layout.url:
+        again = "delete that file, then load again to fetch a fresh copy"
+        remedy = f"{again}, or save {layout.url}/{path.name} in its place"
+    return File(str(path), path.read_bytes(), remedy)
 
 
 def _check(name: str, layout: Layout, k: int, file: File) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gilib.arguments import FloatingType, checked
+
 WHITE = 255
 
 
@@ -76,7 +78,8 @@ class ImageNormalisation:
         mean, std = torch.tensor(moments, dtype=torch.float64).unbind(1)
         return cls(mean, std)
 
-    def x(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    @checked
+    def x(self, images: Tensor, dtype: FloatingType = torch.float32) -> Tensor:
         """Scale pixels, uint8 `[..., C, H, W]`, to normalised units, on their own device.
 
         Raises:
@@ -88,12 +91,8 @@ class ImageNormalisation:
         tensor([[[-1.,  1.]]])
         """
         _check_pixels(images)
-        if not dtype.is_floating_point:
-            raise TypeError(f"dtype must be a floating-point type such as torch.float32, got {dtype}")
         self._check_channels(images)
-        mean, std = (
-            value.to(images.device)[:, None, None] for value in (self.x_mean, self.x_std)
-        )  # [C, 1, 1]
+        mean, std = (value.to(images.device)[:, None, None] for value in (self.x_mean, self.x_std))
         scale = (std * WHITE).reciprocal()
         return images.to(dtype).mul_(scale.to(dtype)).add_((-mean / std).to(dtype))  # [..., C, H, W]
 

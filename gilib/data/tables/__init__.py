@@ -1,13 +1,10 @@
-"""Tables: the nine UCI regression sets with their published splits, tables of labelled points, a time series.
+"""Tables: the nine UCI regression sets, three classification sets, and a time series.
 
-`regression_sets` and `classification_sets` list the sets; `uci` and `classification` load them. `co2` loads a
-series of monthly means.
+`regression_sets` and `classification_sets` are catalogues; `loading` finds, parses and verifies the files.
 """
 
-from gilib.data.tables.classification import load_classification
 from gilib.data.tables.classification_sets import classification_names
-from gilib.data.tables.co2 import load_co2
+from gilib.data.tables.loading import load_classification, load_co2, load_uci
 from gilib.data.tables.regression_sets import uci_names
-from gilib.data.tables.uci import load_uci
 
 __all__ = ["classification_names", "load_classification", "load_co2", "load_uci", "uci_names"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gilib.validation import check_choice
-
-CC_BY = "CC BY 4.0"
-UCI = "UCI Machine Learning Repository, https://doi.org/"
+from gilib.data.tables.regression_sets import CC_BY, UCI
 
 
 @dataclass(frozen=True)
@@ -110,16 +107,3 @@ def classification_names() -> tuple[str, ...]:
     ('spambase', 'telescope', 'diabetes')
     """
     return tuple(CLASSIFICATION_SETS)
-
-
-def find_classification_set(name: str) -> ClassificationSet:
-    """Return the catalogue entry of a set.
-
-    Raises:
-        TypeError: if `name` is not a string.
-        ValueError: if there is no such set.
-    """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a data set must be a string, got {name!r} ({type(name).__name__})")
-    check_choice(name, classification_names(), "set of labelled points")
-    return CLASSIFICATION_SETS[name]

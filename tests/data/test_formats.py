@@ -1,0 +1,338 @@
+"""Formats of image files, on small ones written here: IDX, pickles of Python 2, zipped JPEG, MATLAB."""
+
+import gzip
+import io
+import os
+import pickle
+import struct
+import sys
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+from PIL import Image
+
+from gilib.data import DataError
+from gilib.data.images import formats
+from gilib.data.images.formats import File
+
+COLOURS = {"airplane": (250, 10, 10), "cat": (10, 250, 10), "truck": (10, 10, 250)}
+
+
+def file(content: bytes) -> File:
+    return File("a file", content, "fetch it again")
+
+
+def random_bytes(*shape, seed=0, high=256):
+    return np.random.default_rng(seed).integers(0, high, shape).astype(np.uint8)
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    """An IDX file as its description says: zero, zero, type 8, number of axes, big-endian sizes, values."""
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+def test_idx_arrays():
+    images, test_images = random_bytes(5, 3, 4), random_bytes(2, 3, 4, seed=1)
+    labels, test_labels = random_bytes(5, high=10), random_bytes(2, high=10)
+    written = (images, labels, test_images, test_labels)
+    arrays = formats.decode_idx([formats.gunzip(file(gzip.compress(idx_bytes(array)))) for array in written])
+    assert np.array_equal(arrays.train_x[:, 0], images) and np.array_equal(arrays.test_x[:, 0], test_images)
+    assert arrays.train_y.tolist() == labels.tolist() and arrays.test_y.tolist() == test_labels.tolist()
+    assert arrays.train_x.shape == (5, 1, 3, 4) and arrays.train_y.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"<html>not found</html>", gzip.compress(bytes(5000))[:-9], gzip.compress(bytes(50))[:-8] + bytes(8)],
+    ids=["another file", "truncated", "altered"],
+)
+def test_damaged_gzip(content):
+    with pytest.raises(DataError, match="^a file is not a whole gzip file .*: fetch it again$"):
+        formats.gunzip(file(content))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "begins with '', wanted '00000803' and 3 sizes"),
+        (idx_bytes(random_bytes(5)), "IDX file of bytes with 3 axes: it begins with '00000801'"),
+        (b"\0\0\x0d\x03" + bytes(12), "begins with '00000d03'"),
+        (b"\0\0\x08\x03\0\0", "wanted '00000803' and 3 sizes"),
+        (idx_bytes(random_bytes(5, 3, 4))[:-1], r"holds 59 values and announces 60, shape \[5, 3, 4\]; it"),
+        (idx_bytes(random_bytes(5, 3, 4)) + b"\0", "holds 61 values and announces 60"),
+    ],
+)
+def test_damaged_idx(content, message):
+    labels = idx_bytes(random_bytes(5))
+    with pytest.raises(DataError, match=message):
+        formats.decode_idx([file(content), file(labels), file(content), file(labels)])
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes what Python 2 and its NumPy wrote, as the official batches were: strings of bytes."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def save_bytes(self, value):
+        self.write(b"T" + struct.pack("<i", len(value)) + value)
+
+    dispatch[bytes] = save_bytes
+
+    def save_global(self, value, name=None):
+        module = "numpy.core.multiarray" if value.__name__ == "_reconstruct" else "numpy"
+        self.write(f"c{module}\n{value.__name__}\n".encode())
+
+
+Python2Pickler.dispatch[type] = Python2Pickler.save_global
+Python2Pickler.dispatch[type(pickle.dumps)] = Python2Pickler.save_global
+
+
+def python2_pickle(value) -> bytes:
+    stream = io.BytesIO()
+    Python2Pickler(stream, 2).dump(value)
+    return stream.getvalue()
+
+
+def batch(k: int, n: int = 3) -> dict:
+    return {
+        b"batch_label": b"training batch",
+        b"labels": [int(label) for label in random_bytes(n, seed=k, high=10)],
+        b"data": random_bytes(n, 3072, seed=k),
+        b"filenames": [b"a.png"] * n,
+    }
+
+
+def members(**changes) -> dict[str, bytes]:
+    """The six batches, in another order than they are asked for."""
+    names = ("test_batch", *(f"data_batch_{k}" for k in (4, 2, 5, 1, 3)))
+    made = {name: python2_pickle(batch(k)) for k, name in enumerate(names)}
+    return {**made, **changes}
+
+
+def archive(content: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for name, value in content.items():
+            entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            entry.size = len(value)
+            tar.addfile(entry, io.BytesIO(value))
+    return stream.getvalue()
+
+
+@pytest.mark.filterwarnings("error")
+def test_cifar_arrays():
+    arrays = formats.decode_cifar([file(archive(members()))])
+    order = {"test_batch": 0, "data_batch_4": 1, "data_batch_2": 2, "data_batch_5": 3, "data_batch_1": 4}
+    order["data_batch_3"] = 5
+    for k in range(1, 6):
+        written = batch(order[f"data_batch_{k}"])
+        rows = slice(3 * (k - 1), 3 * k)
+        # red, green, blue planes one after the other, row by row
+        assert np.array_equal(arrays.train_x[rows].reshape(3, -1), written[b"data"])
+        assert arrays.train_y[rows].tolist() == written[b"labels"]
+    assert arrays.test_x.shape == (3, 3, 32, 32) and arrays.test_y.tolist() == batch(0)[b"labels"]
+    assert np.array_equal(arrays.test_x[1, 2, 5], batch(0)[b"data"][1, 2048 + 5 * 32 : 2048 + 6 * 32])
+
+
+class Runs:
+    """Unpickled with the common unpickler, it makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
+def test_no_pickle_runs_anything(tmp_path, protocol):
+    content = pickle.dumps({"data": Runs(tmp_path / "made")}, protocol)
+    with pytest.raises(pickle.UnpicklingError, match="asks for .*mkdir, which no batch of images needs"):
+        formats.load_arrays_only(content)
+    with pytest.raises(DataError, match="has a batch data_batch_2 that cannot be read .*mkdir.*: fetch it"):
+        formats.decode_cifar([file(archive(members(data_batch_2=content)))])
+    assert list(tmp_path.iterdir()) == []
+    pickle.loads(content)
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]  # so it is dangerous indeed
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["builtins\neval", "numpy\nload", "numpy\nfromfile", "numpy.core.multiarray\nfromfile", "os\nsystem"],
+)
+def test_only_three_names_are_known(name):
+    with pytest.raises(pickle.UnpicklingError, match="which no batch of images needs"):
+        formats.load_arrays_only(f"c{name}\n.".encode())
+
+
+def test_no_attribute_of_a_known_name_is_reached():
+    dotted = b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93."  # STACK_GLOBAL with a dotted name
+    assert pickle.loads(dotted) is np.ndarray.tofile
+    with pytest.raises(pickle.UnpicklingError, match="asks for numpy.ndarray.tofile"):
+        formats.load_arrays_only(dotted)
+
+
+def test_an_archive_that_is_truncated_or_incomplete():
+    content = archive(members())
+    for bad in (content[:2000], b"", b"<html>not found</html>"):
+        with pytest.raises(DataError, match=r"not a whole tar\.gz archive|incomplete"):
+            formats.decode_cifar([file(bad)])
+    partial = {name: value for name, value in members().items() if name not in ("data_batch_3", "test_batch")}
+    with pytest.raises(DataError, match="is incomplete, it lacks data_batch_3, test_batch: fetch it again"):
+        formats.decode_cifar([file(archive(partial))])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ([], "without uint8 images"),
+        ({b"data": [1, 2]}, r"without uint8 images \[n, 3072\] and as many labels"),
+        ({b"data": random_bytes(3, 3072).astype(np.int64)}, "without uint8 images"),
+        ({b"data": random_bytes(3, 784)}, "without uint8 images"),
+        ({b"labels": [1, 2]}, "as many labels"),
+        ({b"labels": [1, 2, 10]}, "labels that are not integers from 0 to 9"),
+        ({b"labels": [1, 2, b"3"]}, "labels that are not integers from 0 to 9"),
+    ],
+)
+def test_a_batch_that_holds_something_else(change, message):
+    content = python2_pickle({**batch(1), **change} if isinstance(change, dict) else change)
+    with pytest.raises(
+        DataError, match=f"has a batch test_batch (with|without).*{message.split('out ')[-1]}"
+    ):
+        formats.decode_cifar([file(archive(members(test_batch=content)))])
+
+
+def test_a_damaged_pickle():
+    for content in (b"", python2_pickle(batch(1))[:-200], b"garbage"):
+        with pytest.raises(DataError, match="has a batch test_batch that cannot be read"):
+            formats.decode_cifar([file(archive(members(test_batch=content)))])
+
+
+def picture(colour, size=(32, 32), mode="RGB") -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", size, colour).convert(mode).save(stream, "JPEG", quality=95)
+    return stream.getvalue()
+
+
+def zipped(content: dict[str, bytes], compression=zipfile.ZIP_STORED, year=2009) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as made:
+        for name, value in content.items():
+            made.writestr(zipfile.ZipInfo(name, (year, 1, 1, 0, 0, 0)), value, compression)
+    return stream.getvalue()
+
+
+def pictures(split="train", number=2) -> dict[str, bytes]:
+    """Plain colours: of each class its own, darker by ten with each image."""
+    return {
+        f"{split}/{kind}/{k:04d}.jpg": picture(tuple(max(c - 10 * k, 0) for c in colour))
+        for kind, colour in COLOURS.items()
+        for k in range(number)
+    }
+
+
+def test_jpeg_images_take_turns_and_have_their_labels():
+    arrays = formats.decode_jpeg([file(zipped(pictures())), file(zipped(pictures("test", number=1)))])
+    assert arrays.train_y.tolist() == [0, 1, 2, 0, 1, 2] and arrays.test_y.tolist() == [0, 1, 2]
+    assert arrays.train_x.shape == (6, 3, 32, 32) and arrays.train_x.is_contiguous()
+    for k, (label, x) in enumerate(zip(arrays.train_y.tolist(), arrays.train_x, strict=True)):
+        colour = list(COLOURS.values())[label]
+        wanted = torch.tensor([max(c - 10 * (k // 3), 0) for c in colour])[:, None, None]
+        assert (x.long() - wanted).abs().max() <= 3  # colours are rounded on their way through JPEG
+
+
+def test_jpeg_pixels_are_where_they_were():
+    """Columns from dark to bright, rows the same: an axis in the wrong place would show."""
+    ramp = np.broadcast_to(np.arange(0, 256, 8, dtype=np.uint8)[None, :, None], (32, 32, 3))
+    stream = io.BytesIO()
+    Image.fromarray(ramp.copy()).save(stream, "JPEG", quality=100)
+    content = file(zipped({"train/cat/0000.jpg": stream.getvalue()}))
+    x = formats.decode_jpeg([content, content]).train_x[0].long()
+    assert (x - torch.arange(0, 256, 8)).abs().max() <= 3
+
+
+def test_jpeg_fingerprint_is_of_the_images_not_of_the_packing():
+    content = pictures()
+    reversed_order = dict(reversed(content.items()))
+    first = formats.zip_fingerprint(file(zipped(content)))
+    packed = zipped({"train/": b"", **reversed_order, "read.me": b"hello"}, zipfile.ZIP_DEFLATED, year=2020)
+    assert formats.zip_fingerprint(file(packed)) == first
+    altered = {**content, "train/cat/0001.jpg": picture((1, 2, 3))}
+    assert formats.zip_fingerprint(file(zipped(altered))) != first
+    assert formats.zip_fingerprint(file(zipped(dict(list(content.items())[:-1])))) != first
+
+
+def test_damaged_zip_archives():
+    whole = zipped(pictures())
+    for content in (whole[:-30], b"<html>not found</html>", b""):
+        with pytest.raises(DataError, match="^a file is not a whole zip archive .*: fetch it again$"):
+            formats.zip_fingerprint(file(content))
+    place = whole.index(b"train/cat/0001.jpg") + 200
+    flipped = whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
+    with pytest.raises(DataError, match=r"has an image train/cat/0001\.jpg that cannot be read .*CRC"):
+        formats.decode_jpeg([file(flipped), file(flipped)])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (picture((9, 9, 9), size=(28, 28)), r"it is RGB \(28, 28\), wanted RGB \(32, 32\)"),
+        (picture((9, 9, 9), mode="L"), r"it is L \(32, 32\), wanted RGB"),
+        (picture((9, 9, 9))[:300], "(?i:truncated)"),
+        (b"no picture", "cannot identify"),
+    ],
+)
+def test_images_that_are_not_what_they_should_be(content, message):
+    made = file(zipped({**pictures(), "train/cat/0001.jpg": content}))
+    with pytest.raises(DataError, match=rf"has an image train/cat/0001\.jpg that cannot be read .*{message}"):
+        formats.decode_jpeg([made, made])
+
+
+def matlab(**arrays) -> bytes:
+    stream = io.BytesIO()
+    scipy.io.savemat(stream, arrays)
+    return stream.getvalue()
+
+
+def test_svhn_arrays():
+    images, labels = random_bytes(32, 32, 3, 5), np.array([[1], [10], [9], [10], [2]], np.uint8)
+    arrays = formats.decode_svhn([file(matlab(X=images, y=labels))])
+    assert arrays.test_y.tolist() == [1, 0, 9, 0, 2]
+    assert arrays.test_x.shape == (5, 3, 32, 32) and arrays.test_x.is_contiguous()
+    assert int(arrays.test_x[3, 2, 7, 11]) == images[7, 11, 2, 3]
+    assert np.array_equal(arrays.test_x[4, 1], images[:, :, 1, 4])
+    assert arrays.train_x.shape == (0, 3, 32, 32) and arrays.train_y.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>not found</html>", matlab(X=random_bytes(32, 32, 3, 5))[:900]]
+)
+def test_files_that_are_not_matlab(content):
+    with pytest.raises(DataError, match="^a file is not a MATLAB file that can be read .*: fetch it again$"):
+        formats.decode_svhn([file(content)])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"X": random_bytes(32, 32, 3, 5)}, r"holds X uint8 \(32, 32, 3, 5\) and y \(0,\), wanted"),
+        ({"X": random_bytes(32, 32, 3, 5), "y": np.ones((4, 1))}, r"and y \(4, 1\), wanted uint8"),
+        ({"X": np.ones((32, 32, 3, 5)), "y": np.ones((5, 1))}, "holds X float64"),
+        ({"X": random_bytes(32, 32, 3, 2), "y": np.array([[0], [1]])}, "labels that are not integers from 1"),
+    ],
+)
+def test_matlab_files_that_hold_something_else(arrays, message):
+    with pytest.raises(DataError, match=message):
+        formats.decode_svhn([file(matlab(**arrays))])
+
+
+@pytest.mark.parametrize(("module", "decode"), [("PIL.Image", "decode_jpeg"), ("scipy.io", "decode_svhn")])
+def test_packages_are_named_where_they_are_missing(module, decode, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    files = [file(zipped(pictures()))] * (2 if decode == "decode_jpeg" else 1)
+    with pytest.raises(ImportError, match="is needed to .*pip install (pillow|scipy)"):
+        getattr(formats, decode)(files)
