@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,65 +11,15 @@ from torch.distributions import MultivariateNormal
 
 from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
-from gilib.likelihoods.base import LOG_2PI, Likelihood
+from gilib.likelihoods.base import Likelihood
 from gilib.likelihoods.gaussian import Gaussian, check_inferred
-from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob
 from gilib.linalg import cholesky
-from gilib.metrics import log_mean_exp
-from gilib.validation import (
-    as_replicas,
-    as_tensor,
-    check_own_targets,
-)
+from gilib.validation import as_replicas, check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
     from gilib.draws import Drawn
-
-__all__ = ["CorrelatedGaussian", "CorrelatedPrediction"]
-
-
-def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
-    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
-
-    Args:
-        deviation: d, `[..., N, O]`.
-        root: C, lower triangular, `[..., O, O]`.
-    """
-    white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
-    log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
-    return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * LOG_2PI) - log_det
-
-
-@dataclass(frozen=True)
-class CorrelatedPrediction(GaussianPrediction):
-    """An equal mixture of S Gaussians at every point, whose noise is correlated between outputs.
-
-    Means, standard deviations and quantiles are of single outputs; `log_prob` is joint over outputs.
-
-    Attributes:
-        noise_tril: Cholesky factor of the noise covariance, `[S or 1, R, O, O]`, in the units of the data.
-    """
-
-    noise_tril: Tensor
-
-    def stretched(self, factor: Tensor) -> Self:
-        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
-        wider = super().stretched(factor)
-        return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
-
-    def log_prob(self, targets: Tensor) -> Tensor:
-        """Return log (1/S) Σ_s N(y_n; m_sn, Σ) for every point, `[R, N]`, nats, in the units of the data.
-
-        Raises:
-            ValueError: if the targets have another shape than the means.
-        """
-        targets = as_tensor(targets, "targets", self.means)
-        if targets.shape[-2:] != self.means.shape[-2:]:
-            wanted = list(self.means.shape[-2:])
-            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
-        return log_mean_exp(gaussian_log_prob(targets - self.means, self.noise_tril), 0)
 
 
 class CorrelatedGaussian(Likelihood):

@@ -91,7 +91,8 @@ class Ensemble(OfNetwork):
     `draw(S)` draws S functions of each member and puts them on one sample axis: sample s·K + k belongs to
     member k. Other replica axes remain. Members without noise, such as point estimates, are one function
     each, so a draw holds K functions for every S. The density of a mixture of posteriors is unknown, so
-    log_pq is None; compute bounds with the network, for each member.
+    log_pq is None; compute bounds with the network, for each member. What different networks, or other
+    models, predict is mixed by `gilib.prediction.EnsemblePrediction`.
 
     With a likelihood with a noise for every member, `Gaussian(replicas=(K,))`, each component of the mixture
     has the function and the noise of one member.

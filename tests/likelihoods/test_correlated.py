@@ -6,7 +6,6 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import gilib
-from gilib.likelihoods.correlated import CorrelatedPrediction
 from gilib.training import Bali
 from tests.support import D, assert_equal, normals, seeded
 from tests.support.layerwise import X, Y, fit, model, regressions
@@ -82,7 +81,7 @@ def test_predictions_are_mixtures(normalised):
 
 def test_a_stretched_prediction_is_that_of_stretched_targets():
     means, root = normals(3, 4, 2, seed=1), torch.tensor([[0.5, 0.0], [0.3, 0.4]], dtype=D)[None]
-    plain = CorrelatedPrediction(means, root.square().sum(-1).sqrt()[:, None], root)
+    plain = gilib.prediction.CorrelatedPrediction(means, root.square().sum(-1).sqrt()[:, None], root)
     factor = torch.tensor([2.0, 0.5], dtype=D)
     targets, centre = normals(4, 2, seed=2), plain.mean
     found = plain.stretched(factor)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.likelihoods.student import log_gamma_ratio, student_cdf
+from gilib.likelihoods.quantiles import log_gamma_ratio, student_cdf
 from gilib.prediction import StudentPrediction, predict_student
 from tests.support import D, assert_equal, normals, seeded
 from tests.support.layerwise import X, Y, fit, model, noise, regressions
