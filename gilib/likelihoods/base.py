@@ -46,10 +46,10 @@ def as_row(values: float | Sequence[float]) -> list[float]:
     return row
 
 
-def check_axes(targets: Tensor, shape: Sequence[int]) -> None:
+def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of the network") -> None:
     """Raise ValueError unless the last axes of the targets have the given shape, points first."""
     if tuple(targets.shape[-len(shape) :]) != tuple(shape):
-        names = "(points, outputs of the network)" if len(shape) > 1 else "(points)"
+        names = f"(points, {name})" if len(shape) > 1 else "(points)"
         raise ValueError(f"targets must have shape {list(shape)} {names}, got {list(targets.shape)}")
 
 

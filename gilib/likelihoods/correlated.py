@@ -12,7 +12,7 @@ from torch.distributions import MultivariateNormal
 from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood
-from gilib.likelihoods.gaussian import Gaussian, check_inferred
+from gilib.likelihoods.gaussian import Gaussian, check_inferred, check_numbers
 from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob
 from gilib.linalg import cholesky
 from gilib.validation import as_replicas, check_own_targets
@@ -80,7 +80,7 @@ class CorrelatedGaussian(Likelihood):
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
         self._check_outputs(outputs)
-        Gaussian().check_targets(targets, *outputs.shape[-2:])
+        check_numbers(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
@@ -90,7 +90,7 @@ class CorrelatedGaussian(Likelihood):
             raise ValueError(
                 f"CorrelatedGaussian({self.outputs}) is for {self.outputs} outputs, got {outputs}"
             )
-        Gaussian().check_targets(targets, num_points, outputs)
+        check_numbers(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

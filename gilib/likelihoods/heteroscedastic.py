@@ -12,9 +12,8 @@ from torch.distributions import Normal
 from gilib.arguments import Scale
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
-from gilib.likelihoods.gaussian import check_shape, gaussians
+from gilib.likelihoods.gaussian import NoisePerTarget, check_numbers, gaussians
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.likelihoods.per_output import NoisePerTarget
 from gilib.validation import check_own_targets
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has 2 · O outputs."""
         self._check_outputs(outputs)
-        check_shape(targets, num_points, len(self.start), "half of the network's outputs")
+        check_numbers(targets, num_points, len(self.start), name="half of the network's outputs")
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

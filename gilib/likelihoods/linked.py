@@ -80,7 +80,7 @@ class Precise(LinkedMean):
     """Base class for distributions with a mean and a precision; the variance falls as the precision rises.
 
     Args:
-        mean: mean of the targets where f is 0, one number for all outputs or a list with one for each.
+        mean: as for `LinkedMean`.
         precision: a positive number; the initial value if it is learned.
         learn: whether the precision is learned, as a point estimate, one for each of the means.
         replicas: shape of the replica axes, if every replica has its own precision.

@@ -146,15 +146,7 @@ def _found(
     smooth: Tensor,
     least: Tensor,
 ) -> Tensor:
-    """Return the root of an increasing function.
-
-    Args:
-        excess_at: the function.
-        density: its derivative.
-        between: lower and upper bound of the root.
-        smooth: width of the bracket below which Newton's method replaces bisection.
-        least: the accuracy at which the search ends.
-    """
+    """Return the root of `excess_at`, by Newton's method below the width `smooth`, to the accuracy `least`."""
     low, high = between
     at = 0.5 * (low + high)
     for _ in range(LOOKS):
@@ -214,13 +206,7 @@ def quantile_of_components(components: Distribution, probability: float, axes: i
 
 
 def _beyond(centre: Tensor, step: Tensor, short: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return a bound of the quantile: double the distance from `centre` until `short` is nowhere True.
-
-    Args:
-        centre: where the search starts.
-        step: the first distance, negative for a lower bound.
-        short: tells where a value does not yet bound the quantile.
-    """
+    """Return a bound of the quantile: double the distance from `centre` until `short` is nowhere True."""
     while bool((missing := short(centre + step) & step.isfinite()).any()):
         step = torch.where(missing, 2.0 * step, step)
     return centre + step
