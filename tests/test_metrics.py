@@ -103,12 +103,6 @@ def test_calibration_error_at_the_edges_of_bins():
         assert actual == pytest.approx(expected, abs=1e-12)
 
 
-def test_calibration_error_of_perfect_and_of_worst_predictions():
-    certain = torch.eye(2, dtype=D)
-    assert metrics.expected_calibration_error(certain, torch.tensor([0, 1])) == 0
-    assert metrics.expected_calibration_error(certain, torch.tensor([1, 0])) == 1
-
-
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(points=st.integers(1, 60), classes=st.integers(2, 5), bins=st.integers(1, 20), seed=st.integers(0, 99))
 def test_calibration_curve_against_sorting(points, classes, bins, seed):
@@ -259,16 +253,9 @@ def test_layer_variances_of_the_prior(activation, relu):
 
 
 def test_the_toy_networks_prior_has_the_variances_that_the_book_states():
-    """1.00, 0.51 and 0.27 for x ~ N(0, 1): the first is exactly (E x² + 1) / 2."""
-    unit = torch.ones(1, dtype=D)  # E x² = 1
+    """1.00, 0.51 and 0.27 for x ~ N(0, 1), of which E x² is 1."""
+    unit = torch.ones(1, dtype=D)
     assert prior_variances(unit, (1, 50, 50), True).tolist() == pytest.approx([1.0, 0.51, 0.27], abs=0.005)
-    net = gilib.models.mlp(1, (50, 50), 1, posterior=gilib.FromPrior(), dtype=D)
-    generator = seeded(3)
-    repeated = []
-    for _ in range(60):
-        x = torch.randn(40, 1, generator=generator, dtype=D)
-        repeated.append(torch.stack(metrics.layer_variances(net.draw(50, generator=generator), x)))
-    assert_mean(torch.stack(repeated), torch.tensor([1.0, 26 / 51, (25 * 26 / 51 + 1) / 51], dtype=D))
 
 
 def test_layer_variances_by_brute_force_and_replica():
@@ -301,12 +288,6 @@ def test_layer_variances_are_of_what_layers_draw_not_of_activations():
     found = metrics.layer_variances(draw, normals(6, 2))
     for value, k in zip(found, (0, 3), strict=True):
         assert_equal(value.detach(), steps[k].output.var(0).mean().detach())
-
-
-@pytest.mark.parametrize("bins", [0, -1, 2.5])
-def test_bins_must_be_a_count(bins):
-    with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
-        metrics.expected_calibration_error(torch.eye(2), torch.tensor([0, 1]), bins)
 
 
 def test_noise_level_is_the_error_of_labels_that_are_drawn_from_the_predictions():

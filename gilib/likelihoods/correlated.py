@@ -51,7 +51,8 @@ class CorrelatedGaussian(Likelihood):
     ):
         """Create the parameter, with independent noise."""
         super().__init__()
-        self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
+        self.outputs = self.num_outputs = outputs
+        self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
         self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)
 
@@ -69,7 +70,7 @@ class CorrelatedGaussian(Likelihood):
 
     def distribution(self, outputs: Tensor) -> MultivariateNormal:
         """Return Gaussians around the outputs."""
-        self._check_outputs(outputs)
+        self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)[..., None, :, :]
         return MultivariateNormal(outputs, scale_tril=root, validate_args=False)
 
@@ -79,24 +80,21 @@ class CorrelatedGaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
-        self._check_outputs(outputs)
+        self.check_outputs(outputs)
         check_numbers(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        if outputs != self.outputs:
-            raise ValueError(
-                f"CorrelatedGaussian({self.outputs}) is for {self.outputs} outputs, got {outputs}"
-            )
+        self.check_num_outputs(outputs)
         check_numbers(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CorrelatedPrediction:
         """Return Gaussians around the outputs, with each replica's noise."""
-        self._check_outputs(outputs)
+        self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
         if normalisation is not None:
@@ -125,15 +123,6 @@ class CorrelatedGaussian(Likelihood):
         root = cholesky(covariance.to(self.log_root), "the covariance of the noise")
         diagonal = root.diagonal(dim1=-2, dim2=-1).log()
         self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))
-
-    def _check_outputs(self, outputs: Tensor) -> None:
-        """Raise ValueError if the noise is for another number of outputs, or for other replicas."""
-        given = tuple(outputs.shape[1:-2])
-        if self.replicas not in ((), given) or outputs.shape[-1] != self.outputs:
-            raise ValueError(
-                f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got a network with "
-                f"{outputs.shape[-1]} outputs and replicas={given}: use the same for both"
-            )
 
     def config(self) -> ConfigDict:
         """Return the settings; the noise itself is part of the state."""

@@ -146,7 +146,7 @@ class Gaussian(GaussianNoise):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_o log N(y_no; f_no, σ²) for every point, `[S, R, N]`, nats."""
-        self.check_replicas(outputs)
+        self.check_outputs(outputs)
         check_numbers(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
@@ -165,7 +165,7 @@ class Gaussian(GaussianNoise):
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """Return the outputs as means, and every replica's σ²."""
-        self.check_replicas(outputs)
+        self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, None]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
@@ -209,7 +209,7 @@ class NoisePerTarget(GaussianNoise):
         if not len(noise_variance):
             raise ValueError("noise_variance must be a list with a variance for every output, got none")
         self.start = [float(value) for value in noise_variance]
-        self.learn, self.replicas = learn, as_replicas(replicas)
+        self.learn, self.replicas, self.num_outputs = learn, as_replicas(replicas), len(self.start)
         start = torch.tensor(self.start, dtype=torch.float64).log().expand(*self.replicas, -1)
         self.log_variance = nn.Parameter(start.clone(), requires_grad=learn)  # [R, O]
 
@@ -249,7 +249,7 @@ class PerOutputGaussian(NoisePerTarget):
         """Return Σ_o log N(y_no; f_no, σ_o²) for every point, `[S, R, N]`, nats."""
         self.check_targets(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
-        self.check_replicas(outputs)
+        self.check_outputs(outputs)
         log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
         squares = (outputs - targets).square() * (-log_variance).exp()
         return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)
@@ -272,23 +272,15 @@ class PerOutputGaussian(NoisePerTarget):
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """Return the outputs as means, and every replica's σ_o²."""
-        self._check_width(outputs.shape[-1])
-        self.check_replicas(outputs)
+        self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
         if targets.is_floating_point():
-            self._check_width(outputs)
+            self.check_num_outputs(outputs)
         super().check_targets(targets, num_points, outputs)
-
-    def _check_width(self, outputs: int) -> None:
-        if outputs != len(self.start):
-            raise ValueError(
-                f"this likelihood has a noise for each of {len(self.start)} outputs, "
-                f"but the network has {outputs} outputs"
-            )
 
 
 def _check_single(value: Any, name: str) -> None:

@@ -146,7 +146,7 @@ def _found(
     smooth: Tensor,
     least: Tensor,
 ) -> Tensor:
-    """Return the root of `excess_at`, by Newton's method below the width `smooth`, to the accuracy `least`."""
+    """Return the root of `excess_at`, to the accuracy `least`: bisect to the width `smooth`, then Newton."""
     low, high = between
     at = 0.5 * (low + high)
     for _ in range(LOOKS):

@@ -167,7 +167,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of NaN in `[S, K, R, ...]`, for example of members K and replicas R that broke down in training."""
+    """Warn of NaN in `[S, K, R, ...]`, as of members K and replicas R that broke down in training."""
     if bool(outputs.isfinite().all()):
         return
     lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]

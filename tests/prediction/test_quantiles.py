@@ -12,7 +12,7 @@ MEANS = torch.cat([2.0 * normals(50, 4, 1), normals(50, 1, 1, seed=1) + 30.0 * (
 SD = normals(50, 5, 1, seed=2).abs() + 0.05  # the last point has two modes, far apart
 
 
-@pytest.mark.parametrize("probability", [1e-9, 1e-3, 0.05, 0.3, 0.5, 0.62, 0.9, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("probability", [1e-9, 0.3, 0.62, 1 - 1e-9])
 def test_the_distribution_function_is_inverted(probability):
     found = GaussianPrediction(MEANS, SD).quantile(probability)
     for n in range(MEANS.shape[1]):
@@ -27,7 +27,7 @@ def test_the_distribution_function_is_inverted(probability):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, D])
-@pytest.mark.parametrize("probability", [1e-12, 1e-8, 1e-6, 0.1, 0.5, 0.975, 1 - 1e-6, 1 - 1e-8])
+@pytest.mark.parametrize("probability", [1e-12, 0.1, 0.5, 1 - 1e-8])
 def test_tails_of_one_component(dtype, probability):
     """To the digits of the dtype, where float32 alone would end at five standard deviations."""
     mean, sd = torch.full((1, 2, 1), 3.0, dtype=dtype), torch.full((1, 2, 1), 0.5, dtype=dtype)
@@ -39,7 +39,7 @@ def test_tails_of_one_component(dtype, probability):
     assert_equal(found, torch.full((2, 1), wanted, dtype=dtype), 1e-12 if dtype == D else 1e-6)
 
 
-@pytest.mark.parametrize("probability", [1e-6, 1e-10, 1e-14, 1e-16, 1e-20, 1e-300])
+@pytest.mark.parametrize("probability", [1e-6, 1e-16, 1e-300])
 def test_far_tails_of_two_components(probability):
     """Of two components far apart one has each tail, at twice the probability: ndtr has no digits there."""
     means = torch.tensor([-5.0, 5.0], dtype=D)[:, None, None]
