@@ -114,10 +114,6 @@ class Laplace(OfNetwork):
     log_joint: Tensor
     bias: bool
 
-    def network(self) -> Network:
-        """Return the network."""
-        return self.net
-
     @property
     def log_evidence(self) -> Tensor:
         """Laplace's approximation of log P(y | layers below), log_joint + ½ log det(2π H⁻¹), `[R]` nats."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -50,14 +49,15 @@ class Drawable(Protocol):
         """Return a tensor with the dtype and device that inputs must have; None if any will do."""
 
 
-class OfNetwork(ABC):
+class OfNetwork:
     """Base of objects that draw functions of a network, and so have its shapes."""
 
+    net: Network
     members: Shape = ()
 
-    @abstractmethod
     def network(self) -> Network:
         """Return the network whose functions are drawn."""
+        return self.net
 
     @property
     def input_shape(self) -> Shape:
@@ -115,10 +115,6 @@ class Ensemble(OfNetwork):
                 "an ensemble reads the first replica axis of a network as its members, this one has none: "
                 "build it with replicas=(K,)"
             )
-
-    def network(self) -> Network:
-        """Return the network; its first replica axis holds the members."""
-        return self.net
 
     @property
     def members(self) -> Shape:  # type: ignore[override]
@@ -220,10 +216,6 @@ class Samples(OfNetwork):
         """K, the number of states."""
         first = next(iter(self.states.values()))
         return first.shape[0] if first.dim() else 0
-
-    def network(self) -> Network:
-        """Return the network."""
-        return self.net
 
     def draw(self, num_samples: int | None = None, *, generator: GeneratorLike | None = None) -> Draw:
         """Draw functions of S different states, chosen at random, in the order of storage.
