@@ -109,23 +109,6 @@ def test_one_noise_serves_all_members_and_units_return():
     assert_equal(prediction.log_prob(y), gilib.metrics.log_mean_exp(members.log_prob(y), 0))
 
 
-def test_an_ensemble_of_classifiers():
-    drawable = ensemble()
-    prediction = gilib.predict(drawable, gilib.Categorical(), X, 4, generator=seeded(1))
-    members = gilib.predict(drawable.net, gilib.Categorical(), X, 4, generator=seeded(1))
-    assert_equal(prediction.mean, members.mean.mean(0))
-
-
-def test_members_that_take_no_noise_are_one_function_each():
-    net = points()
-    values = gilib.Ensemble(net).draw(100)(X)
-    assert_equal(values, net.layers[0].w[:, None, :] * X)
-    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1, got 0"):
-        gilib.Ensemble(net).draw(0)
-    prediction = gilib.predict(gilib.Ensemble(net), gilib.Gaussian(0.3, replicas=(K,)), X)
-    assert prediction.means.shape == (K, 7, 2)
-
-
 def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_path):
     net = small_net(gilib.PointEstimate(), replicas=(K,), activation=nn.LeakyReLU(0.2))
     values = gilib.Ensemble(net).draw(100)(X)
@@ -133,15 +116,6 @@ def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_
     gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.3, replicas=(K,)))
     again, likelihood, *_ = gilib.load(tmp_path / "model.pt")
     assert torch.equal(gilib.predict(gilib.Ensemble(again), likelihood, X).means, values)
-
-
-@pytest.mark.parametrize("posterior", [gilib.posteriors.Dropout(0.3), gilib.PointEstimate()])
-def test_states_of_dropout_and_of_point_estimates(posterior):
-    nets = [shaken(small_net(posterior), 0.2, seed) for seed in range(4)]
-    noise = nets[0].base_noise(4, seeded(1))
-    values = gilib.prediction.Samples(nets[0], states_of(nets)).draw(generator=seeded(1))(X)
-    for k, net in enumerate(nets):
-        assert_equal(values[k].detach(), net.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
 
 
 def test_functions_that_no_parameter_moves_are_functions_of_every_member():
@@ -155,14 +129,17 @@ def states_of(nets):
     return {name: value.detach() for name, value in parameters.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "prior", "replicas"),
-    [(*pair, (2,) if k % 2 else ()) for k, pair in enumerate(PAIRS) if pair not in NOTHING_TO_STORE],
-)
-def test_stored_states_are_the_functions_of_their_networks(name, prior, replicas):
-    nets = [
-        shaken(small_net(POSTERIORS[name], PRIORS[prior], replicas=replicas), 0.2, seed) for seed in range(4)
-    ]
+STATES = [
+    *[(POSTERIORS[name], PRIORS[prior]) for name, prior in PAIRS if (name, prior) not in NOTHING_TO_STORE],
+    (gilib.posteriors.Dropout(0.3), None),
+    (gilib.PointEstimate(), None),
+]
+
+
+@pytest.mark.parametrize(("posterior", "prior"), STATES)
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_stored_states_are_the_functions_of_their_networks(posterior, prior, replicas):
+    nets = [shaken(small_net(posterior, prior, replicas=replicas), 0.2, seed) for seed in range(4)]
     samples = gilib.prediction.Samples(nets[0], states_of(nets))
     noise = nets[0].base_noise(4, seeded(1))
     draw = samples.draw(generator=seeded(1))
@@ -245,6 +222,7 @@ Stored = gilib.prediction.Samples
 REFUSED = [
     (lambda: gilib.Ensemble(small_net(gilib.Factorised())), ValueError, r"build it with replicas=\(K,\)"),
     (lambda: gilib.Ensemble(nn.Linear(2, 2)), TypeError, "net must be a Network"),
+    (lambda: gilib.Ensemble(points()).draw(0), ValueError, "num_samples must be an integer of at least 1"),
     (lambda: gilib.predict(ensemble(), gilib.Gaussian(replicas=(2,)), X), ValueError, "has a noise for each"),
     (lambda: Stored(nn.Linear(2, 2), {W: normals(3, 2)}), TypeError, "net must be a Network"),
     (lambda: Stored(points(()), {}), ValueError, "states must hold at least one tensor"),
