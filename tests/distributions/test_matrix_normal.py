@@ -32,14 +32,6 @@ def both(loc, rows, columns, **settings):
     )
 
 
-def test_density_against_scipy(generator):
-    loc, rows, columns = pieces(generator)
-    values = normal(generator, 5, I, O)
-    expected = scipy.stats.matrix_normal(loc.numpy(), rows.numpy(), columns.numpy()).logpdf(values.numpy())
-    for dist in both(loc, rows, columns):
-        torch.testing.assert_close(dist.log_prob(values), torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
-
-
 def test_density_against_a_dense_gaussian_in_batches(generator):
     loc, rows, columns = pieces(generator, 2)
     values = normal(generator, 5, 2, I, O)

@@ -1,6 +1,7 @@
 """An ensemble mixes predictions of any kind, and says what it cannot mix."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -73,11 +74,17 @@ KINDS = {
 }
 
 
+@cache
+@torch.no_grad()
+def kind(name):
+    return KINDS[name]()
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_any_kind_of_prediction_is_mixed(name):
     """Half of the probability is the member's, half that of Gaussians; quantiles reach their probability."""
     with torch.no_grad():
-        own = KINDS[name]()
+        own = kind(name)
         found = EnsemblePrediction([own, GAUSSIAN])
         both = [member.log_prob(0.9 * Y).double().numpy() for member in (own, GAUSSIAN)]
         assert_equal(found.log_prob(0.9 * Y), np.logaddexp(*both) - math.log(2.0), 1e-12)
@@ -96,8 +103,7 @@ def test_any_kind_of_prediction_is_mixed(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_outside_of_all_targets(name, values):
     """Also of those that have a support, for which torch and scipy give no number there."""
-    with torch.no_grad():
-        found = KINDS[name]().cdf(torch.full((N, 2), values, dtype=D))
+    found = kind(name).cdf(torch.full((N, 2), values, dtype=D))
     assert_equal(found, torch.full((N, 2), float(values > 0), dtype=found.dtype), 1e-3)
 
 
