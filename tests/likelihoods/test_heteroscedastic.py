@@ -91,7 +91,7 @@ def test_a_network_learns_it_and_is_saved(tmp_path):
         1, (10,), 2, posterior=gilib.Factorised(), prior=gilib.NealPrior(), generator=seeded(), dtype=D
     )
     likelihood = HeteroscedasticGaussian([0.05])
-    gilib.fit(net, likelihood, x, y, steps=600, rule=gilib.Adam(0.03), progress=False)
+    gilib.fit(net, likelihood, x, y, steps=300, rule=gilib.Adam(0.05), progress=False)
     noise = likelihood.target_moments(net.draw(50)(x)).variance.mean(0).sqrt()
     assert noise[x > 0.3].mean() / noise[x < -0.3].mean() > 4
     gilib.save(tmp_path / "model", net, likelihood)
