@@ -221,35 +221,3 @@ def error_bars(
         capsize=2,
         label=method_style.label,
     )
-
-
-def beside_paper(
-    axes: Axes,
-    x: float,
-    method: str,
-    ours: tuple[float, float] | None,
-    printed: tuple[float, float] | None,
-) -> None:
-    """Draw our number with a filled marker, and the paper's with a hollow one, slightly to the right.
-
-    Args:
-        axes: axes to draw on.
-        x: horizontal position.
-        method: key of `METHODS`.
-        ours: our mean and standard error; None if not run.
-        printed: the paper's mean and standard error; None if not printed.
-    """
-    method_style = _look(method)
-    for value, shift, fill in ((ours, 0.0, method_style.colour), (printed, 0.28, "none")):
-        if value is not None:
-            axes.errorbar(
-                x + shift,
-                value[0],
-                yerr=value[1],
-                linestyle="none",
-                marker=method_style.marker,
-                markersize=4.5,
-                color=method_style.colour,
-                markerfacecolor=fill,
-                elinewidth=1.0,
-            )

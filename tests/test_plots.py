@@ -46,16 +46,3 @@ def test_predictives_have_a_panel_each_and_one_of_deviations():
     figure, axes = plots.predictives({"gi": found}, [0.5], [1.0], columns=1)
     assert [panel.get_subplotspec().rowspan.start for panel in axes] == [0, 1]
     matplotlib.pyplot.close(figure)
-
-
-def test_ours_is_filled_and_the_print_hollow_beside_it():
-    figure, axes = plots.panels()
-    plots.beside_paper(axes, 3.0, "fac", (1.0, 0.1), (2.0, 0.2))
-    ours, printed = (container.lines[0] for container in axes.containers)
-    assert ours.get_xdata()[0] == 3.0 < printed.get_xdata()[0] < 4.0
-    assert (ours.get_ydata()[0], printed.get_ydata()[0]) == (1.0, 2.0)
-    assert matplotlib.colors.to_hex(ours.get_markerfacecolor()).upper() == plots.METHODS["fac"].colour
-    assert printed.get_markerfacecolor() == "none"
-    plots.beside_paper(axes, 5.0, "fac", None, (2.0, 0.2))
-    assert len(axes.containers) == 3
-    matplotlib.pyplot.close(figure)

@@ -23,32 +23,26 @@ def split_r_hat(values: Tensor) -> Tensor:
         ImportError: without the extra `hmc`.
         ValueError: if there are fewer than four states per chain.
     """
-    _check(values)
-    result = require("numpyro.diagnostics", "hmc").split_gelman_rubin(values.double().cpu().numpy())
-    return torch.as_tensor(result)
+    return _by_numpyro("split_gelman_rubin", values)
 
 
 def effective_sample_size(values: Tensor) -> Tensor:
     """Return how many independent draws would estimate the mean as precisely (Geyer, 1992).
 
     Args:
-        values: one or several scalar functions of the states, `[chains, kept, ...]`.
+        values: as for `split_r_hat`, and so are the errors.
 
     Returns:
         `[...]`, float64; about chains · kept for independent draws, more if draws alternate.
-
-    Raises:
-        ImportError: without the extra `hmc`.
-        ValueError: if there are fewer than four states per chain.
     """
-    _check(values)
-    result = require("numpyro.diagnostics", "hmc").effective_sample_size(values.double().cpu().numpy())
-    return torch.as_tensor(result)
+    return _by_numpyro("effective_sample_size", values)
 
 
-def _check(values: Tensor) -> None:
+def _by_numpyro(name: str, values: Tensor) -> Tensor:
     if values.dim() < 2 or values.shape[1] < MIN_STATES:
         raise ValueError(
             f"values must be [chains, kept, ...], at least {MIN_STATES} of them kept, "
             f"got {list(values.shape)}"
         )
+    diagnostic = getattr(require("numpyro.diagnostics", "hmc"), name)
+    return torch.as_tensor(diagnostic(values.double().cpu().numpy()))

@@ -23,7 +23,7 @@ from gilib.linalg import ScaledIdentity
 from gilib.optional import require
 from gilib.priors import NealPrior, Prior
 from gilib.sites import DenseWeights
-from gilib.validation import check_count, check_instance, check_positive
+from gilib.validation import check_count, check_finite, check_instance, check_positive
 
 
 def hmc(
@@ -162,7 +162,6 @@ def _check_data(widths: Sequence[int], x: Tensor, y: Tensor) -> None:
                 f"{name} must have shape [points, {width}] to fit the widths {tuple(widths)}, "
                 f"got {list(values.shape)}"
             )
-        if not bool(torch.isfinite(values).all()):
-            raise ValueError(f"{name} holds {int((~torch.isfinite(values)).sum())} NaN or infinite entries")
+        check_finite(values, name)
     if len(x) != len(y):
         raise ValueError(f"x and y must hold the same number of points, got {len(x)} and {len(y)}")

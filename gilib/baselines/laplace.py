@@ -85,7 +85,7 @@ def laplace(
     check_count(size, "batch_size")
     for features, values, targets in _pieces(net, likelihood, x, y, size):
         log_prob, curvature = _curvature(likelihood, values, targets)
-        features = _with_bias(features, last.bias).double().expand(1, *net.replicas, -1, -1)[0]
+        features = pad(features, (0, int(last.bias)), value=1.0).double().expand(1, *net.replicas, -1, -1)[0]
         precision = precision + torch.einsum("...ni,...nj,...nop->...iojp", features, features, curvature)
         log_joint = log_joint + log_prob
     precision = precision.flatten(-4, -3).flatten(-2)
@@ -113,10 +113,6 @@ class Laplace(OfNetwork):
     precision: Tensor
     log_joint: Tensor
     bias: bool
-
-    def network(self) -> Network:
-        """Return the network."""
-        return self.net
 
     @property
     def log_evidence(self) -> Tensor:
@@ -162,11 +158,7 @@ class _Last(NamedTuple):
 
 
 def _last_layer(net: Network, x: Tensor) -> _Last:
-    """Return weights and prior of the last layer.
-
-    Raises:
-        ValueError: if the last layer is not linear with a point estimate.
-    """
+    """Return weights and prior of the last layer, which must be linear, with a point estimate."""
     if net.noise_size:
         raise ValueError(
             "laplace is around one set of weights, and this network draws them at random: build it with "
@@ -212,7 +204,3 @@ def _curvature(likelihood: Likelihood, outputs: Tensor, targets: Tensor) -> tupl
             for column in slope.unbind(-1)
         ]
     return log_prob.detach()[0], -torch.stack(rows, -1)[0]
-
-
-def _with_bias(features: Tensor, bias: bool) -> Tensor:
-    return pad(features, (0, 1), value=1.0) if bias else features

@@ -75,10 +75,7 @@ class MatrixNormal(Distribution):
         """M, `[*batch, I, O]`."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """M, `[*batch, I, O]`."""
-        return self.loc
+    mode = mean
 
     @property
     def row_covariance(self) -> Tensor:
@@ -109,8 +106,7 @@ class MatrixNormal(Distribution):
 
     def entropy(self) -> Tensor:
         """Return the entropy ½ [I O (1 + log 2π) + O log det V + I log det Σ], `[*batch]` nats."""
-        mean_log_prob = self.log_prob_noise(torch.zeros_like(self.loc)) - 0.5 * self.event_shape.numel()
-        return -mean_log_prob
+        return 0.5 * self.event_shape.numel() - self.log_prob_noise(torch.zeros_like(self.loc))
 
     def rsample(
         self,
@@ -135,18 +131,14 @@ class MatrixNormal(Distribution):
         if tuple(noise.shape[max(noise.dim() - len(tail), 0) :]) != tuple(tail):
             wanted = ", ".join(map(str, ("...", *tail)))
             raise ValueError(f"noise must have shape [{wanted}], got {list(noise.shape)}")
-        return self.loc + self._by_rows(noise @ self.column_scale_tril.mT)
+        columns = noise @ self.column_scale_tril.mT
+        rows = solve_shared(self.row_tril.mT, columns) if self.by_precision else self.row_tril @ columns
+        return self.loc + rows
 
     def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         """Draw matrices without gradients."""
         with torch.no_grad():
             return self.rsample(sample_shape, generator=generator)
-
-    def _by_rows(self, values: Tensor) -> Tensor:
-        """Return chol(V) times `values`; all samples share the factor."""
-        if not self.by_precision:
-            return self.row_tril @ values
-        return solve_shared(self.row_tril.mT, values)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density (nats) of matrices `[..., I, O]`."""

@@ -62,12 +62,6 @@ class MatrixNormalInverseWishart:
         )
 
     @property
-    def at_mode(self) -> MatrixNormal:
-        """The distribution of W given the mode of IW(Ψ, ν), Σ = Ψ / (ν + O + 1) (ibid., Eqs. 21, 22)."""
-        root = (self.noise.df + self.noise.size + 1).sqrt()[..., None, None]
-        return self.given(self.noise.scale_tril / root)
-
-    @property
     def mean(self) -> tuple[Tensor, Tensor]:
         """The means M and Ψ / (ν-O-1); the latter is NaN for ν ≤ O + 1."""
         return self.loc, self.noise.mean

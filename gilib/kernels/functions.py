@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -83,6 +83,11 @@ class KernelFunction(ABC):
         return torch.diagonal_scatter(matrix, diagonal.expand(matrix.shape[:-1]), dim1=-2, dim2=-1)
 
 
+def _everywhere(value: Tensor, x: Tensor) -> Tensor:
+    """Return a value `[R, 1]` for every point of `[..., N, D]`, `[..., N]`."""
+    return value.expand(torch.broadcast_shapes(value.shape, x.shape[:-1]))
+
+
 @dataclass(frozen=True)
 class Stationary(KernelFunction):
     """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|.
@@ -120,8 +125,7 @@ class Stationary(KernelFunction):
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return σ² for every point, `[..., N]`."""
-        variance = self.variance[..., 0].to(x.dtype)
-        return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
+        return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return √2 σ cos(ωᵀx + b), with ω drawn from the spectral density and b uniform on a full turn."""
@@ -234,13 +238,12 @@ class CosineFunction(KernelFunction):
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Map each coordinate to a circle, and multiply the inner products of all coordinates."""
-        left, right = (Circle(self.period)(x).unflatten(-1, (2, -1)).movedim(-1, -3) for x in (a, b))
+        left, right = (on_circles(x, self.period).unflatten(-1, (2, -1)).movedim(-1, -3) for x in (a, b))
         return (left @ right.mT).prod(-3).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return 1 for every point, `[..., N]`."""
-        lead = torch.broadcast_shapes(self.period.shape[:-1], x.shape[:-1])
-        return x.new_ones(()).expand(lead)
+        return _everywhere(x.new_ones(self.period.shape[:-1]), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return √2 cos(Σ_d ±2π x_d / p_d + b), with random, independent signs and b uniform."""
@@ -273,8 +276,7 @@ class WhiteFunction(KernelFunction):
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return σ² for every point, `[..., N]`."""
-        variance = self.variance[..., 0].to(x.dtype)
-        return variance.expand(torch.broadcast_shapes(variance.shape, x.shape[:-1]))
+        return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return waves so short that their values are independent at points more than `APART` away.
@@ -292,21 +294,38 @@ class WhiteFunction(KernelFunction):
 
 
 @dataclass(frozen=True)
-class ArcCosineFunction(KernelFunction):
-    """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009).
+class OfAugmented(KernelFunction):
+    """A kernel of the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b).
 
     Attributes:
         weight_variance: v.
-        bias_variance: b.
-        variance: σ².
+        bias_variance: b; None: there is no coordinate √b.
         inputs: D.
-        order: 0 or 1.
     """
 
     weight_variance: Tensor
-    bias_variance: Tensor
-    variance: Tensor
+    bias_variance: Tensor | None
     inputs: int
+
+    def augmented(self, x: Tensor) -> Tensor:
+        """Return the augmented points, `[..., N, D + 1]`."""
+        points = x * self.weight_variance.to(x.dtype).sqrt()
+        if self.bias_variance is None:
+            return points
+        bias = self.bias_variance.to(x.dtype).sqrt().expand(*points.shape[:-1], 1)
+        return torch.cat([points, bias], -1)
+
+
+@dataclass(frozen=True)
+class ArcCosineFunction(OfAugmented):
+    """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009).
+
+    Attributes:
+        variance: σ².
+        order: 0 or 1.
+    """
+
+    variance: Tensor
     order: int
 
     @property
@@ -314,12 +333,9 @@ class ArcCosineFunction(KernelFunction):
         """D normals for weights, one for a bias and one for a sign."""
         return self.inputs + 2
 
-    def _augmented(self, x: Tensor) -> Tensor:
-        return _augmented(x, self.weight_variance, self.bias_variance)
-
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Compute the values from the angles between the augmented points, in float64."""
-        left, right = self._augmented(a.double()), self._augmented(b.double())
+        left, right = self.augmented(a.double()), self.augmented(b.double())
         norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
         cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)
         angle = cosine.acos().masked_fill(cosine >= ALIKE, 0.0)
@@ -331,61 +347,37 @@ class ArcCosineFunction(KernelFunction):
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return σ² (order 0) or σ² |x̃|² (order 1) for every point, `[..., N]`."""
-        squares = self._augmented(x).square().sum(-1)
+        squares = self.augmented(x).square().sum(-1)
         variance = self.variance[..., 0].to(x.dtype)
         return variance * (squares if self.order else torch.ones_like(squares))
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return ±√2 σ times a step (order 0) or a rectifier (order 1) of wᵀx̃, with a random sign."""
-        projected = self._augmented(x) @ noise[..., :-1].mT
+        projected = self.augmented(x) @ noise[..., :-1].mT
         value = projected.relu() if self.order else (projected > 0).to(projected)
         return (2 * self.variance.to(x.dtype)).sqrt() * noise[..., -1:].mT.sign() * value
 
 
 @dataclass(frozen=True)
-class DotProductFunction(KernelFunction):
-    """The kernel of linear functions, Σ_d v_d x_d x'_d + b.
-
-    Attributes:
-        weight_variance: v.
-        bias_variance: b; None: there is no bias.
-        inputs: D.
-    """
-
-    weight_variance: Tensor
-    bias_variance: Tensor | None
-    inputs: int
+class DotProductFunction(OfAugmented):
+    """The kernel of linear functions, Σ_d v_d x_d x'_d + b."""
 
     @property
     def feature_noise(self) -> int:
         """D normals for weights, and one for a bias if there is one."""
         return self.inputs + (self.bias_variance is not None)
 
-    def _augmented(self, x: Tensor) -> Tensor:
-        return _augmented(x, self.weight_variance, self.bias_variance)
-
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the inner products of the augmented points."""
-        return (self._augmented(a.double()) @ self._augmented(b.double()).mT).to(longer(a, b))
+        return (self.augmented(a.double()) @ self.augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """Return the squared norm of every augmented point, `[..., N]`."""
-        return self._augmented(x).square().sum(-1)
+        return self.augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return linear functions of the augmented points."""
-        return self._augmented(x) @ noise.mT
-
-
-def _augmented(x: Tensor, weight_variance: Tensor, bias_variance: Tensor | None) -> Tensor:
-    """Return the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b), `[..., N, D + 1]`.
-
-    Without a bias, they have no coordinate √b.
-    """
-    points = x * weight_variance.to(x.dtype).sqrt()
-    if bias_variance is None:
-        return points
-    return torch.cat([points, bias_variance.to(x.dtype).sqrt().expand(*points.shape[:-1], 1)], -1)
+        return self.augmented(x) @ noise.mT
 
 
 @dataclass(frozen=True)
@@ -485,44 +477,35 @@ class Warped(KernelFunction):
         return self if kernel is self.kernel else replace(self, kernel=kernel)
 
 
-@dataclass(frozen=True)
-class Circle:
-    """Maps every coordinate to the unit circle, once around in each period.
+def on_circles(x: Tensor, period: Tensor) -> Tensor:
+    """Map every coordinate to the unit circle, once around in each period p.
 
     The squared distance between the images of x and x' is 4 sin²(π (x - x') / p).
 
-    Attributes:
-        period: p.
+    Returns:
+        The cosines of all coordinates, then their sines, `[..., N, 2D]`, in float64.
     """
-
-    period: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the cosines of all coordinates, then their sines, `[..., N, 2D]`, in float64."""
-        angles = 2 * math.pi * x.double() / self.period
-        return torch.cat([angles.cos(), angles.sin()], -1)
+    angles = 2 * math.pi * x.double() / period
+    return torch.cat([angles.cos(), angles.sin()], -1)
 
 
-@dataclass(frozen=True)
-class Select:
-    """Selects coordinates of points.
-
-    Attributes:
-        columns: the numbers of the coordinates, from 0.
-    """
-
-    columns: tuple[int, ...]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the coordinates in the order of `columns`."""
-        # slices, because the host would wait for a tensor of indices to reach an accelerator
-        first, end = self.columns[0], self.columns[-1] + 1
-        if self.columns == tuple(range(first, end)):
-            return x[..., first:end]
-        return torch.stack([x[..., column] for column in self.columns], -1)
+def select(x: Tensor, columns: tuple[int, ...]) -> Tensor:
+    """Return some of the coordinates, which are numbered from 0."""
+    # slices, because the host would wait for a tensor of indices to reach an accelerator
+    first, end = columns[0], columns[-1] + 1
+    if columns == tuple(range(first, end)):
+        return x[..., first:end]
+    return torch.stack([x[..., column] for column in columns], -1)
 
 
 def periodic(lengthscale: Tensor, variance: Tensor, period: Tensor, inputs: int) -> KernelFunction:
     """Return σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²), the RBF kernel between points on circles."""
     wide = lengthscale.expand(*lengthscale.shape[:-1], inputs)
-    return Warped(RBFFunction(torch.cat([wide, wide], -1), variance, 2 * inputs), Circle(period))
+    return Warped(
+        RBFFunction(torch.cat([wide, wide], -1), variance, 2 * inputs), partial(on_circles, period=period)
+    )
+
+
+def selected(parts: tuple[KernelFunction, ...], columns: tuple[int, ...]) -> KernelFunction:
+    """Return a kernel, the only one of `parts`, on some of the coordinates."""
+    return Warped(parts[0], partial(select, columns=columns))

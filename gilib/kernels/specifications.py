@@ -404,7 +404,7 @@ class KernelOn(Kernel):
                 "estimators that are given a data frame"
             )
         part = self.kernel.build(len(places), context)
-        return CombinedKernel([part], partial(_selected, columns=tuple(places)))
+        return CombinedKernel([part], partial(functions.selected, columns=tuple(places)))
 
     def numbered(self, names: Sequence[str]) -> Kernel:
         """Replace the names of these columns, and those in the kernel, by numbers.
@@ -442,12 +442,6 @@ def spectral_mixture(
     """
     components = zip(periods, lengthscales, variances, strict=True)
     return KernelSum(tuple(RBF(own, variance) * Cosine(period) for period, own, variance in components))
-
-
-def _selected(
-    parts: tuple[functions.KernelFunction, ...], columns: tuple[int, ...]
-) -> functions.KernelFunction:
-    return functions.Warped(parts[0], functions.Select(columns))
 
 
 def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:

@@ -2,10 +2,9 @@
 
 from gilib.likelihoods.base import Categorical, Likelihood
 from gilib.likelihoods.correlated import CorrelatedGaussian
-from gilib.likelihoods.gaussian import Gaussian, GaussianNoise
+from gilib.likelihoods.gaussian import Gaussian, GaussianNoise, PerOutputGaussian
 from gilib.likelihoods.heteroscedastic import HeteroscedasticGaussian
 from gilib.likelihoods.linked import Beta, Gamma, NegativeBinomial, Poisson
-from gilib.likelihoods.per_output import PerOutputGaussian
 from gilib.likelihoods.student import StudentT
 
 __all__ = [

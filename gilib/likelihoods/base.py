@@ -46,10 +46,10 @@ def as_row(values: float | Sequence[float]) -> list[float]:
     return row
 
 
-def check_axes(targets: Tensor, shape: Sequence[int]) -> None:
+def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of the network") -> None:
     """Raise ValueError unless the last axes of the targets have the given shape, points first."""
     if tuple(targets.shape[-len(shape) :]) != tuple(shape):
-        names = "(points, outputs of the network)" if len(shape) > 1 else "(points)"
+        names = f"(points, {name})" if len(shape) > 1 else "(points)"
         raise ValueError(f"targets must have shape {list(shape)} {names}, got {list(targets.shape)}")
 
 
@@ -68,6 +68,7 @@ class Likelihood(nn.Module, Part, ABC):
         replicas: shape of the replica axes if every replica has its own parameters; otherwise `()`.
         integrates: whether it predicts from Gaussian outputs in closed form; otherwise outputs are sampled.
         output_axes: number of axes that an output at one point must have for training; None: any number.
+        num_outputs: number of outputs that the network must have; None: any number.
 
     >>> class Exponential(Likelihood):
     ...     support = torch.distributions.constraints.positive
@@ -84,6 +85,7 @@ class Likelihood(nn.Module, Part, ABC):
     replicas: tuple[int, ...] = ()
     integrates: bool = False
     output_axes: int | None = None
+    num_outputs: int | None = None
 
     @property
     def points_axis(self) -> int:
@@ -168,8 +170,16 @@ class Likelihood(nn.Module, Part, ABC):
                 f"{list(shape)}: end it with torch.nn.Flatten()"
             )
 
-    def check_replicas(self, outputs: Tensor) -> None:
-        """Raise ValueError if the noise has replicas, and the outputs `[S, R, N, O]` have others."""
+    def check_num_outputs(self, outputs: int) -> None:
+        """Raise ValueError if the likelihood is for another number of outputs."""
+        if self.num_outputs not in (None, outputs):
+            raise ValueError(
+                f"{type(self).__name__} is for a network with {self.num_outputs} outputs, got {outputs}"
+            )
+
+    def check_outputs(self, outputs: Tensor) -> None:
+        """Raise ValueError if the likelihood is for another number of outputs, or for other replicas."""
+        self.check_num_outputs(outputs.shape[-1])
         given = tuple(outputs.shape[1:-2])
         if self.replicas not in ((), given):
             raise ValueError(

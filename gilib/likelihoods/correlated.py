@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,65 +11,15 @@ from torch.distributions import MultivariateNormal
 
 from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
-from gilib.likelihoods.base import LOG_2PI, Likelihood
-from gilib.likelihoods.gaussian import Gaussian, check_inferred
-from gilib.likelihoods.mixtures import GaussianPrediction
+from gilib.likelihoods.base import Likelihood
+from gilib.likelihoods.gaussian import Gaussian, check_inferred, check_numbers
+from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob
 from gilib.linalg import cholesky
-from gilib.metrics import log_mean_exp
-from gilib.validation import (
-    as_replicas,
-    as_tensor,
-    check_own_targets,
-)
+from gilib.validation import as_replicas, check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
     from gilib.draws import Drawn
-
-__all__ = ["CorrelatedGaussian", "CorrelatedPrediction"]
-
-
-def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
-    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
-
-    Args:
-        deviation: d, `[..., N, O]`.
-        root: C, lower triangular, `[..., O, O]`.
-    """
-    white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
-    log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
-    return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * LOG_2PI) - log_det
-
-
-@dataclass(frozen=True)
-class CorrelatedPrediction(GaussianPrediction):
-    """An equal mixture of S Gaussians at every point, whose noise is correlated between outputs.
-
-    Means, standard deviations and quantiles are of single outputs; `log_prob` is joint over outputs.
-
-    Attributes:
-        noise_tril: Cholesky factor of the noise covariance, `[S or 1, R, O, O]`, in the units of the data.
-    """
-
-    noise_tril: Tensor
-
-    def stretched(self, factor: Tensor) -> Self:
-        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
-        wider = super().stretched(factor)
-        return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
-
-    def log_prob(self, targets: Tensor) -> Tensor:
-        """Return log (1/S) Σ_s N(y_n; m_sn, Σ) for every point, `[R, N]`, nats, in the units of the data.
-
-        Raises:
-            ValueError: if the targets have another shape than the means.
-        """
-        targets = as_tensor(targets, "targets", self.means)
-        if targets.shape[-2:] != self.means.shape[-2:]:
-            wanted = list(self.means.shape[-2:])
-            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
-        return log_mean_exp(gaussian_log_prob(targets - self.means, self.noise_tril), 0)
 
 
 class CorrelatedGaussian(Likelihood):
@@ -102,7 +51,8 @@ class CorrelatedGaussian(Likelihood):
     ):
         """Create the parameter, with independent noise."""
         super().__init__()
-        self.outputs, self.learn, self.replicas = outputs, learn, as_replicas(replicas)
+        self.outputs = self.num_outputs = outputs
+        self.learn, self.replicas = learn, as_replicas(replicas)
         start = torch.eye(outputs, dtype=torch.float64) * (0.5 * math.log(noise_variance))
         self.log_root = nn.Parameter(start.expand(*self.replicas, -1, -1).clone(), requires_grad=learn)
 
@@ -120,7 +70,7 @@ class CorrelatedGaussian(Likelihood):
 
     def distribution(self, outputs: Tensor) -> MultivariateNormal:
         """Return Gaussians around the outputs."""
-        self._check_outputs(outputs)
+        self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)[..., None, :, :]
         return MultivariateNormal(outputs, scale_tril=root, validate_args=False)
 
@@ -130,24 +80,21 @@ class CorrelatedGaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
-        self._check_outputs(outputs)
-        Gaussian().check_targets(targets, *outputs.shape[-2:])
+        self.check_outputs(outputs)
+        check_numbers(targets, *outputs.shape[-2:])
         check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        if outputs != self.outputs:
-            raise ValueError(
-                f"CorrelatedGaussian({self.outputs}) is for {self.outputs} outputs, got {outputs}"
-            )
-        Gaussian().check_targets(targets, num_points, outputs)
+        self.check_num_outputs(outputs)
+        check_numbers(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CorrelatedPrediction:
         """Return Gaussians around the outputs, with each replica's noise."""
-        self._check_outputs(outputs)
+        self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
         if normalisation is not None:
@@ -176,15 +123,6 @@ class CorrelatedGaussian(Likelihood):
         root = cholesky(covariance.to(self.log_root), "the covariance of the noise")
         diagonal = root.diagonal(dim1=-2, dim2=-1).log()
         self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))
-
-    def _check_outputs(self, outputs: Tensor) -> None:
-        """Raise ValueError if the noise is for another number of outputs, or for other replicas."""
-        given = tuple(outputs.shape[1:-2])
-        if self.replicas not in ((), given) or outputs.shape[-1] != self.outputs:
-            raise ValueError(
-                f"CorrelatedGaussian({self.outputs}, replicas={self.replicas}) got a network with "
-                f"{outputs.shape[-1]} outputs and replicas={given}: use the same for both"
-            )
 
     def config(self) -> ConfigDict:
         """Return the settings; the noise itself is part of the state."""

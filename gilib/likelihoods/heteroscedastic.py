@@ -12,9 +12,8 @@ from torch.distributions import Normal
 from gilib.arguments import Scale
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI
-from gilib.likelihoods.gaussian import check_shape, gaussians
+from gilib.likelihoods.gaussian import NoisePerTarget, check_numbers, gaussians
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.likelihoods.per_output import NoisePerTarget
 from gilib.validation import check_own_targets
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
     def __init__(self, noise_variance: Sequence[Scale], learn: bool = True, replicas: tuple[int, ...] = ()):
         """Create the parameters."""
         super().__init__(noise_variance, learn, replicas)
+        self.num_outputs = 2 * len(self.start)
 
     def target_moments(self, outputs: Tensor) -> Moments:
         """Return f as means and σ² eᵍ as variances."""
@@ -76,8 +76,8 @@ class HeteroscedasticGaussian(NoisePerTarget):
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has 2 · O outputs."""
-        self._check_outputs(outputs)
-        check_shape(targets, num_points, len(self.start), "half of the network's outputs")
+        self.check_num_outputs(outputs)
+        check_numbers(targets, num_points, len(self.start), name="half of the network's outputs")
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
@@ -99,18 +99,9 @@ class HeteroscedasticGaussian(NoisePerTarget):
         noise = (log_variance + doubt.sqrt() * nodes).exp() + spread  # [nodes, S, R, N, O]
         return gaussians(mean.expand_as(noise).flatten(0, 1), noise.flatten(0, 1), normalisation)
 
-    def _check_outputs(self, outputs: int) -> None:
-        """Raise ValueError unless there are twice as many outputs as targets."""
-        if outputs != 2 * len(self.start):
-            raise ValueError(
-                f"this likelihood needs mean and log variance of {len(self.start)} targets, a network with "
-                f"{2 * len(self.start)} outputs, got {outputs}"
-            )
-
     def _parts(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return f and log σ² + g, both `[S, R, N, O]`."""
-        self._check_outputs(outputs.shape[-1])
-        self.check_replicas(outputs)
+        self.check_outputs(outputs)
         mean, log_ratio = outputs.chunk(2, -1)
         return mean, log_ratio + self.log_variance.to(outputs)[..., None, :]
 

@@ -35,6 +35,7 @@ class LinkedMean(Likelihood):
         """Store the mean, and its image under the link function."""
         super().__init__()
         self.mean = as_row(mean)
+        self.num_outputs = len(self.mean) if len(self.mean) > 1 else None
         self.register_buffer("offset", self.linked(torch.tensor(self.mean).double()), persistent=False)
 
     @staticmethod
@@ -48,12 +49,7 @@ class LinkedMean(Likelihood):
         Raises:
             ValueError: if the likelihood is for another number of outputs, or for other replicas.
         """
-        self.check_replicas(outputs)
-        if len(self.mean) not in (1, outputs.shape[-1]):
-            raise ValueError(
-                f"{type(self).__name__} has means of {len(self.mean)} outputs, but the network has "
-                f"{outputs.shape[-1]} outputs"
-            )
+        self.check_outputs(outputs)
         return self.offset.to(outputs) + outputs
 
     def link(self, targets: Tensor) -> Tensor:
@@ -80,7 +76,7 @@ class Precise(LinkedMean):
     """Base class for distributions with a mean and a precision; the variance falls as the precision rises.
 
     Args:
-        mean: mean of the targets where f is 0, one number for all outputs or a list with one for each.
+        mean: as for `LinkedMean`.
         precision: a positive number; the initial value if it is learned.
         learn: whether the precision is learned, as a point estimate, one for each of the means.
         replicas: shape of the replica axes, if every replica has its own precision.

@@ -1,22 +1,49 @@
-"""Predictive distributions: equal mixtures over drawn functions, in the units of the data."""
+"""Predictive distributions in the units of the data: equal mixtures over draws, and of predictions."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from gilib.likelihoods.quantiles import StandardNormal, mixture_quantile, quantile_of_components
+from gilib.likelihoods.quantiles import (
+    LOOKS,
+    StandardNormal,
+    StandardStudent,
+    check_probability,
+    mixture_cdf,
+    mixture_quantile,
+    quantile_of_components,
+)
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
+
+
+def as_targets(value: object, like: Tensor, shape: Sequence[int], axes: int = 2) -> Tensor:
+    """Return targets `[N, O]` or `[R, N, O]` as a tensor like `like`, or raise an error if they do not fit.
+
+    Args:
+        value: the targets.
+        like: sets dtype and device of an array.
+        shape: of the mean of the prediction, `[R, N, O]`.
+        axes: number of axes of `shape` that are not replicas.
+    """
+    targets = as_tensor(value, "targets", like)
+    if targets.shape[-axes:] != shape[-axes:]:
+        wanted = list(shape[-axes:])
+        raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
+    check_own_targets(targets.shape[:-axes], shape[:-axes])
+    return targets
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +60,14 @@ class Prediction(ABC):
 
     @abstractmethod
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return the log density or log probability of the target of every point, `[R, N]`, nats."""
+        """Return the log density, or log probability, of all outputs of every point jointly, `[R, N]`, nats.
+
+        Args:
+            targets: `[N, O]` or `[R, N, O]`, class labels `[N]` or `[R, N]`; in the units of the data.
+
+        Raises:
+            ValueError: if the targets have another shape than the mean.
+        """
 
     def __repr__(self) -> str:
         """Show the shape of the components, not their numbers."""
@@ -95,26 +129,125 @@ class GaussianPrediction(Prediction):
         means = torch.lerp(self.mean, self.means, factor.to(self.means))
         return replace(self, means=means, component_sd=factor.to(self.means) * self.component_sd)
 
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        return mixture_cdf(self.means, self.component_sd, values, StandardNormal())
+
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`."""
         return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) for every point, `[R, N]`, nats, units of the data.
+        """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) for every point, `[R, N]`, nats.
 
         It is NaN for a replica whose means are NaN because a factorisation failed.
-
-        Raises:
-            ValueError: if the targets have another shape than the means.
         """
-        targets = as_tensor(targets, "targets", self.means)
-        if targets.shape[-2:] != self.means.shape[-2:]:
-            wanted = list(self.means.shape[-2:])
-            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        check_own_targets(targets.shape[:-2], self.means.shape[1:-2])
+        targets = as_targets(targets, self.means, self.means.shape[1:])
         sd = self.component_sd.expand_as(self.means)
         density = torch.distributions.Normal(self.means, sd, validate_args=False)  # failed replicas have NaN
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
+
+
+def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
+    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
+
+    Args:
+        deviation: d, `[..., N, O]`.
+        root: C, lower triangular, `[..., O, O]`.
+    """
+    white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
+    log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
+    return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * math.log(2.0 * math.pi)) - log_det
+
+
+@dataclass(frozen=True, repr=False)
+class CorrelatedPrediction(GaussianPrediction):
+    """An equal mixture of S Gaussians at every point, whose noise is correlated between outputs.
+
+    Means, standard deviations and quantiles are of single outputs; `log_prob` is joint over outputs.
+
+    Attributes:
+        noise_tril: Cholesky factor of the noise covariance, `[S or 1, R, O, O]`, in the units of the data.
+    """
+
+    noise_tril: Tensor
+
+    def stretched(self, factor: Tensor) -> Self:
+        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
+        wider = super().stretched(factor)
+        return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Return log (1/S) Σ_s N(y_n; m_sn, Σ) for every point, `[R, N]`, nats."""
+        targets = as_targets(targets, self.means, self.means.shape[1:])
+        return log_mean_exp(gaussian_log_prob(targets - self.means, self.noise_tril), 0)
+
+
+@dataclass(frozen=True, repr=False)
+class StudentPrediction(Prediction):
+    """An equal mixture of S multivariate Student t distributions at every point, t_df(m_sn, r_sn² L Lᵀ).
+
+    Attributes:
+        locations: m, `[S, R, N, O]`, in the units of the data.
+        spreads: r, `[S, R, N, 1]`.
+        scale_tril: L, `[1, R, O, O]`, in the units of the data.
+        df: degrees of freedom, `[1, R]`, float64.
+    """
+
+    locations: Tensor
+    spreads: Tensor
+    scale_tril: Tensor
+    df: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, `[R, N, O]`."""
+        return self.locations.mean(0)
+
+    @property
+    def component_scale(self) -> Tensor:
+        """Scale of every output's t distribution, `[S, R, N, O]`."""
+        return self.spreads * self.scale_tril.square().sum(-1).sqrt()[..., None, :]
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviation of the mixture, `[R, N, O]`: infinite for df ≤ 2, NaN for df ≤ 1."""
+        inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
+        inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
+        own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
+        return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Return the log density of all outputs of every point jointly, `[R, N]`, nats.
+
+        It is computed in float64, because differences of log Γ at thousands of degrees of freedom cancel in
+        float32.
+        """
+        targets = as_targets(targets, self.locations, self.locations.shape[1:])
+        size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
+        white = torch.linalg.solve_triangular(
+            root.mT, targets.double() - self.locations.double(), upper=True, left=False
+        )
+        square = white.square().sum(-1) / self.spreads[..., 0].double().square()
+        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
+        constant = (
+            torch.lgamma(0.5 * (df + size)) - torch.lgamma(0.5 * df) - 0.5 * size * (df * math.pi).log()
+        )
+        density = constant - log_det - size * self.spreads[..., 0].double().log()
+        density = density - 0.5 * (df + size) * torch.log1p(square / df)
+        return log_mean_exp(density, 0).to(self.locations.dtype)
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        return mixture_cdf(self.locations, self.component_scale, values, self._standard)
+
+    def quantile(self, probability: float) -> Tensor:
+        """Return the quantile of every output's mixture, `[R, N, O]`."""
+        return mixture_quantile(self.locations, self.component_scale, probability, self._standard)
+
+    @property
+    def _standard(self) -> StandardStudent:
+        return StandardStudent(self.df[..., None, None])
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,24 +280,29 @@ class MixturePrediction(Prediction):
         means, noise = self._components(self.distribution.mean), self._components(self.distribution.variance)
         return self._scaled((noise.mean(0) + means.var(0, correction=0)).sqrt())
 
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        values = values.double() if self.normalisation is None else self.normalisation.y(values.double())
+        support: Any = self._single.support
+        low, high = getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf)
+        found = self._components(self._single.cdf(values.clamp(low, high))).mean(0)
+        return found.masked_fill(values < low, 0.0).masked_fill(values > high, 1.0)
+
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`, for counts a whole number."""
-        single = getattr(self.distribution, "base_dist", self.distribution)
-        return self._in_units(quantile_of_components(single, probability, 1 + self.members))
+        return self._in_units(quantile_of_components(self._single, probability, 1 + self.members))
+
+    @property
+    def _single(self) -> Distribution:
+        """The distributions of single outputs."""
+        single: Distribution = getattr(self.distribution, "base_dist", self.distribution)
+        return single
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return the log density or log probability of every target, `[R, N]`, nats; -∞ outside the support.
-
-        Raises:
-            ValueError: if the targets have another shape than the components.
-        """
+        """Return the log density or probability of every target, `[R, N]`, nats; -∞ outside the support."""
         each = self.distribution
         shape = each.batch_shape[1 + self.members :] + each.event_shape
-        targets, axes = as_tensor(targets, "targets", each.mean).double(), 1 + len(each.event_shape)
-        if targets.shape[-axes:] != shape[-axes:]:
-            wanted = list(shape[-axes:])
-            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        check_own_targets(targets.shape[:-axes], shape[:-axes])
+        targets = as_targets(targets, each.mean, shape, 1 + len(each.event_shape)).double()
         units, support = self.normalisation, cast(Constraint, each.support)
         values = targets if units is None else units.y(targets)
         found = log_mean_exp(self._components(each.log_prob(values)), 0)
@@ -229,3 +367,92 @@ class CategoricalPrediction(Prediction):
             )
         check_own_targets(targets.shape[:-1], averaged.shape[:-2], "class labels")
         return averaged.gather(-1, targets.expand(averaged.shape[:-1])[..., None])[..., 0]
+
+
+@dataclass(frozen=True, repr=False)
+class EnsemblePrediction(Prediction):
+    """An equal mixture of predictions of any kind, for the same points; in float64.
+
+    Members may come from different networks, from a process, from `predict_student`, from a likelihood that
+    the others do not have, or from another package. `gilib.Ensemble` is for replicas of one network.
+
+    Args:
+        members: the predictions. One of another package needs a tensor `mean` `[R, N, O]` and a method
+            `log_prob(targets)` `[R, N]`, joint over outputs. Where `sd`, `cdf(values)` or
+            `quantile(probability)` of the ensemble is wanted, every member must have it, `[R, N, O]`; for
+            quantiles, `cdf` and `quantile`.
+
+    Raises:
+        TypeError: if a member is no prediction.
+        ValueError: if there are no members, or if they predict other points or outputs.
+
+    >>> one, two = (GaussianPrediction(torch.full((1, 3, 1), at), torch.ones(())) for at in (0.0, 4.0))
+    >>> EnsemblePrediction([one, two]).mean[0]
+    tensor([2.], dtype=torch.float64)
+    """
+
+    members: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        """Check the members."""
+        for k, member in enumerate(self.members):
+            if not (isinstance(getattr(member, "mean", None), Tensor) and hasattr(member, "log_prob")):
+                raise TypeError(
+                    f"members[{k}] must be a prediction, with a tensor `mean` and a method `log_prob`, got "
+                    f"{type(member).__name__}: gilib.predict makes one of what draws functions"
+                )
+        shapes = [list(member.mean.shape) for member in self.members]
+        if not shapes or any(shape != shapes[0] for shape in shapes):
+            raise ValueError(f"members must predict the same points and outputs, got means of {shapes}")
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the members' means, `[R, N, O]`."""
+        return self._stacked([member.mean for member in self.members]).mean(0)
+
+    @property
+    def sd(self) -> Tensor:
+        """Standard deviation of the mixture, `[R, N, O]`."""
+        means = self._stacked([member.mean for member in self.members])
+        own = self._stacked([member.sd for member in self.members])
+        return (own.square().mean(0) + means.var(0, correction=0)).sqrt()
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        return self._stacked([member.cdf(values) for member in self.members]).mean(0)
+
+    def quantile(self, probability: float) -> Tensor:
+        """Return the quantile of every output's mixture, `[R, N, O]`, between those of the members."""
+        check_probability(probability)
+        ends = self._stacked([member.quantile(probability) for member in self.members])
+        low, high = ends.amin(0), ends.amax(0)
+        for _ in range(LOOKS):
+            middle = 0.5 * (low + high)
+            below = self.cdf(middle) < probability
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return torch.where(self.cdf(low) < probability, high, low)  # a count may be at the end
+
+    def log_prob(self, targets: Tensor) -> Tensor:
+        """Return the log of the members' mean density or probability of every target, `[R, N]`, nats."""
+        targets = as_tensor(targets, "targets", self.members[0].mean)
+        found = [member.log_prob(targets) for member in self.members]
+        wanted = self.members[0].mean.shape[:-1]
+        for member, values in zip(self.members, found, strict=True):
+            if values.shape != wanted:
+                raise ValueError(
+                    f"log_prob of a member must be joint over outputs, {list(wanted)}, but "
+                    f"{type(member).__name__} gave {list(values.shape)}"
+                )
+        return log_mean_exp(self._stacked(found), 0)
+
+    def pooled(self, axes: int) -> Self:
+        """Return the mixture over the next `axes` axes, too."""
+        return replace(self, members=[member.pooled(axes) for member in self.members])
+
+    def __repr__(self) -> str:
+        """Show the number of members, and the shape of the mean."""
+        return f"{type(self).__name__}({len(self.members)} members, mean {list(self.members[0].mean.shape)})"
+
+    @staticmethod
+    def _stacked(values: Sequence[Tensor]) -> Tensor:
+        return torch.stack([value.double() for value in values])

@@ -1,4 +1,4 @@
-"""Quantiles of equal mixtures.
+"""Quantiles of equal mixtures, and Student's distribution function, which torch lacks.
 
 `mixture_quantile` is for components that shift and scale one symmetric distribution, `quantile_of_components`
 for components of any kind. Both find where the distribution function of the mixture reaches the probability.
@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
@@ -21,6 +23,8 @@ LOOKS = 60  # evaluations of the distribution function, at most: so many halving
 SMOOTH = 0.1  # width of a bracket, as a fraction of the smallest scale, below which Newton's method is fast
 CLOSE = 1e-14  # a Newton step smaller than this fraction of the largest number is the last
 ENDS = ("lower", "upper")  # the ends of a support, as torch names them
+NODES, FAR = 64, 12.0  # nodes of Student's quadrature; its end: beyond 12 deviations a normal tail is 0
+TERMS, MANY = 56, 50.0  # terms of a tail's series; arguments of log Γ from which its series is used
 ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
@@ -57,10 +61,43 @@ class StandardNormal(SymmetricDistribution):
         return found, found
 
 
+@dataclass(frozen=True)
+class StandardStudent(SymmetricDistribution):
+    """Student's t distribution; ν is float64 and broadcasts with the components of a mixture."""
+
+    df: Tensor
+
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function at `values`."""
+        return student_cdf(values, self.df)
+
+    def density(self, values: Tensor) -> Tensor:
+        """Return the density C / √ν · (1 + t² / ν)^(-(ν+1)/2) at `values`."""
+        log_constant = _log_constant(self.df) - 0.5 * self.df.log()
+        return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
+
+    def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
+        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
+
+        The lower bound is doubled until it is low enough.
+        """
+        high = torch.special.ndtri(torch.full_like(self.df, probability))
+        low = high - 1.0
+        while bool((self.cdf(low) > probability).any()):
+            low = 2.0 * low
+        return low, high
+
+
 def check_probability(probability: object) -> None:
     """Raise ValueError unless `probability` is a number above 0 and below 1."""
     if not isinstance(probability, Real) or not 0.0 < float(probability) < 1.0:
         raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
+
+
+def mixture_cdf(locations: Tensor, scales: Tensor, values: Tensor, standard: SymmetricDistribution) -> Tensor:
+    """Return the distribution function at `values`; other arguments as for `mixture_quantile`."""
+    standardised = (values.double() - locations.double()) / scales.double()
+    return standard.cdf(standardised).mean(0).to(locations.dtype)
 
 
 def mixture_quantile(
@@ -109,15 +146,7 @@ def _found(
     smooth: Tensor,
     least: Tensor,
 ) -> Tensor:
-    """Return the root of an increasing function.
-
-    Args:
-        excess_at: the function.
-        density: its derivative.
-        between: lower and upper bound of the root.
-        smooth: width of the bracket below which Newton's method replaces bisection.
-        least: the accuracy at which the search ends.
-    """
+    """Return the root of `excess_at`, to the accuracy `least`: bisect to the width `smooth`, then Newton."""
     low, high = between
     at = 0.5 * (low + high)
     for _ in range(LOOKS):
@@ -177,13 +206,7 @@ def quantile_of_components(components: Distribution, probability: float, axes: i
 
 
 def _beyond(centre: Tensor, step: Tensor, short: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return a bound of the quantile: double the distance from `centre` until `short` is nowhere True.
-
-    Args:
-        centre: where the search starts.
-        step: the first distance, negative for a lower bound.
-        short: tells where a value does not yet bound the quantile.
-    """
+    """Return a bound of the quantile: double the distance from `centre` until `short` is nowhere True."""
     while bool((missing := short(centre + step) & step.isfinite()).any()):
         step = torch.where(missing, 2.0 * step, step)
     return centre + step
@@ -196,3 +219,45 @@ def _whole(excess: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Ten
         below = excess(middle) < 0
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return high
+
+
+def student_cdf(values: Tensor, df: Tensor) -> Tensor:
+    r"""Return the distribution function of Student's t at `values`, to 1e-13 for df of 1 and more.
+
+    With t = √ν tan θ, the density of θ is C cos(θ)^(ν-1). For |t| ≤ √ν, Gauss-Legendre quadrature integrates
+    it from 0 to |θ|, or to the angle beyond which it has vanished. For larger |t|, with c = cos θ, the tail
+    has the series
+
+        P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
+
+    Args:
+        values: t, float64.
+        df: ν, broadcastable with the values.
+    """
+    log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
+    end = angle.clamp_max(FAR / df.sqrt())
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    total = torch.zeros_like(end)
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        sine = (0.5 * (node + 1.0) * end).sin()
+        total = total + weight * (0.5 * (df - 1.0) * torch.log1p(-sine.square())).exp()
+    half = (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
+    square, series, factor = df / (df + values.square()), torch.zeros_like(end), torch.ones_like(end)
+    for k in range(TERMS):
+        series = series + factor / (df + 2 * k)
+        factor = factor * square * ((2 * k + 1) / (2 * k + 2))
+    tail = (0.5 * df * square.log() + log_constant).exp() * series
+    beyond = torch.where(values > 0.0, 1.0 - tail, tail)
+    return torch.where(values.square() > df, beyond, 0.5 + values.sign() * half)
+
+
+def _log_constant(df: Tensor) -> Tensor:
+    """Return log C, where C is the constant in the density of θ."""
+    return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
+
+
+def log_gamma_ratio(x: Tensor) -> Tensor:
+    """Return log Γ(x + ½) - log Γ(x), by its asymptotic series where the difference would cancel."""
+    inverse = 1.0 / x
+    series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
+    return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)

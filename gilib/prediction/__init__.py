@@ -1,24 +1,28 @@
 """Predictive distributions of networks, of an `Ensemble` of replicas, or of `Samples` of a chain.
 
-A prediction is a mixture with one component for each drawn function.
+A prediction is a mixture with one component for each drawn function. An `EnsemblePrediction` mixes
+predictions of any kind. All kinds are in `gilib.likelihoods.mixtures`, because likelihoods make them.
 """
 
-from gilib.likelihoods.correlated import CorrelatedPrediction
 from gilib.likelihoods.mixtures import (
     CategoricalPrediction,
+    CorrelatedPrediction,
+    EnsemblePrediction,
     GaussianPrediction,
     MixturePrediction,
     Prediction,
+    StudentPrediction,
 )
 from gilib.prediction.drawables import Drawable, Ensemble, Samples
 from gilib.prediction.predicting import predict
-from gilib.prediction.student import StudentPrediction, predict_student
+from gilib.prediction.student import predict_student
 
 __all__ = [
     "CategoricalPrediction",
     "CorrelatedPrediction",
     "Drawable",
     "Ensemble",
+    "EnsemblePrediction",
     "GaussianPrediction",
     "MixturePrediction",
     "Prediction",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -50,14 +49,15 @@ class Drawable(Protocol):
         """Return a tensor with the dtype and device that inputs must have; None if any will do."""
 
 
-class OfNetwork(ABC):
+class OfNetwork:
     """Base of objects that draw functions of a network, and so have its shapes."""
 
+    net: Network
     members: Shape = ()
 
-    @abstractmethod
     def network(self) -> Network:
         """Return the network whose functions are drawn."""
+        return self.net
 
     @property
     def input_shape(self) -> Shape:
@@ -91,7 +91,8 @@ class Ensemble(OfNetwork):
     `draw(S)` draws S functions of each member and puts them on one sample axis: sample s·K + k belongs to
     member k. Other replica axes remain. Members without noise, such as point estimates, are one function
     each, so a draw holds K functions for every S. The density of a mixture of posteriors is unknown, so
-    log_pq is None; compute bounds with the network, for each member.
+    log_pq is None; compute bounds with the network, for each member. What different networks, or other
+    models, predict is mixed by `gilib.prediction.EnsemblePrediction`.
 
     With a likelihood with a noise for every member, `Gaussian(replicas=(K,))`, each component of the mixture
     has the function and the noise of one member.
@@ -114,10 +115,6 @@ class Ensemble(OfNetwork):
                 "an ensemble reads the first replica axis of a network as its members, this one has none: "
                 "build it with replicas=(K,)"
             )
-
-    def network(self) -> Network:
-        """Return the network; its first replica axis holds the members."""
-        return self.net
 
     @property
     def members(self) -> Shape:  # type: ignore[override]
@@ -219,10 +216,6 @@ class Samples(OfNetwork):
         """K, the number of states."""
         first = next(iter(self.states.values()))
         return first.shape[0] if first.dim() else 0
-
-    def network(self) -> Network:
-        """Return the network."""
-        return self.net
 
     def draw(self, num_samples: int | None = None, *, generator: GeneratorLike | None = None) -> Draw:
         """Draw functions of S different states, chosen at random, in the order of storage.

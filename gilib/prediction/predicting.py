@@ -20,10 +20,7 @@ from gilib.linalg import failures_as_nan
 from gilib.network import Network
 from gilib.prediction.drawables import Drawable
 from gilib.randomness import GeneratorLike
-from gilib.validation import (
-    as_inputs,
-    check_tensor,
-)
+from gilib.validation import as_inputs, check_tensor
 
 
 @checked
@@ -85,16 +82,9 @@ def predict_batches(
     batch_size: int,
     generator: GeneratorLike | None = None,
 ) -> Iterator[Prediction]:
-    """Yield predictions batch by batch, so that S outputs of all points are never in memory together.
+    """Predict batch by batch, so that S outputs of all points are never in memory together.
 
-    Args:
-        drawable: as for `predict`.
-        likelihood: as for `predict`.
-        x: as for `predict`.
-        num_samples: as for `predict`.
-        normalisation: as for `predict`.
-        batch_size: points per batch.
-        generator: as for `predict`.
+    Arguments are those of `predict`.
     """
     x = checked_inputs(drawable, x, normalisation)
     for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
@@ -117,7 +107,12 @@ def _evaluated(
         # one broken member or replica must not stop the others
         with failures_as_nan() if drawable.members or drawable.replicas else nullcontext():
             if pointwise:
-                draw = _estimate(drawable, num_samples, part.shape[points], generator)
+                if not isinstance(drawable, Network):
+                    raise TypeError(
+                        f"pointwise=True is for a network, {type(drawable).__name__} draws functions: "
+                        "leave it out"
+                    )
+                draw = drawable.estimate(num_samples, part.shape[points], generator=generator)
             elif draw is None:
                 draw = drawable.draw(num_samples, generator=generator)
             found = draw.moments(part) if likelihood.integrates else Moments(draw(part))
@@ -145,19 +140,6 @@ def _predicted(
     return found.stretched(normalisation.y_stretch)
 
 
-def _estimate(drawable: Drawable, samples: int, points: int, generator: GeneratorLike | None) -> Estimate:
-    """Draw every point independently.
-
-    Raises:
-        TypeError: if `drawable` is not a network.
-    """
-    if not isinstance(drawable, Network):
-        raise TypeError(
-            f"pointwise=True is for a network, {type(drawable).__name__} draws functions: leave it out"
-        )
-    return drawable.estimate(samples, points, generator=generator)
-
-
 def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation | None) -> Tensor:
     """Check the inputs and return them in the units of training."""
     if isinstance(drawable, type) or not isinstance(drawable, Drawable):
@@ -168,9 +150,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
     if normalisation is None:
         x = as_inputs(x, "x", like)
     else:
-        original = as_inputs(
-            x, "x", torch.empty(0, dtype=torch.float64)
-        )  # rounded once they are of order one
+        original = as_inputs(x, "x", torch.empty(0, dtype=torch.float64))  # rounded once of order one
         kept = torch.get_default_dtype() if original is not x else None
         scaled = normalisation.x(check_tensor(original, "x"))
         x = scaled.to(like) if like is not None else scaled.to(kept or scaled.dtype)
@@ -187,13 +167,7 @@ def checked_inputs(drawable: Drawable, x: object, normalisation: Normalisation |
 
 
 def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
-    """Warn of functions that return NaN, for example of members and replicas that broke down in training.
-
-    Args:
-        outputs: `[S, K, R, ...]`.
-        members: number of axes K.
-        replicas: number of axes R.
-    """
+    """Warn of NaN in `[S, K, R, ...]`, as of members K and replicas R that broke down in training."""
     if bool(outputs.isfinite().all()):
         return
     lead = outputs.flatten(1 + members + replicas).isfinite().all(-1).all(0)  # [K, R]

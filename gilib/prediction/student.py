@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,89 +10,11 @@ from gilib.arithmetic import exact_products
 from gilib.data import Normalisation
 from gilib.draws import record
 from gilib.layers.weights import WeightLayer
-from gilib.likelihoods.mixtures import Prediction
-from gilib.likelihoods.quantiles import mixture_quantile
-from gilib.likelihoods.student import StandardStudent, student_cdf
-from gilib.metrics import log_mean_exp
+from gilib.likelihoods.mixtures import StudentPrediction
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.prediction.predicting import checked_inputs
 from gilib.randomness import GeneratorLike
-from gilib.validation import (
-    as_tensor,
-    check_own_targets,
-)
-
-__all__ = ["StudentPrediction", "predict_student"]
-
-
-@dataclass(frozen=True)
-class StudentPrediction(Prediction):
-    """An equal mixture of S multivariate Student t distributions at every point, t_df(m_sn, r_sn² L Lᵀ).
-
-    Attributes:
-        locations: m, `[S, R, N, O]`, in the units of the data.
-        spreads: r, `[S, R, N, 1]`.
-        scale_tril: L, `[1, R, O, O]`, in the units of the data.
-        df: degrees of freedom, `[1, R]`, float64.
-    """
-
-    locations: Tensor
-    spreads: Tensor
-    scale_tril: Tensor
-    df: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
-        return self.locations.mean(0)
-
-    @property
-    def component_scale(self) -> Tensor:
-        """Scale of every output's t distribution, `[S, R, N, O]`."""
-        return self.spreads * self.scale_tril.square().sum(-1).sqrt()[..., None, :]
-
-    @property
-    def sd(self) -> Tensor:
-        """Standard deviation of the mixture, `[R, N, O]`: infinite for df ≤ 2, NaN for df ≤ 1."""
-        inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
-        inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
-        own = self.component_scale.square() * inflated[..., None, None].to(self.locations)
-        return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
-
-    def log_prob(self, targets: Tensor) -> Tensor:
-        """Return the mixture's log density of all outputs of every point jointly, `[R, N]` nats.
-
-        It is computed in float64, because differences of log Γ at thousands of degrees of freedom cancel in
-        float32.
-        """
-        targets = as_tensor(targets, "targets", self.locations)
-        if targets.shape[-2:] != self.locations.shape[-2:]:
-            wanted = list(self.locations.shape[-2:])
-            raise ValueError(f"targets must have shape {wanted} (points, outputs), got {list(targets.shape)}")
-        check_own_targets(targets.shape[:-2], self.locations.shape[1:-2])
-        size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
-        white = torch.linalg.solve_triangular(
-            root.mT, targets.double() - self.locations.double(), upper=True, left=False
-        )
-        square = white.square().sum(-1) / self.spreads[..., 0].double().square()
-        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
-        constant = (
-            torch.lgamma(0.5 * (df + size)) - torch.lgamma(0.5 * df) - 0.5 * size * (df * math.pi).log()
-        )
-        density = constant - log_det - size * self.spreads[..., 0].double().log()
-        density = density - 0.5 * (df + size) * torch.log1p(square / df)
-        return log_mean_exp(density, 0).to(self.locations.dtype)
-
-    def cdf(self, values: Tensor) -> Tensor:
-        """Return the mixture's distribution function of single outputs at `values`, both `[R, N, O]`."""
-        standard = (values.double() - self.locations.double()) / self.component_scale.double()
-        return student_cdf(standard, self.df[..., None, None]).mean(0).to(self.locations.dtype)
-
-    def quantile(self, probability: float) -> Tensor:
-        """Return the quantile of every output's mixture, `[R, N, O]`."""
-        standard = StandardStudent(self.df[..., None, None])
-        return mixture_quantile(self.locations, self.component_scale, probability, standard)
 
 
 @checked
@@ -160,11 +79,7 @@ def predict_student(
 
 
 def _last_of(net: Network) -> tuple[WeightLayer, ConjugateWeights]:
-    """Return the last layer with weights, and its posterior.
-
-    Raises:
-        ValueError: if the posterior is not `Conjugate`.
-    """
+    """Return the last layer with weights, and its posterior, which must be `Conjugate`."""
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     if not layers or not isinstance(layers[-1].weights, ConjugateWeights):
         found = layers[-1].posterior if layers else None

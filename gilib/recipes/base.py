@@ -26,7 +26,7 @@ from gilib.likelihoods import (
     Poisson,
     StudentT,
 )
-from gilib.likelihoods.per_output import PerOutputGaussian
+from gilib.likelihoods.gaussian import PerOutputGaussian
 from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.objectives import elbo

@@ -50,6 +50,10 @@ class LogNormalPrediction(GaussianPrediction):
         noise = self.component_sd.square().expm1() * means.square()
         return (noise.mean(0) + means.var(0, correction=0)).sqrt()
 
+    def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        return super().cdf(values.clamp_min(0.0).log())
+
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`, from that of the logarithms."""
         return super().quantile(probability).exp()

@@ -9,7 +9,6 @@ import torch
 import gilib
 from gilib import optional
 from gilib.baselines import Chains, HMCSettings, effective_sample_size, split_r_hat
-from gilib.data import toy
 
 GRID = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[:, None]
 
@@ -42,66 +41,12 @@ def test_a_draw_is_all_states_in_order(chains):
     torch.testing.assert_close(chains.evaluate(GRID), functions(chains, GRID), rtol=1e-14, atol=1e-14)
 
 
-def test_some_states_are_chosen_without_repetition(chains):
-    everything = functions(chains, GRID)[..., 0, 0].flatten()
-    chosen = [chains.draw(5, generator=torch.Generator().manual_seed(seed))(GRID)[:, 0, 0] for seed in (1, 2)]
-    for values in chosen:
-        gaps, places = (values[:, None] - everything).abs().min(1)
-        assert gaps.max() < 1e-14 and len(set(places.tolist())) == 5 and places.tolist() == sorted(places)
-    assert not torch.equal(*chosen)
-    again = chains.draw(5, generator=torch.Generator().manual_seed(1))(GRID)[:, 0, 0]
-    assert torch.equal(again, chosen[0])
-    assert torch.equal(chains.draw(24)(GRID), chains.draw()(GRID))
-
-
-def test_there_is_no_density_and_so_no_bound(chains):
-    draw, targets = chains.draw(7), torch.zeros(6, 2, dtype=torch.float64)
-    assert draw.log_pq is None
-    with pytest.raises(TypeError, match="no density Q .*bound no evidence"):
-        gilib.elbo(draw, chains.likelihood, GRID, targets, num_data=6)
-    with pytest.raises(TypeError, match="no density Q .*bound no evidence"):
-        gilib.iwbo(draw, chains.likelihood, GRID, targets)
-
-
-def test_more_states_than_there_are_cannot_be_drawn(chains):
-    with pytest.raises(ValueError, match="there are 24 states, got num_samples=25"):
-        chains.draw(25)
-    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1"):
-        chains.draw(0)
-
-
-def test_layer_variances_take_the_draw(chains):
-    variances = gilib.metrics.layer_variances(chains.draw(), GRID)
-    expected = functions(chains, GRID).flatten(0, 1).var(0).mean()
-    torch.testing.assert_close(variances[-1], expected, rtol=1e-12, atol=0.0)
-
-
 def test_predictions_are_mixtures_over_all_states(chains):
     prediction = gilib.predict(chains, chains.likelihood, GRID, chains.num_draws, batch_size=4)
     values = functions(chains, GRID).flatten(0, 1)
     torch.testing.assert_close(prediction.means, values, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(prediction.mean, values.mean(0))
     torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + 0.25).sqrt())
-
-
-def test_predictions_return_to_original_units(chains):
-    normalisation = gilib.data.Normalisation.fit(
-        toy().x_raw, toy().y_raw.repeat(1, 2) * torch.tensor([1.0, 5.0])
-    )
-    x, settings = normalisation.invert_x(GRID), {"num_samples": 24, "normalisation": normalisation}
-    prediction = gilib.predict(chains, gilib.Gaussian(0.25), x, **settings)
-    values = normalisation.invert_y(functions(chains, GRID).flatten(0, 1))
-    torch.testing.assert_close(prediction.mean, values.mean(0))
-    noise = 0.25 * normalisation.y_std.square()
-    torch.testing.assert_close(prediction.sd, (values.var(0, correction=0) + noise).sqrt())
-
-
-def test_a_hundred_states_predict_unless_others_are_wanted(chains):
-    with pytest.raises(ValueError, match="there are 24 states, got num_samples=100: ask for fewer"):
-        gilib.predict(chains, chains.likelihood, GRID)
-    prediction = gilib.predict(chains, chains.likelihood, GRID, 5, generator=torch.Generator().manual_seed(1))
-    drawn = chains.draw(5, generator=torch.Generator().manual_seed(1))(GRID)
-    assert torch.equal(prediction.means, drawn)
 
 
 def test_chains_are_samples_of_a_network(chains):

@@ -7,13 +7,9 @@ import scipy.stats
 import torch
 
 from gilib.distributions import Wishart
+from tests.support import D, normals
 
-D = torch.float64
 M, NU = 3, 4.6
-
-
-def normals(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D)
 
 
 def triangular(entries):

@@ -37,12 +37,6 @@ def test_value_against_scipy(a):
     np.testing.assert_allclose(log_gamma_from_normal(a, z), np.log(oracle), rtol=1e-10, atol=1e-10)
 
 
-def test_value_against_scipy_stats():
-    a, z = torch.tensor([0.4, 3.0, 70.0], dtype=D), torch.linspace(-3, 3, 7, dtype=D)[:, None]
-    oracle = scipy.stats.gamma.ppf(scipy.stats.norm.cdf(z.numpy()), a.numpy())
-    np.testing.assert_allclose(gamma_from_normal(a, z), oracle, rtol=1e-10)
-
-
 def test_closed_forms():
     z = torch.linspace(-8, 8, 161, dtype=D)
     exponential = -torch.special.log_ndtr(-z)
@@ -124,13 +118,6 @@ def test_vmap_equals_loop_for_values_and_gradients():
         torch.testing.assert_close(mapped, torch.stack([function(*pair) for pair in zip(a, z, strict=True)]))
         shared = torch.func.vmap(function, in_dims=(None, 0))(a[1], z)
         torch.testing.assert_close(shared, torch.stack([function(a[1], row) for row in z]))
-
-
-@pytest.mark.parametrize("a", [0.2, 3.7])
-def test_samples_have_the_distribution(a):
-    z = torch.randn(5000, generator=torch.Generator().manual_seed(1), dtype=D)
-    result = scipy.stats.kstest(gamma_from_normal(a, z).numpy(), scipy.stats.gamma(a).cdf)
-    assert result.pvalue > 1e-6
 
 
 def test_float32_is_float64_rounded():

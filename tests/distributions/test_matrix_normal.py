@@ -32,14 +32,6 @@ def both(loc, rows, columns, **settings):
     )
 
 
-def test_density_against_scipy(generator):
-    loc, rows, columns = pieces(generator)
-    values = normal(generator, 5, I, O)
-    expected = scipy.stats.matrix_normal(loc.numpy(), rows.numpy(), columns.numpy()).logpdf(values.numpy())
-    for dist in both(loc, rows, columns):
-        torch.testing.assert_close(dist.log_prob(values), torch.as_tensor(expected), rtol=1e-10, atol=1e-10)
-
-
 def test_density_against_a_dense_gaussian_in_batches(generator):
     loc, rows, columns = pieces(generator, 2)
     values = normal(generator, 5, 2, I, O)
@@ -130,7 +122,7 @@ def test_the_predictive_distribution_is_a_student_t(generator):
     dist, _, _ = pair(generator, 9.0, 2)
     x, y = normal(generator, 2, 5, I), normal(generator, 2, 5, O)
     predicted = dist.predictive(x)
-    weights, covariance = dist.rsample((20000,), generator=generator)
+    weights, covariance = dist.rsample((5000,), generator=generator)
     sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()[..., None, :]
     densities = torch.distributions.Normal(x @ weights, sd).log_prob(y).exp()
     assert_mean_within(densities, predicted.log_prob(y).exp())
@@ -176,12 +168,9 @@ def test_entropy_and_more_axes(by_precision, generator):
     assert wide.rsample(generator=generator).shape == (5, 2, 3, 2)
 
 
-def test_at_the_mode_of_the_noise(generator):
-    dist, rows, scale = pair(generator, 9.0, 2)
-    given = dist.at_mode
-    torch.testing.assert_close(given.column_covariance, scale / (9.0 + O + 1), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(given.row_covariance, rows, rtol=1e-10, atol=1e-10)
-    assert given.batch_shape == dist.batch_shape == (2,)
+def test_noise_of_the_pair_is_that_of_its_parts(generator):
+    dist, _, scale = pair(generator, 9.0, 2)
+    assert dist.batch_shape == (2,)
     noise = normal(generator, 2, I, O), normal(generator, 2, O, O)
     weights, covariance = dist.rsample(noise=noise)
     factor = InverseWishart(9.0, scale_tril=tril(scale)).rsample_cholesky(noise=noise[1])
@@ -189,23 +178,32 @@ def test_at_the_mode_of_the_noise(generator):
     torch.testing.assert_close(weights, dist.given(factor).rsample(noise=noise[0]))
 
 
-def test_bad_arguments():
-    loc, eye, columns = torch.zeros(I, O), torch.eye(I), torch.eye(O)
-    with pytest.raises(ValueError, match="exactly one of row_scale_tril and row_precision_tril, got neither"):
-        MatrixNormal(loc, None, columns)
-    with pytest.raises(ValueError, match="exactly one of row_scale_tril and row_precision_tril, got both"):
-        MatrixNormal(loc, eye, columns, row_precision_tril=eye)
-    with pytest.raises(ValueError, match="give column_scale_tril"):
-        MatrixNormal(loc, eye)
-    with pytest.raises(ValueError, match=r"loc must have shape \[..., I, O\], got \[4\]"):
-        MatrixNormal(loc[:, 0], eye, columns)
-    with pytest.raises(ValueError, match=r"factor of the columns must have shape \[..., 3, 3\].* got \[4"):
-        MatrixNormal(loc, eye, eye)
-    with pytest.raises(ValueError, match="row_precision_tril must be lower triangular"):
-        MatrixNormal(loc, None, columns, row_precision_tril=eye + 1)
-    with pytest.raises(ValueError, match="column_scale_tril must be lower triangular"):
-        MatrixNormal(loc, eye, -columns)
-    with pytest.raises(ValueError, match=r"noise must have shape \[..., 4, 3\], got \[3, 4\]"):
-        MatrixNormal(loc, eye, columns).rsample(noise=torch.zeros(O, I))
-    with pytest.raises(ValueError, match="df must exceed p - 1 = 2"):
-        MatrixNormalInverseWishart(loc, eye, 2.0, columns)
+LOC, EYE, COLUMNS = torch.zeros(I, O), torch.eye(I), torch.eye(O)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MatrixNormal(LOC, None, COLUMNS), "exactly one of .*, got neither"),
+        (lambda: MatrixNormal(LOC, EYE, COLUMNS, row_precision_tril=EYE), "exactly one of .*, got both"),
+        (lambda: MatrixNormal(LOC, EYE), "give column_scale_tril"),
+        (lambda: MatrixNormal(LOC[:, 0], EYE, COLUMNS), r"loc must have shape .* got \[4\]"),
+        (
+            lambda: MatrixNormal(LOC, EYE, EYE),
+            r"factor of the columns must have shape \[..., 3, 3\].* got \[4",
+        ),
+        (
+            lambda: MatrixNormal(LOC, None, COLUMNS, row_precision_tril=EYE + 1),
+            "row_precision_tril must be lower",
+        ),
+        (lambda: MatrixNormal(LOC, EYE, -COLUMNS), "column_scale_tril must be lower triangular"),
+        (
+            lambda: MatrixNormal(LOC, EYE, COLUMNS).rsample(noise=LOC.mT),
+            r"noise must .* 4, 3\], got \[3, 4\]",
+        ),
+        (lambda: MatrixNormalInverseWishart(LOC, EYE, 2.0, COLUMNS), "df must exceed p - 1 = 2"),
+    ],
+)
+def test_bad_arguments(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,26 +1,23 @@
-"""Wishart and inverse Wishart: densities, moments, the distribution of the draws, gradients, shapes."""
+"""Wishart and inverse Wishart: densities, moments, draws, gradients, shapes, divergences."""
 
 import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
 import torch
+from torch.distributions import kl_divergence
 
 from gilib.distributions import InverseWishart, Wishart, gamma_from_normal
+from tests.support import D, normals, seeded
 
-D = torch.float64
 BOTH = pytest.mark.parametrize("family", [Wishart, InverseWishart])
 ORACLES = {Wishart: scipy.stats.wishart, InverseWishart: scipy.stats.invwishart}
-BATCHES = pytest.mark.parametrize("batch", [(), (4,), (2, 3)])
+BATCHES = pytest.mark.parametrize("batch", [(), (2, 3)])
 
 
 def positive_definite(size, batch=(), seed=0):
-    root = torch.randn(*batch, size, size, generator=torch.Generator().manual_seed(seed), dtype=D)
+    root = normals(*batch, size, size, seed=seed)
     return root @ root.mT / size + 0.5 * torch.eye(size, dtype=D)
-
-
-def normals(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=D)
 
 
 def within_six_standard_errors(draws, mean, variance):
@@ -44,35 +41,6 @@ def test_density_and_moments_against_scipy(family, size, excess):
         np.testing.assert_allclose(ours.variance, oracle.var(), rtol=1e-12)
     if family is InverseWishart or df > size + 1:
         np.testing.assert_allclose(ours.mode, oracle.mode(), rtol=1e-12)
-
-
-@BATCHES
-def test_wishart_agrees_with_torch(batch):
-    df = 3.2 + torch.rand(batch, generator=torch.Generator().manual_seed(2), dtype=D)
-    scale, value = positive_definite(3, batch), positive_definite(3, (5, *batch), seed=1)
-    ours, oracle = Wishart(df, scale), torch.distributions.Wishart(df, scale)
-    torch.testing.assert_close(ours.log_prob(value), oracle.log_prob(value))
-    torch.testing.assert_close(ours.mean, oracle.mean)
-    torch.testing.assert_close(ours.variance, oracle.variance)
-
-
-def test_one_by_one_matrices_are_gamma_and_inverse_gamma_variables():
-    value = torch.tensor([0.2, 1.1, 4.0], dtype=D)
-    matrices, scale = value[:, None, None], torch.tensor([[1.7]], dtype=D)
-    gamma = torch.distributions.Gamma(torch.tensor(0.65, dtype=D), torch.tensor(0.5 / 1.7, dtype=D))
-    inverse = torch.distributions.InverseGamma(torch.tensor(0.65, dtype=D), torch.tensor(0.85, dtype=D))
-    torch.testing.assert_close(Wishart(1.3, scale).log_prob(matrices), gamma.log_prob(value))
-    torch.testing.assert_close(InverseWishart(1.3, scale).log_prob(matrices), inverse.log_prob(value))
-
-
-def test_inverse_wishart_is_the_distribution_of_the_inverse():
-    """The Jacobian of inversion: log IW(Ω) = log W(Ω⁻¹) - (p+1) log|Ω|."""
-    scale, omega = positive_definite(3), positive_definite(3, (4,), seed=1)
-    direct = InverseWishart(3.7, scale).log_prob(omega)
-    through = Wishart(3.7, torch.linalg.inv(scale)).log_prob(torch.linalg.inv(omega)) - 4 * torch.logdet(
-        omega
-    )
-    torch.testing.assert_close(direct, through)
 
 
 def test_moments_that_do_not_exist_are_nan():
@@ -134,9 +102,9 @@ def test_parameters_broadcast_and_expand(family):
 @BOTH
 def test_draws_come_from_the_generator_alone(family):
     dist, state = family(3.5, positive_definite(3)), torch.get_rng_state()
-    first, second = (dist.rsample((2,), generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    first, second = (dist.rsample((2,), generator=seeded(7)) for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-    third = dist.sample((2,), generator=torch.Generator().manual_seed(7))
+    third = dist.sample((2,), generator=seeded(7))
     torch.testing.assert_close(first, third, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), state)
     assert dist.sample((2,)).shape == (2, 3, 3)
@@ -215,13 +183,6 @@ def test_vmap_equals_loop(family, argument):
 
 
 @BOTH
-def test_vmap_over_scale_matrices(family):
-    scale, noise = positive_definite(3, (4,)), normals(4, 3, 3)
-    mapped = torch.func.vmap(lambda s, z: family(3.5, s, validate_args=False).rsample(noise=z))(scale, noise)
-    torch.testing.assert_close(mapped, family(3.5, scale).rsample(noise=noise))
-
-
-@BOTH
 def test_without_validation_nothing_reads_the_data(family):
     """Meta tensors hold no data, so any read or branch on it would raise."""
     dist = family(4.0, scale=torch.ones(2, 3, 3, device="meta"), validate_args=False)
@@ -248,3 +209,52 @@ def test_expected_ratio_of_densities_is_one():
     log_second = 2 * q.log_prob_cholesky(point) - p.log_prob_cholesky(point) - square.log_prob_cholesky(point)
     assert 1e-3 < log_second.expm1() < 1  # mild, and not trivial
     assert within_six_standard_errors(ratio, 1.0, log_second.expm1())
+
+
+def pair(family, size=3):
+    return family(size + 0.7, positive_definite(size)), family(size + 2.4, positive_definite(size, seed=1))
+
+
+@BOTH
+@pytest.mark.parametrize("size", [1, 3])
+def test_divergence_against_monte_carlo(family, size):
+    p, q = pair(family, size)
+    noise = normals(3000, size, size, seed=2)
+    factor = p.rsample_cholesky(noise=noise)
+    log_ratio = p.log_prob_cholesky(factor) - q.log_prob_cholesky(factor)
+    standard_error = log_ratio.std() / len(log_ratio) ** 0.5
+    assert (log_ratio.mean() - kl_divergence(p, q)).abs() < 6 * standard_error
+
+
+def test_divergence_and_density_against_torch():
+    p, q = pair(Wishart)
+    oracle = kl_divergence(*(torch.distributions.Wishart(dist.df, dist.scale) for dist in (p, q)))
+    torch.testing.assert_close(kl_divergence(p, q), oracle)
+
+
+def test_inversion_leaves_the_divergence_as_it_is():
+    p, q = pair(InverseWishart)
+    inverses = (Wishart(dist.df, torch.linalg.inv(dist.scale)) for dist in (p, q))
+    torch.testing.assert_close(kl_divergence(p, q), kl_divergence(*inverses))
+
+
+@BOTH
+def test_divergence_of_equals_and_in_batches(family):
+    df, scale = torch.tensor([[2.5], [9.0]], dtype=D), positive_definite(3, (4,))
+    p = family(df, scale)
+    torch.testing.assert_close(kl_divergence(p, p), torch.zeros(2, 4, dtype=D), rtol=0, atol=1e-12)
+    q = family(5.0, positive_definite(3, seed=1))
+    one = torch.stack([torch.stack([kl_divergence(family(d[0], s), q) for s in scale]) for d in df])
+    assert (one > 0).all()
+    torch.testing.assert_close(kl_divergence(p, q), one)
+
+
+@BOTH
+def test_gradients_of_the_divergence(family):
+    p, q = pair(family)
+
+    def divergence(p_df, p_root, q_df, q_root):
+        return kl_divergence(family(p_df, scale_tril=p_root.tril()), family(q_df, scale_tril=q_root.tril()))
+
+    parameters = [t.clone().requires_grad_() for t in (p.df, p.scale_tril, q.df, q.scale_tril)]
+    assert torch.autograd.gradcheck(divergence, parameters)

@@ -8,7 +8,7 @@ from tests.kernels.cases import INPUTS, KERNELS, function, module, textbook
 from tests.support import D, assert_equal, assert_mean, normals, shaken
 
 X = normals(4, INPUTS, seed=1)
-MANY = 100_000
+MANY = 20_000
 
 
 def features(kernel, x, count=MANY, seed=2):

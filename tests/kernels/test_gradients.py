@@ -5,10 +5,9 @@ import torch
 
 from gilib.kernels import RBF, DotProduct, Matern
 from tests.kernels.cases import INPUTS, KERNELS, ROUGH, function, module, textbook
-from tests.support import D, assert_equal, normals
+from tests.support import assert_equal, normals
 
 A, B = normals(3, INPUTS, seed=1), normals(4, INPUTS, seed=2)
-SMOOTH = [name for name in KERNELS if name not in ROUGH]
 UNIT = 2.0**-24  # a rounding to float32
 
 
@@ -26,20 +25,14 @@ def check(kernel, call, *points):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_cross_diagonal_and_features_by_finite_differences(name):
+def test_finite_differences(name):
+    """Of smooth kernels also where points meet: data at an inducing input, and two inducing inputs."""
     noise = normals(1, 4, function(KERNELS[name]).feature_noise, seed=3)
-    assert check(KERNELS[name], lambda kernel, a, b: kernel().cross(a, b), A, B)
-    assert check(KERNELS[name], lambda kernel, a: kernel().gram(a), A)
+    z, x = (A, B) if name in ROUGH else (torch.cat([A, A[:1]]), torch.cat([B, A[:2]]))
+    assert check(KERNELS[name], lambda kernel, a, b: kernel().cross(a, b), z, x)
+    assert check(KERNELS[name], lambda kernel, a: kernel().gram(a), z)
     assert check(KERNELS[name], lambda kernel, a: kernel().diagonal(a).expand(3), A)
     assert check(KERNELS[name], lambda kernel, a: kernel().features(a, noise), A)
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_where_points_meet(name):
-    """A data point that is an inducing input, and two inducing inputs that are one."""
-    z = torch.cat([A, A[:1]])
-    assert check(KERNELS[name], lambda kernel, a, b: kernel().cross(a, b), z, torch.cat([B, A[:2]]))
-    assert check(KERNELS[name], lambda kernel, a: kernel().gram(a), z)
 
 
 @pytest.mark.parametrize("name", ROUGH)
@@ -93,7 +86,7 @@ def by_differences(kernel, z, x, weights):
     return gradient, values.detach().reshape(weights.shape)
 
 
-@pytest.mark.parametrize("lengthscale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("lengthscale", [0.01, 100.0])
 @pytest.mark.parametrize("kind", ["rbf", "matern 1/2", "matern 3/2", "matern 5/2", "product"])
 def test_float32_points_at_extreme_lengthscales(kind, lengthscale):
     """The error of a gradient is a few roundings of its terms, never those of squared coordinates.
@@ -116,18 +109,3 @@ def test_float32_points_at_extreme_lengthscales(kind, lengthscale):
     assert ((exact[0] - terms.sum(1)).abs() <= 1e-7 * (weights.abs().sum(1) / lengthscale)[:, None]).all()
     for ours, theirs in zip(found[1:], exact[1:], strict=True):
         assert_equal(ours, theirs, 1e-4 * max(1.0, float(theirs.abs().max())))
-
-
-def test_distances_in_float32_would_not_pass():
-    """The bound above has teeth: |x|² + |z|² - 2 xᵀz in float32 breaks it a hundred times over."""
-    z, x, weights = scene(0.01)
-    terms, values = by_differences(RBF(0.01), z, x, weights)
-    a, b = (z.float() / 0.01).requires_grad_(), x.float() / 0.01
-    squares = a.square().sum(-1)[:, None] + b.square().sum(-1) - 2 * a @ b.mT
-    (naive,) = torch.autograd.grad((torch.exp(-0.5 * squares) * weights.float()).sum(), a)
-    exponents = 1 + values.clamp_min(1e-30).log().abs()
-    allowed = ((exponents[..., None] + 8) * terms.abs()).sum(1) * UNIT + 1e-7 * weights.abs().sum(1)[
-        :, None
-    ] / 0.01
-    assert ((naive.double() / 0.01 - terms.sum(1)).abs() > 100 * allowed).any()
-    assert terms.dtype == D

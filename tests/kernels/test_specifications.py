@@ -130,8 +130,8 @@ def test_sums_and_products_flatten_and_precede_as_numbers_do():
 
 
 def test_names_of_columns_become_numbers():
-    kernel = RBF().on("b", "a") * Matern() + (RBF().on("b") + White()).on("c", "b")
-    wanted = RBF().on(1, 0) * Matern() + (RBF().on(1) + White()).on(2, 1)  # the inner one is of what is left
+    kernel = RBF().on("b", "a") * Matern() + (RBF().on("b") + White()).on("b", "c")
+    wanted = RBF().on(1, 0) * Matern() + (RBF().on(0) + White()).on(1, 2)  # the inner one is of what is left
     assert kernel.numbered(["a", "b", "c"]) == wanted
     assert wanted.numbered(["a", "b", "c"]) == wanted
 
@@ -163,14 +163,6 @@ def test_positive_whatever_the_parameters_become(name):
     gram = built().gram(normals(4, INPUTS))
     assert isinstance(built, KernelModule)
     assert bool((gram.diagonal() > 0).all()) and bool(torch.isfinite(gram).all())
-
-
-def test_every_hyper_parameter_gets_a_gradient():
-    for spec in KERNELS.values():
-        built = module(spec)
-        value = (built().cross(normals(3, INPUTS), normals(4, INPUTS, seed=1)) * normals(3, 4, seed=2)).sum()
-        gradients = torch.autograd.grad(value, list(built.parameters()))
-        assert all(bool((g != 0).all()) and bool(torch.isfinite(g).all()) for g in gradients)
 
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], ()])

@@ -53,7 +53,7 @@ def test_a_row_has_noise_of_its_own_even_where_it_stands_twice(name):
 def test_features_are_of_points_that_differ(name):
     """Mean zero, and the gram of rows that are apart; the smooth part's of the kernel without noise."""
     kernel = function(KERNELS[name])
-    noise = normals(1, 100_000, kernel.feature_noise, seed=3)
+    noise = normals(1, 20_000, kernel.feature_noise, seed=3)
     for part in {"alone": [kernel]}.get(name, [kernel, kernel.without_white()]):
         values = part.features(A, noise)[0].detach()
         if name == "product" and part is not kernel:

@@ -91,24 +91,13 @@ def test_a_network_learns_it_and_is_saved(tmp_path):
         1, (10,), 2, posterior=gilib.Factorised(), prior=gilib.NealPrior(), generator=seeded(), dtype=D
     )
     likelihood = HeteroscedasticGaussian([0.05])
-    gilib.fit(net, likelihood, x, y, steps=600, rule=gilib.Adam(0.03), progress=False)
+    gilib.fit(net, likelihood, x, y, steps=300, rule=gilib.Adam(0.05), progress=False)
     noise = likelihood.target_moments(net.draw(50)(x)).variance.mean(0).sqrt()
     assert noise[x > 0.3].mean() / noise[x < -0.3].mean() > 4
     gilib.save(tmp_path / "model", net, likelihood)
     again = gilib.load(tmp_path / "model").likelihood
     assert isinstance(again, HeteroscedasticGaussian)
     assert torch.equal(again.log_variance, likelihood.log_variance)
-
-
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="of 2 targets, a network with 4 outputs, got 2"):
-        LIKELIHOOD.log_prob(F[..., :2], Y)
-    with pytest.raises(ValueError, match=r"must have shape \[6, 2\] \(points, half of the network's outputs"):
-        LIKELIHOOD.check_targets(Y[:3], 6, 4)
-    with pytest.raises(TypeError, match="targets must be floating-point"):
-        LIKELIHOOD.check_targets(torch.zeros(6, 2, dtype=torch.long), 6, 4)
-    with pytest.raises(ValueError, match="must be a list with a variance"):
-        HeteroscedasticGaussian([])
 
 
 def test_noise_of_other_replicas_is_refused():
@@ -123,14 +112,6 @@ def test_noise_of_other_replicas_is_refused():
     for ask in asked:
         with pytest.raises(ValueError, match=r"has a noise for each of these, .* with replicas=\(\)"):
             ask()
-
-
-def test_predictions_of_a_network_with_too_few_outputs_say_so():
-    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised())
-    with pytest.raises(
-        ValueError, match="mean and log variance of 1 targets, a network with 2 outputs, got 1"
-    ):
-        gilib.predict(net, gilib.likelihoods.HeteroscedasticGaussian([0.1]), torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("doubt, at_five, at_eight", [(1.0, -0.10, -1.72), (4.0, 0.08, -0.93)])

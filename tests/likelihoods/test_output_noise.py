@@ -1,6 +1,5 @@
 """Noise per output: sums of one-output Gaussians, and of one output the same as `Gaussian`."""
 
-import pytest
 import torch
 from torch.distributions import Normal
 
@@ -57,30 +56,3 @@ def test_it_is_learned_for_every_output_and_replica(tmp_path):
     again = gilib.load(tmp_path / "model").likelihood
     assert torch.equal(again.log_variance, likelihood.log_variance)
     assert not gilib.likelihoods.PerOutputGaussian(VARIANCES).log_variance.requires_grad
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: gilib.likelihoods.PerOutputGaussian([]), "must be a list with a variance"),
-        (
-            lambda: gilib.likelihoods.PerOutputGaussian([0.1, -1.0]),
-            r"noise_variance\[1\] must be a positive finite",
-        ),
-        (
-            lambda: gilib.likelihoods.PerOutputGaussian([0.1]).log_prob(F, Y),
-            "each of 1 outputs, but the network has 2",
-        ),
-        (
-            lambda: gilib.likelihoods.PerOutputGaussian(VARIANCES).log_prob(F, Y[:3]),
-            r"targets must have shape \[6, 2\]",
-        ),
-    ],
-)
-def test_what_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-    with pytest.raises(TypeError, match="targets must be floating-point"):
-        gilib.likelihoods.PerOutputGaussian(VARIANCES).check_targets(
-            torch.zeros(6, 2, dtype=torch.long), 6, 2
-        )

@@ -6,7 +6,8 @@ from torch import nn
 
 import gilib
 from gilib.draws import record
-from tests.support import POSTERIORS, PRIORS, D, assert_equal, normals, seeded, shaken, small_net
+from gilib.randomness import ReplicaGenerators
+from tests.support import PAIRS, POSTERIORS, PRIORS, D, assert_equal, normals, seeded, shaken, small_net
 
 X, Y = normals(7, 2), normals(7, 2, seed=1)
 K = 3
@@ -31,6 +32,13 @@ class Scaled(gilib.layers.Layer):
 
     def config(self):
         return {}
+
+
+V = "layers.layers.1.w"
+
+
+def two():
+    return gilib.Network(None, [Scaled(), Scaled()], input_shape=(2,), dtype=D, generator=seeded())
 
 
 def points(replicas=(K,)):
@@ -101,29 +109,6 @@ def test_one_noise_serves_all_members_and_units_return():
     assert_equal(prediction.log_prob(y), gilib.metrics.log_mean_exp(members.log_prob(y), 0))
 
 
-@pytest.mark.parametrize("replicas", [(K + 1,), (1,), (K, 1)])
-def test_a_noise_for_other_members_is_refused(replicas):
-    with pytest.raises(ValueError, match="use the same for both"):
-        gilib.predict(ensemble(), gilib.Gaussian(0.3, replicas=replicas), X, 4)
-
-
-def test_an_ensemble_of_classifiers():
-    drawable = ensemble()
-    prediction = gilib.predict(drawable, gilib.Categorical(), X, 4, generator=seeded(1))
-    members = gilib.predict(drawable.net, gilib.Categorical(), X, 4, generator=seeded(1))
-    assert_equal(prediction.mean, members.mean.mean(0))
-
-
-def test_members_that_take_no_noise_are_one_function_each():
-    net = points()
-    values = gilib.Ensemble(net).draw(100)(X)
-    assert_equal(values, net.layers[0].w[:, None, :] * X)
-    with pytest.raises(ValueError, match="num_samples must be an integer of at least 1, got 0"):
-        gilib.Ensemble(net).draw(0)
-    prediction = gilib.predict(gilib.Ensemble(net), gilib.Gaussian(0.3, replicas=(K,)), X)
-    assert prediction.means.shape == (K, 7, 2)
-
-
 def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_path):
     net = small_net(gilib.PointEstimate(), replicas=(K,), activation=nn.LeakyReLU(0.2))
     values = gilib.Ensemble(net).draw(100)(X)
@@ -133,25 +118,9 @@ def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_
     assert torch.equal(gilib.predict(gilib.Ensemble(again), likelihood, X).means, values)
 
 
-@pytest.mark.parametrize("posterior", [gilib.posteriors.Dropout(0.3), gilib.PointEstimate()])
-def test_states_of_dropout_and_of_point_estimates(posterior):
-    nets = [shaken(small_net(posterior), 0.2, seed) for seed in range(4)]
-    noise = nets[0].base_noise(4, seeded(1))
-    values = gilib.prediction.Samples(nets[0], states_of(nets)).draw(generator=seeded(1))(X)
-    for k, net in enumerate(nets):
-        assert_equal(values[k].detach(), net.draw(noise=noise[k : k + 1])(X)[0].detach(), 1e-9)
-
-
 def test_functions_that_no_parameter_moves_are_functions_of_every_member():
     net = gilib.Network(None, [nn.Tanh()], input_shape=(2,), replicas=(K,), dtype=D)
     assert_equal(gilib.Ensemble(net).draw()(X), X.tanh().expand(K, 7, 2))
-
-
-def test_an_ensemble_needs_members():
-    with pytest.raises(ValueError, match=r"reads the first replica axis .* build it with replicas=\(K,\)"):
-        gilib.Ensemble(small_net(gilib.Factorised()))
-    with pytest.raises(TypeError, match="net must be a Network"):
-        gilib.Ensemble(nn.Linear(2, 2))
 
 
 def states_of(nets):
@@ -160,15 +129,17 @@ def states_of(nets):
     return {name: value.detach() for name, value in parameters.items()}
 
 
+STATES = [
+    *[(POSTERIORS[name], PRIORS[prior]) for name, prior in PAIRS if (name, prior) not in NOTHING_TO_STORE],
+    (gilib.posteriors.Dropout(0.3), None),
+    (gilib.PointEstimate(), None),
+]
+
+
+@pytest.mark.parametrize(("posterior", "prior"), STATES)
 @pytest.mark.parametrize("replicas", [(), (2,)])
-@pytest.mark.parametrize(
-    ("name", "prior"),
-    [(name, prior) for name in POSTERIORS for prior in PRIORS if (name, prior) not in NOTHING_TO_STORE],
-)
-def test_stored_states_are_the_functions_of_their_networks(name, prior, replicas):
-    nets = [
-        shaken(small_net(POSTERIORS[name], PRIORS[prior], replicas=replicas), 0.2, seed) for seed in range(4)
-    ]
+def test_stored_states_are_the_functions_of_their_networks(posterior, prior, replicas):
+    nets = [shaken(small_net(posterior, prior, replicas=replicas), 0.2, seed) for seed in range(4)]
     samples = gilib.prediction.Samples(nets[0], states_of(nets))
     noise = nets[0].base_noise(4, seeded(1))
     draw = samples.draw(generator=seeded(1))
@@ -234,44 +205,6 @@ def test_there_is_no_density_and_so_no_bound(drawn):
         gilib.iwbo(draw, gilib.Gaussian(0.3), X, Y)
 
 
-STORED = {"layers.layers.0.w": normals(3, 2)}
-
-
-@pytest.mark.parametrize(
-    ("states", "message"),
-    [
-        ({}, "states must hold at least one tensor"),
-        ({"w": normals(3, 2)}, "the network has no state 'w': it has layers.layers.0.w"),
-        ({"layers.layers.0.w": normals(3)}, r"must have shape \[3, 2\], got \[3\]"),
-        ({"layers.layers.0.w": normals(0, 2)}, r"must have shape \['K', 2\], got \[0, 2\]"),
-        ({"layers.layers.0.w": torch.tensor(1.0)}, r"must have shape \['K', 2\], got \[\]"),
-    ],
-)
-def test_states_of_another_network(states, message):
-    with pytest.raises(ValueError, match=message):
-        gilib.prediction.Samples(points(()), states)
-
-
-def test_states_of_several_lengths_or_kinds():
-    net = small_net(gilib.Factorised())
-    names = [name for name, _ in net.named_parameters()][:2]
-    shapes = [dict(net.named_parameters())[name].shape for name in names]
-    with pytest.raises(ValueError, match=r"must have shape \[3, .*got \[4"):
-        gilib.prediction.Samples(net, {names[0]: normals(3, *shapes[0]), names[1]: normals(4, *shapes[1])})
-    with pytest.raises(TypeError, match="must be a torch.Tensor, got list"):
-        gilib.prediction.Samples(net, {names[0]: [1.0]})
-    with pytest.raises(TypeError, match="net must be a Network"):
-        gilib.prediction.Samples(nn.Linear(2, 2), STORED)
-
-
-def test_more_states_than_there_are_and_generators_for_replicas():
-    samples = gilib.prediction.Samples(points(()), STORED)
-    with pytest.raises(ValueError, match="there are 3 states, got num_samples=4: ask for fewer"):
-        samples.draw(4)
-    with pytest.raises(TypeError, match="chosen for all replicas together: give one torch.Generator"):
-        samples.draw(2, generator=gilib.randomness.ReplicaGenerators([0, 1]))
-
-
 @pytest.mark.parametrize("num_samples", [1, 4])
 def test_an_ensemble_of_processes_keeps_their_closed_form(num_samples):
     """A sparse process is integrated, whatever S: so is an equal mixture of several."""
@@ -282,3 +215,45 @@ def test_an_ensemble_of_processes_keeps_their_closed_form(num_samples):
     assert_equal(found.mean, each.mean.mean(0))
     assert_equal(found.sd.square(), each.sd.square().mean(0) + each.mean.var(0, correction=0))
     assert_equal(found.log_prob(Y), gilib.metrics.log_mean_exp(each.log_prob(Y), 0))
+
+
+W = "layers.layers.0.w"
+Stored = gilib.prediction.Samples
+REFUSED = [
+    (lambda: gilib.Ensemble(small_net(gilib.Factorised())), ValueError, r"build it with replicas=\(K,\)"),
+    (lambda: gilib.Ensemble(nn.Linear(2, 2)), TypeError, "net must be a Network"),
+    (lambda: gilib.Ensemble(points()).draw(0), ValueError, "num_samples must be an integer of at least 1"),
+    (lambda: gilib.predict(ensemble(), gilib.Gaussian(replicas=(2,)), X), ValueError, "has a noise for each"),
+    (lambda: Stored(nn.Linear(2, 2), {W: normals(3, 2)}), TypeError, "net must be a Network"),
+    (lambda: Stored(points(()), {}), ValueError, "states must hold at least one tensor"),
+    (lambda: Stored(points(()), {"w": normals(3, 2)}), ValueError, f"no state 'w': it has {W}"),
+    (lambda: Stored(points(()), {W: normals(3)}), ValueError, r"must have shape \[3, 2\], got \[3\]"),
+    (lambda: Stored(points(()), {W: normals(0, 2)}), ValueError, r"shape \['K', 2\], got \[0, 2\]"),
+    (lambda: Stored(points(()), {W: torch.tensor(1.0)}), ValueError, r"shape \['K', 2\], got \[\]"),
+    (lambda: Stored(points(()), {W: [1.0]}), TypeError, "must be a torch.Tensor, got list"),
+    (lambda: Stored(two(), {W: normals(3, 2), V: normals(4, 2)}), ValueError, r"shape \[3, 2\], got \[4, 2"),
+    (
+        lambda: Stored(points(()), {W: normals(3, 2)}).draw(4),
+        ValueError,
+        "there are 3 states, got num_samples=4",
+    ),
+    (
+        lambda: Stored(points(()), {W: normals(3, 2)}).draw(2, generator=ReplicaGenerators([0, 1])),
+        TypeError,
+        "give one torch.Generator",
+    ),
+    *(
+        (
+            lambda own=own: gilib.predict(ensemble(), gilib.Gaussian(0.3, replicas=own), X, 4),
+            ValueError,
+            "use the same",
+        )
+        for own in [(K + 1,), (1,), (K, 1)]
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

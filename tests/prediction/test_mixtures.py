@@ -1,4 +1,4 @@
-"""Predictive mixtures against scipy; components of any kind, samples and members pooled."""
+"""Predictive mixtures and their quantiles against scipy; samples and members pooled."""
 
 import math
 
@@ -37,23 +37,6 @@ def test_mean_and_sd_by_numerical_integration(n, o):
     assert float(MIXTURE.function_sd[n, o]) == pytest.approx(float(np.std(MEANS[:, n, o].numpy())), abs=1e-12)
 
 
-@pytest.mark.parametrize("probability", [1e-6, 0.025, 0.5, 0.9, 1 - 1e-6])
-def test_quantiles_by_root_finding(probability):
-    actual = MIXTURE.quantile(probability)
-    assert actual.shape == (N, OUTPUTS)
-    for n in range(N):
-        for o in range(OUTPUTS):
-            cdf = component(n, o).cdf
-            root = scipy.optimize.brentq(lambda y, cdf=cdf: cdf(y).mean() - probability, -50, 50, xtol=1e-13)
-            assert float(actual[n, o]) == pytest.approx(root, abs=1e-8)
-
-
-def test_one_component_has_the_quantiles_of_its_normal():
-    single = gilib.prediction.GaussianPrediction(MEANS[:1], NOISE)
-    assert_equal(single.quantile(0.5), MEANS[0], 1e-9)
-    assert_equal(single.quantile(0.975), MEANS[0] + scipy.stats.norm.ppf(0.975) * NOISE[0], 1e-8)
-
-
 def test_log_prob_by_brute_force():
     y = normals(N, OUTPUTS, seed=2)
     densities = (
@@ -70,14 +53,7 @@ def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     assert failed.isnan().all()
 
 
-def test_log_prob_is_a_density():
-    one = gilib.prediction.GaussianPrediction(MEANS[:, :1, :1], NOISE[:, :1, :1])
-    grid = torch.linspace(-15, 15, 20001, dtype=D)
-    density = torch.stack([one.log_prob(y.view(1, 1)).exp()[0] for y in grid[::20]])
-    assert float(torch.trapezoid(density, grid[::20])) == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("probability", [0.0, 1.0, -0.1, 1.5, math.nan])
+@pytest.mark.parametrize("probability", [0.0, 1.5, math.nan])
 def test_impossible_quantiles(probability):
     with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
         MIXTURE.quantile(probability)
@@ -132,3 +108,62 @@ def test_members_are_pooled_with_samples():
     classes = gilib.prediction.CategoricalPrediction(SPREAD.log_softmax(-1))
     assert_equal(classes.pooled(1).mean, SPREAD.softmax(-1).mean((0, 1)))
     assert torch.equal(classes.pooled(0).mean, classes.mean)
+
+
+CENTRES = torch.cat([2.0 * normals(50, 4, 1), normals(50, 1, 1, seed=1) + 30.0 * (normals(50, 1, 1) > 0)], 1)
+WIDTHS = normals(50, 5, 1, seed=2).abs() + 0.05  # the last point has two modes, far apart
+
+
+@pytest.mark.parametrize("probability", [1e-9, 0.3, 0.62, 1 - 1e-9])
+def test_the_distribution_function_is_inverted(probability):
+    found = gilib.prediction.GaussianPrediction(CENTRES, WIDTHS).quantile(probability)
+    for n in range(CENTRES.shape[1]):
+        m, s = CENTRES[:, n, 0].numpy(), WIDTHS[:, n, 0].numpy()
+
+        def excess(x, m=m, s=s):
+            if probability > 0.5:  # from above, where it has the digits
+                return (1.0 - probability) - scipy.stats.norm.sf((x - m) / s).mean()
+            return scipy.stats.norm.cdf((x - m) / s).mean() - probability
+
+        assert float(found[n]) == pytest.approx(
+            scipy.optimize.brentq(excess, -100, 100, xtol=1e-13, rtol=1e-13), abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+@pytest.mark.parametrize("probability", [1e-12, 0.1, 0.5, 1 - 1e-8])
+def test_tails_of_one_component(dtype, probability):
+    """To the digits of the dtype, where float32 alone would end at five standard deviations."""
+    mean, sd = torch.full((1, 2, 1), 3.0, dtype=dtype), torch.full((1, 2, 1), 0.5, dtype=dtype)
+    found = gilib.prediction.GaussianPrediction(mean, sd).quantile(probability)
+    assert found.dtype == dtype
+    wanted = (
+        3.0 + 0.5 * scipy.stats.norm.ppf(probability)
+        if probability < 0.5
+        else 3.0 + 0.5 * scipy.stats.norm.isf(1.0 - probability)
+    )
+    assert_equal(found, torch.full((2, 1), wanted, dtype=dtype), 1e-12 if dtype == D else 1e-6)
+
+
+@pytest.mark.parametrize("probability", [1e-6, 1e-16, 1e-300])
+def test_far_tails_of_two_components(probability):
+    """Of two components far apart one has each tail, at twice the probability: ndtr has no digits there."""
+    means = torch.tensor([-5.0, 5.0], dtype=D)[:, None, None]
+    pair = gilib.prediction.GaussianPrediction(means, torch.full((2, 1, 1), 0.5, dtype=D))
+    wanted = -5.0 + 0.5 * scipy.stats.norm.ppf(2.0 * probability)
+    assert_equal(pair.quantile(probability), torch.full((1, 1), wanted, dtype=D), 1e-13)
+    if probability > 1e-12:  # whose distance from 1 has digits
+        above = 1.0 - probability
+        wanted = 5.0 + 0.5 * scipy.stats.norm.isf(2.0 * (1.0 - above))
+        assert_equal(pair.quantile(above), torch.full((1, 1), wanted, dtype=D), 1e-13)
+
+
+def test_no_number_stays_none():
+    means = torch.where(torch.arange(3)[None, :, None] == 1, torch.nan, CENTRES[:, :3])
+    found = gilib.prediction.GaussianPrediction(means, WIDTHS[:, :3]).quantile(0.2)
+    assert found[1].isnan().all()
+    assert_equal(
+        found[[0, 2]],
+        gilib.prediction.GaussianPrediction(CENTRES[:, :3], WIDTHS[:, :3]).quantile(0.2)[[0, 2]],
+        1e-12,
+    )

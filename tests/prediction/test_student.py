@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.likelihoods.student import log_gamma_ratio, student_cdf
+from gilib.likelihoods.quantiles import log_gamma_ratio, student_cdf
 from gilib.prediction import StudentPrediction, predict_student
 from tests.support import D, assert_equal, normals, seeded
 from tests.support.layerwise import X, Y, fit, model, noise, regressions
@@ -54,7 +54,7 @@ def test_single_outputs():
             assert float(PREDICTION.cdf(values)[n, o]) == pytest.approx(below, abs=1e-12)
 
 
-@pytest.mark.parametrize("probability", [1e-9, 1e-4, 0.025, 0.5, 0.9, 1 - 1e-6])
+@pytest.mark.parametrize("probability", [1e-9, 0.025, 1 - 1e-6])
 def test_quantiles(probability):
     found = PREDICTION.quantile(probability)
     for n in range(N):
@@ -70,7 +70,7 @@ def test_quantiles(probability):
             assert float(found[n, o]) == pytest.approx(root, rel=1e-9)
 
 
-@pytest.mark.parametrize("df", [1.0, 2.0, 30.0, 1e5])
+@pytest.mark.parametrize("df", [1.0, 1e5])
 def test_quantiles_of_one_component(df):
     """And of replicas with degrees of freedom of their own, the last of which broke down."""
     one = torch.ones(1, 3, 2, 1, dtype=D)

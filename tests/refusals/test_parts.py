@@ -114,7 +114,7 @@ VALUE_ERRORS = {
     "labels without names": (lambda: gilib.data.Dataset("own", X.double(), LABELS), "y holds labels, 0 to"),
     "labels for one output": (lambda: mlp(pseudo_outputs=torch.zeros(9).long()), "pseudo_outputs of a"),
     "Adam for what has no parameters": (conjugate, "rule=gilib.training.Bali"),
-    "noise of more outputs": (lambda: predicted(PerOutputGaussian([0.1, 0.1])), "a noise for each of 2"),
+    "noise of more outputs": (lambda: predicted(PerOutputGaussian([0.1, 0.1])), "a network with 2 outputs"),
     "noise of other replicas": (
         lambda: predicted(PerOutputGaussian([0.1], replicas=(2,))),
         r"PerOutputGaussian\(replicas=\(2,\)\) has a noise for each of these",

@@ -1,0 +1,104 @@
+"""What likelihoods refuse, and what they say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import gilib
+from gilib.config import rebuild
+from gilib.likelihoods import (
+    Beta,
+    Categorical,
+    CorrelatedGaussian,
+    Gamma,
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    PerOutputGaussian,
+    Poisson,
+    StudentT,
+)
+from tests.support import normals
+
+F, Y, COUNTS = normals(4, 6, 2), normals(6, 2, seed=1), torch.arange(6)[:, None]
+WHOLE = torch.zeros(6, 2, dtype=torch.long)
+PAIR = CorrelatedGaussian(2, learn=True)
+VARYING = HeteroscedasticGaussian([0.3, 2.0])
+UNITS = gilib.data.Normalisation.fit(F[0], Y)
+NARROW = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised())
+POSITIVE = "must be a positive finite number"
+
+
+def noises():
+    """Numbers that are no variance, and no scale."""
+    for value in (0.0, -1.0, math.nan, math.inf, "0.1", None):
+        yield (lambda value=value: Gaussian(value)), ValueError, f"noise_variance {POSITIVE}"
+        yield (lambda value=value: Gaussian(0.1, scale=value)), ValueError, f"scale {POSITIVE}"
+    for several in (torch.tensor([0.1, 0.2]), (0.1, 0.2), np.array([0.1, 0.2])):
+        yield (lambda several=several: Gaussian(several)), ValueError, "got 2: gilib.likelihoods.PerOutput"
+
+
+REFUSED = [
+    *noises(),
+    (lambda: Categorical().set_noise(torch.eye(2)), TypeError, "Categorical has no Gaussian noise"),
+    (lambda: rebuild({"type": "Binomial"}, Likelihood), ValueError, "unknown .*'Binomial': gilib knows Beta"),
+    (lambda: PAIR.check_targets(normals(6, 3), 6, 3), ValueError, "is for a network with 2 outputs, got 3"),
+    (lambda: PAIR.check_targets(Y[:4], 6, 2), ValueError, r"must have shape \[6, 2\]"),
+    (lambda: PAIR.log_prob(normals(1, 6, 3), normals(6, 3)), ValueError, "a network with 2 outputs, got 3"),
+    (lambda: PAIR.predictive(F).log_prob(Y[:4]), ValueError, r"\[6, 2\] \(points, outputs\), got \[4, 2\]"),
+    (
+        lambda: PAIR.set_noise(-torch.eye(2)),
+        gilib.linalg.FactorisationError,
+        "noise is not positive definite",
+    ),
+    (lambda: CorrelatedGaussian(2).infers_noise(()), ValueError, "inferred here, but .* has it fixed"),
+    (lambda: CorrelatedGaussian(2, 0.0), ValueError, f"noise_variance {POSITIVE}"),
+    (lambda: CorrelatedGaussian(0), ValueError, "outputs"),
+    (lambda: Gamma().predictive(F, UNITS), ValueError, "targets of Gamma cannot be scaled"),
+    (
+        lambda: StudentT(replicas=(2,)).log_prob(normals(3, 5, 6, 2), Y),
+        ValueError,
+        r"replicas=\(2,\)\) has a noise for each .* replicas=\(5,\)",
+    ),
+    (lambda: StudentT([0.1, 0.2, 0.3]).log_prob(F, Y), ValueError, "a network with 3 outputs, got 2"),
+    (lambda: StudentT(df=2.0), ValueError, "df must be above 2"),
+    (lambda: Beta(1.0), ValueError, "mean must be a proportion"),
+    (lambda: Poisson([]), ValueError, "got none"),
+    (
+        lambda: Poisson([1.0, 2.0, 3.0]).log_prob(F[..., :1], COUNTS),
+        ValueError,
+        "Poisson is for a network with 3 outputs, got 1",
+    ),
+    (lambda: Poisson().check_targets(WHOLE, 6, 1), ValueError, r"must have shape \[6, 1\] .* got \[6, 2\]"),
+    (lambda: Poisson().predictive(F).quantile(1.0), ValueError, "a probability between 0 and 1"),
+    (lambda: VARYING.log_prob(F, Y), ValueError, "a network with 4 outputs, got 2"),
+    (
+        lambda: VARYING.check_targets(Y[:3], 6, 4),
+        ValueError,
+        r"\[6, 2\] \(points, half of the network's outputs",
+    ),
+    (lambda: VARYING.check_targets(WHOLE, 6, 4), TypeError, "targets must be floating-point"),
+    (lambda: HeteroscedasticGaussian([]), ValueError, "must be a list with a variance"),
+    (
+        lambda: gilib.predict(NARROW, HeteroscedasticGaussian([0.1]), torch.zeros(3, 2)),
+        ValueError,
+        "a network with 2 outputs, got 1",
+    ),
+    (lambda: PerOutputGaussian([]), ValueError, "must be a list with a variance"),
+    (lambda: PerOutputGaussian([0.1, -1.0]), ValueError, rf"noise_variance\[1\] {POSITIVE}"),
+    (lambda: PerOutputGaussian([0.1]).log_prob(F, Y), ValueError, "a network with 1 outputs, got 2"),
+    (lambda: PerOutputGaussian([0.3, 2.0]).log_prob(F, Y[:3]), ValueError, r"must have shape \[6, 2\]"),
+    (lambda: PerOutputGaussian([0.3, 2.0]).check_targets(WHOLE, 6, 2), TypeError, "must be floating-point"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED)
+def test_what_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_likelihood_of_classes_infers_no_noise():
+    assert not Categorical().infers_noise(())

@@ -1,0 +1,168 @@
+"""An ensemble mixes predictions of any kind, and says what it cannot mix."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch.distributions import Independent, Normal
+
+import gilib
+from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, NegativeBinomial, Poisson, StudentT
+from gilib.prediction import CategoricalPrediction, EnsemblePrediction, GaussianPrediction
+from gilib.sklearn.targets import LogNormalPrediction
+from tests.support import D, assert_equal, normals, seeded, shaken, small_net
+
+N = 5
+X, Y = normals(N, 2), normals(N, 2, seed=1).abs()
+UNITS = gilib.data.Normalisation.fit(X, 3.0 + 2.0 * Y)
+GAUSSIAN = GaussianPrediction(2.0 * normals(4, N, 2, seed=2), 0.1 + normals(4, N, 2, seed=3).abs())
+
+
+class Logistic:
+    """What another package might return: it knows nothing of gilib."""
+
+    def __init__(self, centre, scale):
+        self.dist = scipy.stats.logistic(centre.numpy(), scale)
+        self.mean, self.sd = torch.from_numpy(self.dist.mean()), torch.from_numpy(self.dist.std())
+
+    def log_prob(self, targets):
+        return torch.from_numpy(self.dist.logpdf(targets.numpy()).sum(-1))
+
+    def cdf(self, values):
+        return torch.from_numpy(self.dist.cdf(values.numpy()))
+
+    def quantile(self, probability):
+        return torch.from_numpy(self.dist.ppf(probability))
+
+
+def predicted(net, likelihood, **settings):
+    return gilib.predict(net, likelihood.to(D), X, 4, generator=seeded(1), **settings)
+
+
+def student():
+    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.posteriors.Conjugate(), dtype=D, generator=seeded())
+    for layer in net.layers:
+        if layer.has_weights:
+            layer.weights.df.fill_(9.0)
+    return gilib.prediction.predict_student(net, X, 3, generator=seeded())
+
+
+KINDS = {
+    "network": lambda: predicted(small_net(gilib.Factorised()), gilib.Gaussian(0.3)),
+    "single precision": lambda: GaussianPrediction(GAUSSIAN.means.float(), GAUSSIAN.component_sd.float()),
+    "exact process": lambda: predicted(
+        shaken(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D)), gilib.Gaussian(0.3)
+    ),
+    "replicas": lambda: predicted(
+        gilib.Ensemble(small_net(gilib.GlobalInducing(), replicas=(3,))), gilib.Gaussian(0.3)
+    ),
+    "student": student,
+    "correlated noise": lambda: predicted(small_net(gilib.Factorised()), CorrelatedGaussian(2, 0.3)),
+    "noise that varies": lambda: HeteroscedasticGaussian([0.1, 0.2]).predictive(normals(3, N, 4)),
+    "own likelihood": lambda: predicted(small_net(gilib.Factorised()), StudentT(0.3)),
+    "own likelihood, own units": lambda: predicted(
+        small_net(gilib.Factorised()), StudentT(0.3), normalisation=UNITS
+    ),
+    "positive numbers": lambda: gilib.likelihoods.Gamma(1.5).predictive(normals(3, N, 2)),
+    "proportions": lambda: gilib.likelihoods.Beta(0.4, 9.0).predictive(0.3 * normals(3, N, 2)),
+    "logarithms": lambda: LogNormalPrediction(0.3 * normals(4, N, 2), GAUSSIAN.component_sd),
+    "ensemble": lambda: EnsemblePrediction([GAUSSIAN, Logistic(Y, 0.4)]),
+    "another package": lambda: Logistic(Y, 0.7),
+}
+
+
+@cache
+@torch.no_grad()
+def kind(name):
+    return KINDS[name]()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_kind_of_prediction_is_mixed(name):
+    """Half of the probability is the member's, half that of Gaussians; quantiles reach their probability."""
+    with torch.no_grad():
+        own = kind(name)
+        found = EnsemblePrediction([own, GAUSSIAN])
+        both = [member.log_prob(0.9 * Y).double().numpy() for member in (own, GAUSSIAN)]
+        assert_equal(found.log_prob(0.9 * Y), np.logaddexp(*both) - math.log(2.0), 1e-12)
+        assert_equal(found.mean, 0.5 * (own.mean + GAUSSIAN.mean).double(), 1e-12)
+        second = 0.5 * sum(each.sd.double() ** 2 + each.mean.double() ** 2 for each in (own, GAUSSIAN))
+        assert_equal(found.sd, (second - found.mean.square()).sqrt(), 1e-6)
+        for probability in (0.01, 0.3, 0.95):
+            wanted = torch.full((N, 2), probability, dtype=D)
+            precise = 1e-6 if name == "single precision" else 1e-10
+            assert_equal(own.cdf(own.quantile(probability)).double(), wanted, precise)
+            at = found.quantile(probability)
+            assert_equal(0.5 * (own.cdf(at) + GAUSSIAN.cdf(at)).double(), wanted, precise)
+
+
+@pytest.mark.parametrize("values", [-1e6, 1e6])
+@pytest.mark.parametrize("name", KINDS)
+def test_outside_of_all_targets(name, values):
+    """Also of those that have a support, for which torch and scipy give no number there."""
+    found = kind(name).cdf(torch.full((N, 2), values, dtype=D))
+    assert_equal(found, torch.full((N, 2), float(values > 0), dtype=found.dtype), 1e-3)
+
+
+def test_counts_have_whole_quantiles():
+    """The least number that reaches the probability, as for one likelihood."""
+    rates = normals(3, N, 2)
+    with torch.no_grad():
+        members = [Poisson(3.0).predictive(rates), NegativeBinomial(9.0).predictive(rates)]
+        found = EnsemblePrediction(members)
+        for probability in (0.05, 0.5, 0.99):
+            at = found.quantile(probability)
+            assert torch.equal(at, at.round())
+            assert bool((found.cdf(at) >= probability).all()) and bool(
+                (found.cdf(at - 1) < probability).all()
+            )
+
+
+def test_classes_of_several_networks():
+    members = [CategoricalPrediction(normals(s, N, 3, seed=s).log_softmax(-1)) for s in (2, 5)]
+    found, labels = EnsemblePrediction(members), torch.arange(N) % 3
+    assert_equal(found.mean, 0.5 * (members[0].mean + members[1].mean))
+    assert_equal(found.log_prob(labels), found.mean[torch.arange(N), labels].log())
+    assert_equal(found.log_prob(labels.numpy()), found.log_prob(labels))
+    with pytest.raises(AttributeError, match="'CategoricalPrediction' object has no attribute 'sd'"):
+        _ = found.sd
+
+
+def test_replicas_of_every_member_are_pooled():
+    means, y = normals(4, 3, N, 2), normals(N, 2, seed=6)
+    member = GaussianPrediction(means, torch.ones(1, 3, 1, 1, dtype=D))
+    pooled = EnsemblePrediction([member, member]).pooled(1)
+    assert_equal(pooled.log_prob(y), member.pooled(1).log_prob(y))
+    assert repr(pooled) == f"EnsemblePrediction(2 members, mean [{N}, 2])"
+
+
+def test_a_member_that_broke_down_is_no_number():
+    broken = GaussianPrediction(torch.full((1, N, 2), torch.nan, dtype=D), torch.ones(1, dtype=D))
+    assert bool(EnsemblePrediction([GAUSSIAN, broken]).quantile(0.3).isnan().all())
+
+
+@pytest.mark.parametrize(
+    ("members", "error", "message"),
+    [
+        ([], ValueError, "the same points and outputs"),
+        ([GAUSSIAN, GaussianPrediction(normals(4, N, 1), normals(1).abs())], ValueError, "the same points"),
+        ([GAUSSIAN, torch.nn.Linear(2, 2)], TypeError, r"members\[1\] must be a prediction.* got Linear"),
+        ([scipy.stats.norm(0.0, 1.0)], TypeError, r"members\[0\] must be a prediction"),
+        ([GAUSSIAN, small_net(gilib.Factorised())], TypeError, "got Network: gilib.predict makes one"),
+    ],
+)
+def test_what_cannot_be_mixed(members, error, message):
+    with pytest.raises(error, match=message):
+        EnsemblePrediction(members)
+
+
+def test_densities_of_single_outputs_cannot_be_mixed():
+    single = Normal(Y, 1.0)
+    assert EnsemblePrediction([GAUSSIAN, Independent(single, 1)]).log_prob(Y).shape == (N,)
+    with pytest.raises(ValueError, match=r"joint over outputs, \[5\], but Normal gave \[5, 2\]"):
+        EnsemblePrediction([GAUSSIAN, single]).log_prob(Y)
+    with pytest.raises(ValueError, match="a quantile needs a probability"):
+        EnsemblePrediction([GAUSSIAN]).quantile(1.0)
