@@ -6,7 +6,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.convolution import Windows, autocorrelation, fastest_route
-from gilib.convolution.fourier import fast_length
+from gilib.convolution.spectral import fast_length
 from tests.support import normals
 
 
