@@ -41,15 +41,6 @@ ERRORS = {
         lambda: StructuredGP([Process(2, 3, num_inducing=4), Process(2, 1, num_inducing=4)]),
         r"Process\(2 → 3\) gives 3 numbers, but Process\(2 → 1\), which follows, takes 2",
     ),
-    "stripes of unequal widths": (
-        lambda: StructuredGP([Process(2, 3), Process(3, 2), Process(2, 1)]),
-        r"StripesAndArrow is for hidden layers of one width and a single output, got widths \[3, 2, 1\]: use "
-        "FullyCoupled",
-    ),
-    "stripes with several outputs": (
-        lambda: model(out_features=2),
-        r"got widths \[2, 2, 2\]: use FullyCoupled or MeanField, which allow any widths",
-    ),
     "a family's class": (
         lambda: StructuredGP([Process(2, 1)], FullyCoupled),
         r"family must be an instance: write FullyCoupled\(\)",
