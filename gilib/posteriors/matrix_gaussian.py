@@ -55,7 +55,7 @@ class MatrixGaussianWeights(PosteriorModule):
         """Start M as a draw from NealPrior, and L and K as multiples of the identity."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
-        self.noise_size, self.root_fan_in = fan_in * outputs, math.sqrt(fan_in)
+        self.noise_size, self.root_fan_in = fan_in * outputs, site.scale
         self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
         scale = math.sqrt(spec.initial_variance / self.root_fan_in)
         self.row_root = nn.Parameter(multiple_of_identity(scale, (fan_in,), context))

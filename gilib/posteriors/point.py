@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,13 +43,13 @@ class PointEstimate(OwnInducing):
             ValueError: if `num_inducing` is given for a layer with weights.
         """
         if isinstance(site, InducingOutputs):
-            return PointWeights(context.full((site.fan_in, site.outputs), 0.0), 1.0)
+            return PointWeights(context.full((site.fan_in, site.outputs), 0.0), site.scale)
         if self.num_inducing is not None:
             raise ValueError(
                 f"PointEstimate(num_inducing={self.num_inducing}) is over the inducing outputs of a Gaussian "
                 "process; a point estimate of weights has no inducing points: write PointEstimate()"
             )
-        return PointWeights(context.normal(site.fan_in, site.outputs), math.sqrt(site.fan_in))
+        return PointWeights(context.normal(site.fan_in, site.outputs), site.scale)
 
 
 class PointWeights(PosteriorModule):
