@@ -8,21 +8,15 @@ Read the modules in this order:
 
     windows     which pixels a convolution sees: kernel, stride, padding, boundary
     moments     `autocorrelation` and `window_moments`, with gradients: the functions that gilib calls
-    checks      checks of their arguments
-    routes      the three routes, and `fastest_route`, which compares them
-    costs       the model of their times
+    routes      the three routes, and `fastest_route`, which compares them by a model of their times
 
     patches     route 1: explicit patches of a few images at a time; for any windows, fastest for few channels
-    lags        moments of windows at every pixel, from correlations at the lags within a kernel. These are
-                computed by
+    lags        moments from correlations at the lags within a kernel, which are computed by
       direct    route 2: a convolution with a kernel of 2k-1 pixels, for medium numbers of channels
       spectral  route 3: products of Fourier coefficients, for many channels
-    fourier     the Fourier coefficients of route 3
     borders     corrections for windows that a padded convolution does not have
     phases      strides: windows at every pixel of an image whose channels are the phases of this one
-
-    padding     padding of images, and its adjoint
-    budget      how many images are processed at a time
+    images      padding and its adjoint, and how many images are processed at a time
 
 A test checks that all routes give the same moments and gradients; a benchmark
 (`benchmarks/autocorrelation.py`) times them against patches.

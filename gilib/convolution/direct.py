@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 from torch.nn.grad import conv2d_weight
 
-from gilib.convolution.budget import at_once
+from gilib.convolution.images import at_once
 from gilib.convolution.windows import Pair
 
 CHUNK = 2**19  # entries of padded images per convolution and thread: longer sums lose digits

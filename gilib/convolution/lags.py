@@ -1,6 +1,7 @@
-"""Moments of all windows of an image from a few lags, for windows at every pixel.
+"""Moments of all windows of an image from a few lags.
 
-With circular boundaries all shifts of an image have the same windows, so that
+If there is a window at every pixel and boundaries are circular, all shifts of an image have the
+same windows, so that
 
     (X'ᵀX')[cδ, c'δ'] = R_xx[δ' - δ, c, c']            (Ober & Aitchison, 2021, Eq. 43).
 
@@ -10,43 +11,52 @@ layer with padding p < k-1 does not have. Inclusion and exclusion removes these 
     all - above and below - left and right + the corners.
 
 Every term is again a correlation, of a strip whose rows (or columns) count as channels. X'ᵀY needs no
-correction: y is zero where there is no window.
+correction: y is zero where there is no window. Windows with strides, or not at every pixel, are windows at
+every pixel of the image's phases (`gilib.convolution.phases`).
 """
 
 from __future__ import annotations
+
+from math import prod
 
 import torch
 from torch import Tensor
 
 from gilib.convolution.borders import Correlation, Strips
+from gilib.convolution.phases import Phases
 from gilib.convolution.windows import Windows
 
 
 def moments(
     kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
 ) -> tuple[Tensor, Tensor]:
-    """Return X'ᵀX' and X'ᵀY of windows at every pixel.
+    """Return X'ᵀX' and X'ᵀY.
 
     Args:
         kind: class of the correlations.
         x: `[B, C, H, W]`.
         y: `[B, O, H', W']`.
         root: √λ of every image, `[B]`; 1 if None.
-        windows: windows at every pixel of the images (`Windows.at_every_pixel`).
+        windows: any windows.
 
     Returns:
         `[C K, C K]` and `[C K, O]`.
     """
+    if not windows.at_every_pixel(x.shape[-2:]):
+        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        gram, cross = moments(kind, phases.split(x), y, root, phases.inside)
+        needed = phases.needed_indices(x.shape[1], x)
+        return gram[needed[:, None], needed], cross[needed]
     whole, *borders = Strips.all(x.shape[-2:], windows)
-    auto, cross = whole.correlation(x, kind)(x[None], y[None], root)
-    assert cross is not None
+    auto, lags = whole.correlation(x, kind)(x[None], y[None], root)
+    assert lags is not None
     gram = whole.spread(auto)[0]
     for strips in borders:
         images = strips.cut(x)
         pairs = strips.spread(strips.correlation(images, kind)(images, None, root)[0])
         for everywhere, here in strips.places():
             gram[everywhere].add_(pairs[here], alpha=strips.sign)
-    return gram.flatten(0, 2).flatten(1), cross[:, 0].transpose(0, 1).flatten(0, 1)
+    return gram.flatten(0, 2).flatten(1), lags[:, 0].transpose(0, 1).flatten(0, 1)
 
 
 def write_gradients(
@@ -62,6 +72,16 @@ def write_gradients(
 ) -> None:
     """Write the gradients of x and y to `d_x`, which may be x itself, and `d_y`."""
     channels = x.shape[1]
+    if not windows.at_every_pixel(x.shape[-2:]):
+        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        needed = phases.needed_indices(channels, x)
+        size = channels * prod(phases.count) * phases.inside.pixels
+        d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
+        d_pairs[needed[:, None], needed], d_lags[needed] = d_gram, d_cross
+        parts = phases.split(x)  # a copy, which its gradient overwrites
+        write_gradients(kind, parts, y, root, phases.inside, d_pairs, d_lags, parts, d_y)
+        phases.join(parts, d_x)
+        return
     d_pairs = d_gram.reshape((channels, *windows.kernel) * 2)
     d_lags = d_cross.unflatten(0, (channels, -1)).transpose(0, 1)[:, None]
     whole, *borders = Strips.all(x.shape[-2:], windows)

@@ -10,8 +10,7 @@ from itertools import product
 
 from torch import Tensor
 
-from gilib.convolution.budget import at_once
-from gilib.convolution.padding import padded, unpadded
+from gilib.convolution.images import at_once, padded, unpadded
 from gilib.convolution.windows import Windows
 
 CHUNK = 2**19  # entries of the patches built at a time: 2 MB in float32

@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gilib.convolution import lags
-from gilib.convolution.borders import Correlation
-from gilib.convolution.padding import padded, unpadded
+from gilib.convolution.images import padded, unpadded
 from gilib.convolution.windows import Pair, Windows
 
 
@@ -98,43 +96,3 @@ class Phases:
         """Pixels of the padded image that complete phases need; some may lie beyond the image."""
         height, width = (n * s for n, s in zip(self.size, self.windows.stride, strict=True))
         return height, width
-
-
-def moments(
-    kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
-) -> tuple[Tensor, Tensor]:
-    """Return X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of any windows; see `gilib.convolution.lags.moments`."""
-    if windows.at_every_pixel(x.shape[-2:]):
-        return lags.moments(kind, x, y, root, windows)
-    phases = Phases.of(_size(x), windows)
-    gram, cross = lags.moments(kind, phases.split(x), y, root, phases.inside)
-    needed = phases.needed_indices(x.shape[1], x)
-    return gram[needed[:, None], needed], cross[needed]
-
-
-def write_gradients(
-    kind: type[Correlation],
-    x: Tensor,
-    y: Tensor,
-    root: Tensor | None,
-    windows: Windows,
-    d_gram: Tensor,
-    d_cross: Tensor,
-    d_x: Tensor,
-    d_y: Tensor,
-) -> None:
-    """Write the gradients of x and y to `d_x` and `d_y`."""
-    if windows.at_every_pixel(x.shape[-2:]):
-        return lags.write_gradients(kind, x, y, root, windows, d_gram, d_cross, d_x, d_y)
-    phases = Phases.of(_size(x), windows)
-    needed = phases.needed_indices(x.shape[1], x)
-    size = x.shape[1] * prod(phases.count) * phases.inside.pixels
-    d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])
-    d_pairs[needed[:, None], needed], d_lags[needed] = d_gram, d_cross
-    parts = phases.split(x)  # a copy, which its gradient overwrites
-    lags.write_gradients(kind, parts, y, root, phases.inside, d_pairs, d_lags, parts, d_y)
-    return phases.join(parts, d_x)
-
-
-def _size(images: Tensor) -> Pair:
-    return images.shape[-2], images.shape[-1]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from gilib.arithmetic import exact_products
-from gilib.draws.functions import Function, Moments, covariances, marginals, moments, total
+from gilib.draws.functions import Function, Moments, moments, total
 from gilib.randomness import Noise
 from gilib.validation import as_inputs
 
@@ -50,24 +50,23 @@ class Drawn(ABC):
 
         Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
         """
-        x = as_inputs(x, "x", self.log_pq)
-        with exact_products():
-            return moments(self.function, x)
+        return self._asked(x, "moments")
 
     def marginals(self, x: Tensor) -> Moments:
         """The same, but of every output by itself: outputs that depend on each other are left undone, too.
 
         For a likelihood whose expectation is a sum over single outputs.
         """
-        x = as_inputs(x, "x", self.log_pq)
-        with exact_products():
-            return marginals(self.function, x)
+        return self._asked(x, "marginals")
 
     def covariances(self, x: Tensor) -> Moments:
         """As `moments`, with the covariances between the points, `[S, R, N, N, O]`, in place of variances."""
+        return self._asked(x, "covariances")
+
+    def _asked(self, x: Tensor, kind: str) -> Moments:
         x = as_inputs(x, "x", self.log_pq)
         with exact_products():
-            return covariances(self.function, x)
+            return moments(self.function, x, kind)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
         """Unpack into function and log_pq."""

@@ -31,28 +31,20 @@ class Moments(NamedTuple):
     variance: Tensor | None = None
 
 
-def moments(function: Function, x: Tensor) -> Moments:
-    """The output of a function, with its last sampling left undone where it is Gaussian and independent."""
+def moments(function: Function, x: Tensor, kind: str = "moments") -> Moments:
+    """The output of a function, with its last sampling left undone where it is Gaussian.
+
+    Args:
+        function: any.
+        x: `[..., N, D]`.
+        kind: the method of `GaussianFunction` that is asked: "moments", "marginals" or "covariances".
+    """
     if isinstance(function, Composite):
-        return function.moments(x, moments)
-    return function.moments(x) if isinstance(function, GaussianFunction) else Moments(function(x))
-
-
-def marginals(function: Function, x: Tensor) -> Moments:
-    """The same, but of every output by itself: for sums over outputs, in which dependence does not count."""
-    if isinstance(function, Composite):
-        return function.moments(x, marginals)
-    return function.marginals(x) if isinstance(function, GaussianFunction) else Moments(function(x))
-
-
-def covariances(function: Function, x: Tensor) -> Moments:
-    """As `moments`, with covariances between points, `[S, R, N, N, O]`, in place of variances."""
-    if isinstance(function, Composite):
-        return function.moments(x, covariances)
-    return function.covariances(x) if isinstance(function, GaussianFunction) else Moments(function(x))
-
-
-Gaussians = Callable[[Function, Tensor], Moments]  # what a composite asks of a part
+        return function.moments(x, kind)
+    if not isinstance(function, GaussianFunction):
+        return Moments(function(x))
+    left: Moments = getattr(function, kind)(x)
+    return left
 
 
 class GaussianFunction(ABC):
@@ -100,8 +92,8 @@ class Composite(ABC):
         """Evaluate at x."""
         return self.evaluate(x, lambda part, value: part(value))
 
-    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
-        """Those of what is random last, by `of(part, input)`: `moments` or `marginals`."""
+    def moments(self, x: Tensor, kind: str = "moments") -> Moments:
+        """Those of what is random last; `kind` as for the function `moments`."""
         return Moments(self(x))
 
 
@@ -117,11 +109,11 @@ class Composition(Composite):
             x = call(function, x)
         return x
 
-    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+    def moments(self, x: Tensor, kind: str = "moments") -> Moments:
         """Those of the last function, at what the others give."""
         for function in self.functions[:-1]:
             x = function(x)
-        return of(self.functions[-1], x)
+        return moments(self.functions[-1], x, kind)
 
 
 @dataclass(frozen=True)
@@ -134,9 +126,9 @@ class ResidualFunction(Composite):
         """Evaluate the branch and add the input."""
         return x + call(self.branch, x)
 
-    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+    def moments(self, x: Tensor, kind: str = "moments") -> Moments:
         """Those of the branch, with the input added to the mean."""
-        mean, variance = of(self.branch, x)
+        mean, variance = moments(self.branch, x, kind)
         return Moments(x + mean, variance)
 
 
@@ -177,9 +169,9 @@ class BranchesFunction(Composite):
         """Evaluate all of them at the same points."""
         return self.joined([call(function, x) for function in self.functions])
 
-    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+    def moments(self, x: Tensor, kind: str = "moments") -> Moments:
         """Of independent functions: what becomes of means and of variances."""
-        parts = [of(function, x) for function in self.functions]
+        parts = [moments(function, x, kind) for function in self.functions]
         mean = self.joined([part.mean for part in parts])
         if all(part.variance is None for part in parts):
             return Moments(mean)

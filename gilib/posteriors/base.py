@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import Count
 from gilib.config import Specification
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
@@ -272,10 +273,46 @@ class InducingPosterior(Posterior, ABC):
 
     is_global: ClassVar[bool] = False
 
-    @abstractmethod
     def points(self, context: BuildContext) -> int:
-        """Return M, the number of inducing points of a Gaussian process with this posterior.
+        """Return M, the number of inducing points of a Gaussian process with this posterior: the network's.
 
         Raises:
-            ValueError: if neither the posterior nor the network specifies it.
+            ValueError: if the network has no inducing points.
         """
+        if context.num_inducing is None:
+            raise ValueError(
+                f"{type(self).__name__} needs inducing points: give the network inducing_points of shape "
+                "[M, ...], or take a posterior with points of its own, such as LocalInducing(num_inducing=M)"
+            )
+        return context.num_inducing
+
+
+@dataclass(frozen=True)
+class OwnInducing(InducingPosterior, ABC):
+    """A posterior of a Gaussian process with inducing inputs of its own.
+
+    Attributes:
+        num_inducing: M; None: as many as the network has inducing points.
+    """
+
+    num_inducing: Count | None = None
+
+    def points(self, context: BuildContext) -> int:
+        """Return `num_inducing`, or the number of the network's inducing points.
+
+        Raises:
+            ValueError: if neither is known.
+        """
+        return own_points(self.num_inducing, context, type(self).__name__)
+
+
+def own_points(given: int | None, context: BuildContext, name: str) -> int:
+    """Return M of a layer with its own inducing inputs: the given number, or the network's.
+
+    Raises:
+        ValueError: if neither is known.
+    """
+    points = given or context.num_inducing
+    if points is None:
+        raise ValueError(f"say how many inducing inputs the layer has: {name}(num_inducing=100)")
+    return points

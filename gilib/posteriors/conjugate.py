@@ -18,8 +18,7 @@ from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import tril_logdet
 from gilib.linalg.products import matmul
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
-from gilib.posteriors.correlated import CorrelatedOutputs
-from gilib.randomness import Noise, NoiseSize
+from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
 
@@ -246,3 +245,27 @@ MODULES: dict[type[Site], type[ConjugateWeights]] = {
     DenseWeights: ConjugateWeights,
     ConvolutionWeights: ConjugateKernels,
 }
+
+
+@dataclass(frozen=True)
+class CorrelatedOutputs:
+    """Samples of N(x̃ M, x̃ V x̃ᵀ Σ), drawn as x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points.
+
+    Attributes:
+        mean: the layer's function with weights M.
+        spread: the layer's function with weights T⁻ᵀ, where V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ.
+        root: C, a factor of Σ = C Cᵀ, `[R, O, O]`.
+        noise: z, standard normals `[S, R, N, O]`.
+    """
+
+    mean: Function
+    spread: Function
+    root: Tensor
+    noise: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
+        centre = self.mean(x)
+        # clamped, because the square root has an infinite slope at zero
+        size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()
+        return centre + size * (noise_at(self.noise, centre, -2).to(centre.dtype) @ self.root.mT)

@@ -59,7 +59,7 @@ class DroppedWeights(PosteriorModule):
         self.noise_size = site.channels - site.bias
         # standard normals exceed the threshold with probability `keep`
         self.threshold = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(2.0 * spec.rate - 1.0).double()))
-        self.root_fan_in = math.sqrt(site.fan_in)
+        self.root_fan_in = site.scale
         self.scaled_weights = nn.Parameter(context.normal(site.fan_in, site.outputs))
 
     @property

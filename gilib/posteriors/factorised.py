@@ -72,7 +72,7 @@ class FactorisedWeights(PosteriorModule):
             )
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.channels, self.outputs = fan_in * outputs, site.channels, outputs
-        self.root_fan_in = math.sqrt(fan_in)
+        self.root_fan_in = site.scale
         power = 0.5 if spec.variance_start == "paper" else 1.0
         self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
         start = math.log(spec.initial_variance) - power * math.log(fan_in)

@@ -10,18 +10,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Count, Positive
+from gilib.arguments import Positive
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
-from gilib.posteriors.inducing import network_points, own_points
+from gilib.posteriors.base import (
+    BuildContext,
+    InducingPosterior,
+    OwnInducing,
+    PosteriorModule,
+    WeightDistribution,
+)
 from gilib.posteriors.pseudo import fitted
-from gilib.sites import InducingOutputs, Site
+from gilib.sites import InducingOutputs, Shape, Site
 
 HIDDEN_SCALE = 0.1
 
 
 @dataclass(frozen=True)
-class FreeGaussian(InducingPosterior):
+class FreeGaussian(OwnInducing):
     """Q(w_o) = N(m_o, L_o L_oᵀ) over whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
 
     One Gaussian process with this posterior is a sparse GP (Hensman et al., 2013), and several layers are a
@@ -40,12 +45,7 @@ class FreeGaussian(InducingPosterior):
     """
 
     short_name: ClassVar[str] = "dsvi"
-    num_inducing: Count | None = None
     initial_scale: Positive | None = None
-
-    def points(self, context: BuildContext) -> int:
-        """Return `num_inducing`, or the number of the network's inducing points."""
-        return own_points(self.num_inducing, context, "FreeGaussian")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Create means and factors.
@@ -95,8 +95,7 @@ class FreeInducing(PosteriorModule, Gaussians):
         self.noise_size = points * outputs
         self.mean = nn.Parameter(context.full((points, outputs), 0.0))
         scale = spec.initial_scale or (1.0 if context.last else HIDDEN_SCALE)
-        identity = torch.eye(points, dtype=context.dtype, device=context.device)
-        self.root = nn.Parameter(context.full((outputs, points, points), 0.0) + scale * identity)
+        self.root = nn.Parameter(multiple_of_identity(scale, (outputs, points), context))
 
     @property
     def gaussian_parameters(self) -> list[nn.Parameter]:
@@ -165,10 +164,6 @@ class PropagatedGaussian(InducingPosterior):
     is_global: ClassVar[bool] = True
     initial_scale: Positive = 1e-2
 
-    def points(self, context: BuildContext) -> int:
-        """Return the number of the network's inducing points."""
-        return network_points(context, "PropagatedGaussian")
-
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Create means and factors.
 
@@ -200,9 +195,7 @@ class PropagatedInducing(PosteriorModule):
         given, shape = context.pseudo_outputs, site.pseudo_outputs(points)
         self.starts_at_targets = given is not None
         self.mean = nn.Parameter(context.full(shape, 0.0) if given is None else fitted(given, shape, context))
-        identity = torch.eye(points, dtype=context.dtype, device=context.device)
-        start = context.full((outputs, points, points), 0.0)
-        self.root = nn.Parameter(start + spec.initial_scale * identity)
+        self.root = nn.Parameter(multiple_of_identity(spec.initial_scale, (outputs, points), context))
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
@@ -219,6 +212,12 @@ class PropagatedInducing(PosteriorModule):
         log_prior = log_prior - outputs.shape[-1] * features.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         log_det = half_log_det(self.root)
         return weights, log_prior + 0.5 * noise.square().sum((-2, -1)) + log_det
+
+
+def multiple_of_identity(scale: float, shape: Shape, context: BuildContext) -> Tensor:
+    """Return `scale` times the identity, `[R, *shape, n]`, where n is the last number of `shape`."""
+    identity = torch.eye(shape[-1], dtype=context.dtype, device=context.device)
+    return context.full((*shape, shape[-1]), 0.0) + scale * identity
 
 
 def half_log_det(root: Tensor) -> Tensor:

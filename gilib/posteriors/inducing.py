@@ -9,34 +9,35 @@ and they do not. This is the only difference.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator, cholesky_and_inverse, readable
 from gilib.linalg.factor import tril_logdet
-from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule, WeightDistribution
-from gilib.posteriors.pseudo import PseudoData
+from gilib.posteriors.base import (
+    BuildContext,
+    InducingPosterior,
+    OwnInducing,
+    PosteriorModule,
+    WeightDistribution,
+)
+from gilib.posteriors.pseudo import FACTOR_DTYPES, PseudoData, PseudoSettings
 from gilib.regression import WeightPosterior, regress
 from gilib.regression.dual import DualWeightPosterior, regress_dual
 from gilib.regression.primal import NAMED, merge_outputs
-from gilib.sites import PRECISIONS, Site
+from gilib.sites import Site
 from gilib.statistics import Statistics
-from gilib.validation import check_choice, check_positive
 
 FEW = 3  # if FEW · M ≤ I, solve the M × M system: measured 1.1 to 5 times as fast at I = 3 M, 1.0 to 3 at 2 M
 HARD = 1e5  # condition numbers above which "auto" factorises in float64
-FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
-class GlobalInducing(InducingPosterior):
+class GlobalInducing(PseudoSettings, InducingPosterior):
     """Global inducing points: regression from inducing points that have passed through the layers below.
 
     See Ober & Aitchison (2021, Sec. 2.1).
@@ -60,20 +61,6 @@ class GlobalInducing(InducingPosterior):
 
     short_name: ClassVar[str] = "gi"
     is_global: ClassVar[bool] = True
-    precision: str = "shared"
-    log_precision: float | None = None
-    log_precision_scale: float = 3.0
-    factor_dtype: str = "auto"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.precision, PRECISIONS, "precision")
-        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        _check_log_precision(self.log_precision, self.log_precision_scale)
-
-    def points(self, context: BuildContext) -> int:
-        """Return the number of the network's inducing points."""
-        return network_points(context, "GlobalInducing")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Create pseudo-outputs and log-precisions for the network's inducing points."""
@@ -82,7 +69,7 @@ class GlobalInducing(InducingPosterior):
 
 
 @dataclass(frozen=True)
-class LocalInducing(InducingPosterior):
+class LocalInducing(PseudoSettings, OwnInducing):
     """Local inducing points: regression from features that the layer learns itself (ibid., Sec. 2.4).
 
     Args:
@@ -100,22 +87,7 @@ class LocalInducing(InducingPosterior):
     """
 
     short_name: ClassVar[str] = "li"
-    num_inducing: Count | None = None
-    precision: str = "shared"
-    log_precision: float | None = None
-    log_precision_scale: float = 3.0
-    factor_dtype: str = "auto"
     marginalise: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.precision, PRECISIONS, "precision")
-        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        _check_log_precision(self.log_precision, self.log_precision_scale)
-
-    def points(self, context: BuildContext) -> int:
-        """Return `num_inducing`, or the number of the network's inducing points."""
-        return own_points(self.num_inducing, context, "LocalInducing")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Create pseudo-outputs, log-precisions and, unless the layer supplies them, inducing features.
@@ -135,39 +107,6 @@ class LocalInducing(InducingPosterior):
         points = self.num_inducing or (context.num_inducing if rows is site else None) or site.fan_in
         inputs = context.normal(points, site.fan_in - site.bias)
         return InducingWeights(self, rows, PseudoData(self, rows, points, context, targets=False), inputs)
-
-
-def _check_log_precision(start: float | None, scale: float) -> None:
-    """Check that the scale is positive, and that the initial log-precision is a finite number or None."""
-    check_positive(scale, "log_precision_scale")
-    if start is not None and not (isinstance(start, Real) and math.isfinite(start)):
-        raise ValueError(f"log_precision must be a finite number, got {start!r}")
-
-
-def network_points(context: BuildContext, name: str) -> int:
-    """Return M of a layer that uses the network's inducing points.
-
-    Raises:
-        ValueError: if the network has none.
-    """
-    if context.num_inducing is None:
-        raise ValueError(
-            f"{name} needs inducing points: give the network inducing_points of shape [M, ...], "
-            "or take a posterior with points of its own, such as LocalInducing(num_inducing=M)"
-        )
-    return context.num_inducing
-
-
-def own_points(given: int | None, context: BuildContext, name: str) -> int:
-    """Return M of a layer with its own inducing inputs: the given number, or the network's.
-
-    Raises:
-        ValueError: if neither is known.
-    """
-    points = given or context.num_inducing
-    if points is None:
-        raise ValueError(f"say how many inducing inputs the layer has: {name}(num_inducing=100)")
-    return points
 
 
 def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
@@ -192,7 +131,7 @@ class InducingWeights(PosteriorModule):
 
     def __init__(
         self,
-        spec: GlobalInducing | LocalInducing,
+        spec: PseudoSettings,
         site: Site,
         pseudo: PseudoData,
         inputs: Tensor | None,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gilib.arguments import Positive
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
-from gilib.posteriors.free import half_log_det
+from gilib.posteriors.free import half_log_det, multiple_of_identity
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import Site
 
@@ -55,11 +55,11 @@ class MatrixGaussianWeights(PosteriorModule):
         """Start M as a draw from NealPrior, and L and K as multiples of the identity."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
-        self.noise_size, self.root_fan_in = fan_in * outputs, math.sqrt(fan_in)
+        self.noise_size, self.root_fan_in = fan_in * outputs, site.scale
         self.scaled_mean = nn.Parameter(context.normal(fan_in, outputs))
         scale = math.sqrt(spec.initial_variance / self.root_fan_in)
-        self.row_root = nn.Parameter(_multiple(scale, fan_in, context))
-        self.column_root = nn.Parameter(_multiple(1.0, outputs, context))
+        self.row_root = nn.Parameter(multiple_of_identity(scale, (fan_in,), context))
+        self.column_root = nn.Parameter(multiple_of_identity(1.0, (outputs,), context))
 
     @property
     def mean(self) -> Tensor:
@@ -92,9 +92,3 @@ class MatrixGaussianWeights(PosteriorModule):
 
 def _half_log_det(root: Tensor) -> Tensor:
     return half_log_det(root[..., None, :, :])
-
-
-def _multiple(scale: float, size: int, context: BuildContext) -> Tensor:
-    """Return `scale` times the identity, `[R, size, size]`."""
-    identity = torch.eye(size, dtype=context.dtype, device=context.device)
-    return context.full((size, size), 0.0) + scale * identity

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Count
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, InducingPosterior, PosteriorModule
-from gilib.posteriors.inducing import own_points
+from gilib.posteriors.base import BuildContext, OwnInducing, PosteriorModule
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import InducingOutputs, Site
 
 
 @dataclass(frozen=True)
-class PointEstimate(InducingPosterior):
+class PointEstimate(OwnInducing):
     """Q(W) = δ(W - Ŵ), which becomes the maximum a posteriori (MAP) estimate if it is trained on the ELBO.
 
     It is also one state of `SGHMC`. A point mass has no density, so log_pq is log P(Ŵ), and the objective is
@@ -38,11 +35,6 @@ class PointEstimate(InducingPosterior):
     """
 
     short_name: ClassVar[str] = "map"
-    num_inducing: Count | None = None
-
-    def points(self, context: BuildContext) -> int:
-        """Return `num_inducing`, or the number of the network's inducing points."""
-        return own_points(self.num_inducing, context, "PointEstimate")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         """Create the unknowns `[R, I, O]`.
@@ -51,13 +43,13 @@ class PointEstimate(InducingPosterior):
             ValueError: if `num_inducing` is given for a layer with weights.
         """
         if isinstance(site, InducingOutputs):
-            return PointWeights(context.full((site.fan_in, site.outputs), 0.0), 1.0)
+            return PointWeights(context.full((site.fan_in, site.outputs), 0.0), site.scale)
         if self.num_inducing is not None:
             raise ValueError(
                 f"PointEstimate(num_inducing={self.num_inducing}) is over the inducing outputs of a Gaussian "
                 "process; a point estimate of weights has no inducing points: write PointEstimate()"
             )
-        return PointWeights(context.normal(site.fan_in, site.outputs), math.sqrt(site.fan_in))
+        return PointWeights(context.normal(site.fan_in, site.outputs), site.scale)
 
 
 class PointWeights(PosteriorModule):

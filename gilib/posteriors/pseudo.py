@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import math
+from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from gilib.posteriors.base import BuildContext
-from gilib.sites import Observations, Shape, Site
-from gilib.validation import as_labels
+from gilib.sites import PRECISIONS, Observations, Shape, Site
+from gilib.validation import as_labels, check_choice, check_positive
 
+FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 KNOWN = 0.1  # standard deviation of pseudo-outputs that start at known weights, relative to their RMS
 
 
-class PseudoSettings(Protocol):
-    """The settings of pseudo-outputs, which are fields of a posterior's specification."""
+@dataclass(frozen=True)
+class PseudoSettings:
+    """The settings of pseudo-outputs, and of the regression onto them; see `GlobalInducing`."""
 
-    @property
-    def precision(self) -> str:
-        """The kind of Λ: "shared", "per_output" or "full"."""
+    precision: str = "shared"
+    log_precision: float | None = None
+    log_precision_scale: float = 3.0
+    factor_dtype: str = "auto"
 
-    @property
-    def log_precision(self) -> float | None:
-        """Initial value of log λ; None: 0 in the last layer and -4 in the others."""
-
-    @property
-    def log_precision_scale(self) -> float:
-        """The stored parameter is log λ divided by this number."""
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_choice(self.precision, PRECISIONS, "precision")
+        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
+        check_positive(self.log_precision_scale, "log_precision_scale")
+        start = self.log_precision
+        if start is not None and not (isinstance(start, Real) and math.isfinite(start)):
+            raise ValueError(f"log_precision must be a finite number, got {start!r}")
 
 
 class PseudoData(nn.Module):

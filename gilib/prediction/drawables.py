@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.draws import Draw
-from gilib.draws.functions import Composite, Function, Gaussians, Moments, moments
+from gilib.draws.functions import Composite, Function, Moments, moments
 from gilib.network import Network
 from gilib.randomness import GeneratorLike, ReplicaGenerators
 from gilib.sites import Shape
@@ -154,10 +154,10 @@ class _Pooled(Composite):
         self._check(x)
         return self._merged(call(self.function, x))
 
-    def moments(self, x: Tensor, of: Gaussians = moments) -> Moments:
+    def moments(self, x: Tensor, kind: str = "moments") -> Moments:
         """Return the moments of all members, in closed form if the members have them."""
         self._check(x)
-        mean, variance = of(self.function, x)
+        mean, variance = moments(self.function, x, kind)
         return Moments(self._merged(mean), None if variance is None else self._merged(variance))
 
     def _merged(self, values: Tensor) -> Tensor:

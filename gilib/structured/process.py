@@ -12,7 +12,7 @@ from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers import Layer, as_layer
 from gilib.layers.gp import inducing_inputs as placed
 from gilib.posteriors import BuildContext
-from gilib.posteriors.inducing import own_points
+from gilib.posteriors.base import own_points
 from gilib.processes import Inducing, Path
 from gilib.randomness import Noise
 from gilib.sites import Shape

@@ -6,7 +6,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.convolution import Windows, autocorrelation, fastest_route
-from gilib.convolution.fourier import fast_length
+from gilib.convolution.spectral import fast_length
 from tests.support import normals
 
 
@@ -79,9 +79,7 @@ class Peak(TorchDispatchMode):
 
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 @pytest.mark.parametrize("boundary", ["circular", "zero"])
-@pytest.mark.parametrize(
-    ("pixels", "count", "stride"), [(32, 120, 1), (32, 120, 2), (8, 1000, 1), (4, 1000, 1)]
-)
+@pytest.mark.parametrize(("pixels", "count", "stride"), [(32, 60, 1), (32, 60, 2), (4, 1000, 1)])
 def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride):
     """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
     x = torch.randn(count, 16, pixels, pixels, requires_grad=True)
@@ -95,7 +93,7 @@ def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride
     assert memory.peak - results - inputs < 3 * inputs  # views of the inputs count too
 
 
-@pytest.mark.parametrize(("count", "channels", "pixels"), [(20, 32, 4), (50, 128, 4), (1, 32, 32)])
+@pytest.mark.parametrize(("count", "channels", "pixels"), [(20, 32, 4), (1, 32, 32)])
 @pytest.mark.parametrize("boundary", ["circular", "zero"])
 def test_memory_where_moments_are_larger_than_images(count, channels, pixels, boundary):
     """Three times the inputs, and the moments twice more."""

@@ -38,7 +38,7 @@ def test_an_estimate_has_a_kernel_for_every_image():
 
 def test_an_estimate_has_the_distribution_of_the_draws_at_an_image():
     """Pixels and channels together: means and covariances, and none between images."""
-    layer, x, count = factorised(), images(2), 20_000
+    layer, x, count = factorised(), images(2), 8_000
     mean, variance = layer.weights.mean.detach(), layer.weights.log_variance.exp().detach()
     patches = unfold(x, 3, padding=1).mT  # [N, pixels, I]
     outputs = layer.estimate(None, count, 2, generator=seeded(1))(x).flatten(-2).mT.detach()

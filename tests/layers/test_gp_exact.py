@@ -63,13 +63,19 @@ def evidence(kernel):
     return marginal.log_prob(Y.mT).sum()
 
 
+# every posterior with one kernel, every kernel with one posterior
+CASES = pytest.mark.parametrize(
+    ("kind", "precision", "name"),
+    [(kind, precision, next(iter(KERNELS))) for kind in POSTERIORS for precision in PRECISIONS]
+    + [("global", "full", name) for name in list(KERNELS)[1:]],
+)
+
+
 def elbos(drawn, x=X, y=Y):
     return gilib.elbo(drawn, LIKELIHOOD, x, y, num_data=len(x), reduction="none").detach()
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("kind", POSTERIORS)
+@CASES
 def test_the_bound_of_every_draw_is_the_log_evidence(kind, precision, name):
     net, truth = exact_net(kind, precision, KERNELS[name]), evidence(KERNELS[name])
     draw, estimate = net.draw(20, generator=seeded(1)), net.estimate(20, 8, generator=seeded(2))
@@ -100,9 +106,7 @@ def test_a_wrong_noise_is_not_exact():
     assert bounds.std() > 0.1
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("kind", POSTERIORS)
+@CASES
 def test_predictions_are_those_of_scikit_learn(kind, precision, name):
     """Means, and standard deviations with the noise; over a cubature, the mixture's moments are exact."""
     points = normals(5, 2, seed=5)

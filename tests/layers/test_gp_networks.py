@@ -268,12 +268,6 @@ def test_predictions_in_batches_and_in_units():
     assert_equal(scaled.component_sd, whole.component_sd * units.y_std, 1e-9)
 
 
-def test_an_ensemble_of_processes_predicts():
-    net = NETWORKS["free"](replicas=(3,))
-    prediction = gilib.predict(gilib.Ensemble(net), LIKELIHOOD, normals(4, 2), 5, generator=seeded(1))
-    assert prediction.means.shape == prediction.component_sd.expand(15, 4, 2).shape == (15, 4, 2)
-
-
 def test_a_joint_draw_is_a_function_of_its_noise():
     x = normals(6, 1, seed=1)
     net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())

@@ -67,8 +67,7 @@ def bound_and_gradients(net, noise, x=X):
     return bound.detach().double(), dict(zip(names, (g.double() for g in gradients), strict=True))
 
 
-@pytest.mark.parametrize("lengthscale", [0.01, 0.3, 1.0, 100.0])
-@pytest.mark.parametrize("kernel", [RBF, Matern], ids=["rbf", "matern"])
+@pytest.mark.parametrize(("kernel", "lengthscale"), [(RBF, 0.3), (RBF, 100.0), (Matern, 0.01), (Matern, 1.0)])
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_gradients_of_a_float32_layer_are_those_of_float64(name, kernel, lengthscale):
     """Values in float32 meet R⁻¹ once, which enlarges a rounding by s = |R⁻¹|, at most the root of 1/jitter.
@@ -175,7 +174,7 @@ def lost(lengthscale, frequency, log_precision, face):
 
 
 @pytest.mark.parametrize("face", ["estimate", "path"])
-@pytest.mark.parametrize("log_precision", [2.0, 7.0, 9.0, 10.0, 12.0, 14.0])
+@pytest.mark.parametrize("log_precision", [2.0, 9.0, 14.0])
 @pytest.mark.parametrize(("lengthscale", "frequency"), [(10.0, 3.0), (10.0, 1.0), (3.0, 3.0), (1.0, 3.0)])
 def test_outputs_pinned_down_to_rough_functions(lengthscale, frequency, log_precision, face):
     """Their w = R⁻¹ u is large, and aᵀw a small difference: no mean is off by a standard deviation."""

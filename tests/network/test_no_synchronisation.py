@@ -30,8 +30,9 @@ def on_meta(posterior, prior):
     return net, likelihood, rates
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize(
+    ("name", "prior"), [*((name, "spatial") for name in POSTERIORS), ("gi", "neal"), ("gi-full", "scale")]
+)
 def test_draw_bound_and_gradient(name, prior):
     net, likelihood, rates = on_meta(POSTERIORS[name], PRIORS[prior])
     x, y = (torch.empty(R, N, 2, dtype=torch.float64, device=META) for _ in range(2))

@@ -64,18 +64,12 @@ def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed,
 
 
 @pytest.mark.parametrize("spec", LEARNED, ids=name)
-@pytest.mark.parametrize("replicas", [(), (2,)])
-@pytest.mark.parametrize("start", ["initial", "perturbed"])
-def test_every_parameter_has_a_gradient(spec, replicas, start, make_prior, perturbed, generator):
-    module = build(spec, generator, replicas)
-    if start == "perturbed":
-        module = perturbed(module)
-    features = normal(generator, SAMPLES, *replicas, POINTS, FAN_IN).requires_grad_()
-    prior = make_prior(generator, FAN_IN, replicas)
+def test_every_parameter_has_a_gradient(spec, make_prior, perturbed, generator):
+    module = perturbed(build(spec, generator, (2,)))
+    features = normal(generator, SAMPLES, 2, POINTS, FAN_IN).requires_grad_()
+    prior = make_prior(generator, FAN_IN, (2,))
     hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
-    weights, log_pq = draw_weights(
-        module, features, prior, normal(generator, SAMPLES, *replicas, FAN_IN, OUTPUTS)
-    )
+    weights, log_pq = draw_weights(module, features, prior, normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS))
     named = [*module.named_parameters(), ("prior precision", hyper)]
     named += [("features", features)] if module.needs_inducing else []
     upper = {"pseudo.scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
@@ -125,9 +119,10 @@ def test_initial_values_come_from_the_generator(spec):
     assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
-@EVERY
 @pytest.mark.parametrize(
-    "prior", [NealPrior(), StandardPrior(), ScalePrior(), SpatialIWPrior()], ids=lambda p: type(p).__name__
+    ("spec", "prior"),
+    [*((spec, NealPrior()) for spec in ALL)]
+    + [(GlobalInducing(), prior) for prior in (StandardPrior(), ScalePrior(), SpatialIWPrior())],
 )
 def test_everything_stays_on_the_device_of_the_parameters(spec, prior):
     """The meta device holds no data, so that a copy to the CPU, or from it, would raise."""

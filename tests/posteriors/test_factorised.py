@@ -94,14 +94,3 @@ def test_what_is_learned():
     shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
     assert shapes == {"scaled_mean": (2, FAN_IN, OUTPUTS), "log_variance": (2, FAN_IN, OUTPUTS)}
     assert not module.needs_inducing
-
-
-@pytest.mark.parametrize("value", [0.0, -1e-3, math.inf, math.nan])
-def test_initial_variance_must_be_positive(value):
-    with pytest.raises(ValueError, match="initial_variance must be a positive finite number, got"):
-        Factorised(initial_variance=value)
-
-
-def test_unknown_start():
-    with pytest.raises(ValueError, match="unknown variance_start 'code': choose one of 'paper', 'reference'"):
-        Factorised(variance_start="code")

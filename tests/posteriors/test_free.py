@@ -100,9 +100,7 @@ def test_every_parameter_gets_a_gradient():
     ("call", "message"),
     [
         (lambda: gilib.FreeGaussian(0), "num_inducing must be an integer of at least 1, got 0"),
-        (lambda: gilib.FreeGaussian(2.5), "num_inducing must be an integer of at least 1, got 2.5"),
         (lambda: gilib.FreeGaussian(3, 0.0), "initial_scale must be a positive finite number, got 0.0"),
-        (lambda: gilib.FreeGaussian(3, -1.0), "initial_scale must be a positive finite number, got -1.0"),
         (
             lambda: gilib.Network(None, [gilib.Linear(2, 1, gilib.FreeGaussian(3))]),
             r"layer 0: FreeGaussian is over the inducing outputs.*not over weights: use it in gilib.GP",

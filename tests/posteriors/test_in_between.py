@@ -52,7 +52,7 @@ def segment(generator, inputs):
 @pytest.mark.parametrize("psi", [torch.relu, softplus, torch.abs], ids=["relu", "softplus", "abs"])
 @pytest.mark.parametrize("inputs", [1, 3])
 def test_variance_and_deviation_stay_below_the_line_between_two_places(psi, inputs, generator):
-    for _ in range(50):
+    for _ in range(20):
         before, net = first_layer(generator, inputs), factorised(generator)
         variance = function_variance(net, psi(before(segment(generator, inputs))))
         assert bump(variance) < 1e-12
@@ -60,19 +60,10 @@ def test_variance_and_deviation_stay_below_the_line_between_two_places(psi, inpu
         assert min(variance[1:-1] / variance.max()) < 1 - 1e-3  # and not because it were constant
 
 
-def test_the_variance_is_the_sum_of_squares_of_the_chapter(generator):
-    before, net = first_layer(generator, 1), factorised(generator)
-    features = torch.relu(before(segment(generator, 1)))
-    (layer,) = net.layers
-    variances = layer.weights.log_variance.detach().exp()
-    expected = (features.square() @ variances[:-1] + variances[-1])[:, 0]
-    torch.testing.assert_close(function_variance(net, features), expected, rtol=1e-12, atol=0)
-
-
 def test_features_that_are_not_convex_can_have_a_bump(generator):
     for psi in (torch.tanh, lambda a: torch.relu(1 - torch.relu(a) - torch.relu(-a))):
         found = []
-        for _ in range(50):
+        for _ in range(20):
             before, net = first_layer(generator, 1), factorised(generator)
             found.append(bump(function_variance(net, psi(before(segment(generator, 1))))))
         assert max(found) > 0.1

@@ -81,12 +81,6 @@ def test_it_trains_and_carries_inducing_points():
     assert history.elbo[-5:].mean() > history.elbo[:5].mean()
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf")])
-def test_scales_that_make_no_sense(scale):
-    with pytest.raises(ValueError, match="initial_scale"):
-        gilib.posteriors.PropagatedGaussian(scale)
-
-
 def test_where_it_does_not_belong():
     with pytest.raises(ValueError, match=r"use it in gilib\.GP"):
         gilib.posteriors.PropagatedGaussian().build(

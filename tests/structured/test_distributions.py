@@ -24,10 +24,9 @@ def brute(net, x, samples=MANY):
 
 
 @EVERY
-@pytest.mark.parametrize("marginalise", [True, False])
-def test_an_estimate_at_a_point(family, marginalise):
-    """With the inducing outputs integrated out, or sampled."""
-    net = network(family, marginalise=marginalise)
+def test_an_estimate_at_a_point(family):
+    """With the inducing outputs sampled."""
+    net = network(family, marginalise=False)
     with torch.no_grad():
         assert_same_distribution(net.estimate(MANY, 1, generator=seeded(3))(X[:1]), brute(net, X[:1]))
 
@@ -45,19 +44,17 @@ def test_the_bound_by_sampled_inducing_outputs(family):
 
 
 @EVERY
-@pytest.mark.parametrize("points", [1, 2])
-def test_joint_draws(family, points):
-    net, x = network(family), X[:points]
+def test_joint_draws(family):
+    net = network(family)
     with torch.no_grad():
-        drawn = net.joint_draw(MANY, points, generator=seeded(5))
-        assert_same_distribution(drawn(x), brute(net, x))
+        drawn = net.joint_draw(MANY, 2, generator=seeded(5))
+        assert_same_distribution(drawn(X), brute(net, X))
         assert_mean(drawn.log_pq, -oracle.kl(oracle_of(net)))
 
 
-@EVERY
-def test_draws_along_a_path(family):
+def test_draws_along_a_path():
     """Moments are exact but for about 1/256, the features; the errors of 4000 samples are four times that."""
-    net = network(family, DEEP, num_features=256)
+    net = network("stripes_and_arrow", DEEP, num_features=256)
     with torch.no_grad():
         drawn = net.draw(4000, generator=seeded(6))
         assert_same_distribution(drawn(X), brute(net, X))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal, kl_divergence
+from torch.distributions import MultivariateNormal
 
 from tests.structured import oracle
 from tests.structured.samples import ERRORS, RARE, assert_same_distribution, gaps, least_probability
@@ -39,16 +39,15 @@ def random_model(pattern, widths=WIDTHS, sizes=SIZES, inputs=2, seed=0):
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_theorem_samples_what_the_inducing_outputs_sample(pattern):
     """All layers' outputs at a point: 3 layers of 2, 2 and 1 GPs."""
-    model, n = random_model(pattern), 200_000
+    model, n = random_model(pattern), 50_000
     ours = torch.cat(oracle.sample_point(model, X, normals(n, 5, seed=1)), -1)
     brute = torch.cat(oracle.sample_by_inducing_outputs(model, X[None], seeded(2), n), -1)[:, 0]
     assert_same_distribution(ours, brute)
 
 
-@pytest.mark.parametrize("pattern", ["fully_coupled", "stripes_and_arrow"])
-def test_a_distribution_without_couplings_is_told_apart(pattern):
+def test_a_distribution_without_couplings_is_told_apart():
     """The comparison above has teeth: diagonal blocks alone do not do."""
-    model, n = random_model(pattern), 200_000
+    model, n = random_model("fully_coupled"), 200_000
     blocks = oracle.mask(WIDTHS, SIZES, "mean_field")
     cut = replace(model, covariance=model.covariance * (blocks + blocks.mT).clamp(max=1))
     ours = torch.cat(oracle.sample_point(cut, X, normals(n, 5, seed=1)), -1)
@@ -106,31 +105,6 @@ def test_blocks_on_the_diagonal_alone_are_doubly_stochastic_inference():
             start, used = start + points, used + 1
         entering = torch.stack(columns, -1)
         assert_equal(values[k], entering, 1e-10)
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_divergence(pattern):
-    model = random_model(pattern)
-    ours = MultivariateNormal(model.mean, model.covariance)
-    prior = MultivariateNormal(torch.zeros_like(model.mean), model.prior())
-    assert_equal(oracle.kl(model), kl_divergence(ours, prior), 1e-10)
-    assert float(oracle.kl(replace(model, mean=0 * model.mean, covariance=model.prior()))) < 1e-10
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_covariances_have_the_pattern_of_their_factors(pattern):
-    """For a matrix of ones on the pattern C Cᵀ counts the terms of each entry: zero exactly off it."""
-    where = oracle.mask((2, 2, 2, 1), (3, 2, 4, 1), pattern)
-    assert torch.equal((where @ where.mT).tril() > 0, where > 0)
-
-
-def test_entries_of_the_patterns():
-    """Blocks of S for τ = 2, L = 3, by hand: 5 GPs; 2 stripes and an arrow of 4 couplings, both sides."""
-    counts = {}
-    for pattern in PATTERNS:
-        where = oracle.mask((2, 2, 1), (3, 3, 3), pattern)
-        counts[pattern] = int(((where @ where.mT) > 0).sum()) // 9
-    assert counts == {"mean_field": 5, "fully_coupled": 25, "stripes_and_arrow": 5 + 2 * 2 + 2 * 4}
 
 
 def test_the_bound_integrates_over_the_last_layer():
