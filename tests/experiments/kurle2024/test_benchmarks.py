@@ -17,6 +17,7 @@ from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from gilib.data import Dataset, load_uci
 from gilib.training import Bali, Checkpoint, Paused
+from tests.support import D
 
 CPU = torch.device("cpu")
 NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
