@@ -10,11 +10,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from experiments.comparing import compared
-from experiments.merging import merge
 from experiments.registry import EXPERIMENTS
 from experiments.runner.memory import keep_memory
+from experiments.runner.merging import merge
 from experiments.runner.records import SCALES, RecordError, diverged
-from experiments.running import DEVICES, PLACES, Placement, repeat, run_experiment, status
+from experiments.runner.running import DEVICES, PLACES, Placement, repeat, run_experiment, status
 from gilib.data.storage import DataError
 from gilib.training import Speed
 from gilib.training.gradients.speed import PRECISIONS

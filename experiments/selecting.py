@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.registry import EXPERIMENTS
-from experiments.runner import records
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import SCALES, Record, RecordError, diverged, results_file
+from experiments.runner.records import SCALES, Record, RecordError, diverged, records_of, results_file
 from gilib.data.storage import DataError
 
 
@@ -31,7 +30,7 @@ def load_records(name: str) -> list[Record]:
 
 def recorded(name: str) -> list[Record]:
     """Return all records of an experiment, like `load_records`, but none if it was never run."""
-    return records.recorded(name, EXPERIMENTS[name].config if name in EXPERIMENTS else None)
+    return records_of(name, EXPERIMENTS[name].config if name in EXPERIMENTS else None)
 
 
 def select(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def significant(value: float) -> float:
-    """Round a number to six significant digits.
+def significant(value: float, digits: int = 6) -> float:
+    """Round a number to some significant digits.
 
-    >>> significant(1 / 3)
-    0.333333
+    >>> significant(1 / 3), significant(1 / 3, digits=4)
+    (0.333333, 0.3333)
     """
-    return float(f"{value:.6g}")
+    return float(f"{value:.{digits}g}")
 
 
 def rounded(values: Tensor, places: int) -> list[float]:

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,6 +50,12 @@ class Data:
 @functools.lru_cache(1)
 def _dataset(name: str) -> Dataset:
     return load_uci(name)
+
+
+def check(configs: Sequence[Any]) -> None:
+    """Check that the sets of all configurations are on this machine, or can be downloaded."""
+    for name in dict.fromkeys(config.dataset for config in configs):
+        load_uci(name)
 
 
 def load(name: str, splits: Sequence[int], device: torch.device, dtype: torch.dtype = torch.float32) -> Data:

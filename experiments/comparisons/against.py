@@ -17,7 +17,7 @@ from experiments.comparisons import tasks
 from experiments.comparisons.defaults import MORE
 from experiments.comparisons.posteriors import SMALL
 from experiments.comparisons.rivals import APART, CLASSES_ONLY, METHODS, OURS, REGRESSION_ONLY, prepare
-from experiments.comparisons.tasks import MOONS, measured, task
+from experiments.comparisons.tasks import MOONS, broken, measured, task
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record, diverged
 from gilib.data import classification_names
@@ -112,15 +112,11 @@ def run(config: AgainstConfig, job: Job) -> Record:
         metrics = {"process_seconds": time.process_time() - begin}
         metrics |= measured(found.prediction, own) | found.more
     except (DivergenceError, FactorisationError) as error:
-        return _diverged(own, str(error))
+        return broken(own, 0, error)
     if not all(math.isfinite(value) for value in metrics.values()):
-        return _diverged(own, "predictions are not finite")
+        return broken(own, 0, "predictions are not finite")
     shown = {name: significant(value) for name, value in metrics.items()}
     return {"data": own.data, "metrics": shown, "curve": []}
-
-
-def _diverged(own: tasks.Task, why: str) -> Record:
-    return {"data": own.data, "metrics": {}, "curve": [], "diverged_at": 0, "why": why[:200]}
 
 
 def with_auto(records: Sequence[Record]) -> dict[tuple[str, int], dict[str, dict[str, float]]]:

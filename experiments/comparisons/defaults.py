@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from experiments.common.choosing import Choice, choose
 from experiments.comparisons.posteriors import LARGE, SMALL
 from experiments.comparisons.tasks import MOONS
-from experiments.runner.records import Record, diverged, recorded
+from experiments.runner.records import Record, diverged, records_of
 from gilib.likelihoods import Likelihood
 from gilib.models import inducing_start, mlp
 from gilib.network import Network
@@ -254,4 +254,4 @@ def chosen(scale: str) -> Choice[str]:
     Raises:
         ValueError: if the recipe itself is not recorded.
     """
-    return choose(scores([r for r in recorded("defaults", DefaultsConfig) if r["scale"] == scale]))
+    return choose(scores([r for r in records_of("defaults", DefaultsConfig) if r["scale"] == scale]))

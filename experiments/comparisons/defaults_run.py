@@ -12,7 +12,7 @@ from experiments.common.measuring import significant
 from experiments.common.uci_splits import CURVE
 from experiments.comparisons import defaults, tasks
 from experiments.comparisons.defaults import VARIANTS, DefaultsConfig
-from experiments.comparisons.tasks import Task, measured, task
+from experiments.comparisons.tasks import Task, broken, measured, task
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
 from gilib.linalg import FactorisationError
@@ -39,9 +39,9 @@ def run(config: DefaultsConfig, job: Job) -> Record:
         metrics = {"process_seconds": (time.process_time() - begin) * whole}
         metrics |= _measured(config, own, trained)
     except (DivergenceError, FactorisationError) as error:
-        return _diverged(own, recipe.steps, error)
+        return broken(own, recipe.steps, error)
     if not all(math.isfinite(value) for value in metrics.values()):
-        return _diverged(own, recipe.steps, ValueError("predictions are not finite"))
+        return broken(own, recipe.steps, "predictions are not finite")
     return {
         "data": own.data,
         "metrics": {name: significant(value) for name, value in metrics.items()},
@@ -60,10 +60,6 @@ def _measured(config: DefaultsConfig, own: Task, trained: Trained) -> dict[str, 
         net, likelihood, own.test_x, config.test_samples, batch_size=AT_ONCE, generator=source
     )
     return {"elbo": float(elbo), "converged": float(history.converged), **measured(found, own)}
-
-
-def _diverged(own: Task, steps: int, error: Exception) -> Record:
-    return {"data": own.data, "metrics": {}, "curve": [], "diverged_at": steps, "why": str(error)[:200]}
 
 
 EXPERIMENTS = {

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import gilib
+from experiments.common.measuring import significant
 from experiments.runner.records import Record, diverged
 from gilib.likelihoods.mixtures import GaussianPrediction
 
@@ -64,7 +65,10 @@ def moments(found: GaussianPrediction, noise_variance: Tensor) -> dict[str, list
     variance = found.sd.square()
     function = (variance - noise_variance.mean()).clamp_min(0.0)
     rows = {"mean": found.mean, "sd": found.sd, "function_sd": function.sqrt()}
-    return {name: [_digits(value) for value in values[..., 0].tolist()] for name, values in rows.items()}
+    return {
+        name: [significant(value, DIGITS) for value in values[..., 0].tolist()]
+        for name, values in rows.items()
+    }
 
 
 def distance(own: Mapping[str, Sequence[float]], reference: Mapping[str, Sequence[float]], of: str) -> float:
@@ -113,7 +117,3 @@ def distances(records: Sequence[Record], of: str = "function_sd") -> dict[tuple[
 def _cell(record: Record) -> tuple[str, int, str]:
     config = record["config"]
     return config["dataset"], config["split"], config["method"]
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

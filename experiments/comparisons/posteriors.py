@@ -8,15 +8,14 @@ know the hyper-parameters of that paper's tables; these are ours.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from experiments.common.choosing import Choice, Setting, choose
 from experiments.kurle2024 import search as bali_search
 from experiments.kurle2024.search import BaliSettings
-from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import Record, RecordError, diverged, recorded
-from gilib.data import load_uci
+from experiments.runner.identity import identity
+from experiments.runner.records import Record, RecordError, by_identity, diverged, records_of
 from gilib.data.tables.regression_sets import find_set
 
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
@@ -250,7 +249,7 @@ def best(
     Raises:
         RecordError: if a trial is not recorded.
     """
-    found = {record_identity(r, PosteriorConfig): r for r in recorded(name, PosteriorConfig)}
+    found = by_identity(name, PosteriorConfig)
     scores: dict[str, dict[Setting, dict[str, list[float | None]]]] = {}
     for trial in trials:
         record = found.get(identity(name, trial))
@@ -273,7 +272,7 @@ def _noises(scale: str) -> dict[tuple[str, int], float]:
     """Return the noise that global inducing learned on each set and split, for HMC."""
     return {
         (record["config"]["dataset"], record["config"]["split"]): noise(record)
-        for record in recorded("posteriors", PosteriorConfig)
+        for record in records_of("posteriors", PosteriorConfig)
         if record["scale"] == scale and record["config"]["method"] == "gi" and not diverged(record)
     }
 
@@ -281,9 +280,3 @@ def _noises(scale: str) -> dict[tuple[str, int], float]:
 def noise(record: Record) -> float:
     """Return the noise variance of a record, normalised, to three digits."""
     return float(f"{record['metrics']['noise_variance']:.3g}")
-
-
-def check(configs: Sequence[PosteriorConfig]) -> None:
-    """Check that every data set is on this machine, or can be downloaded."""
-    for name in dict.fromkeys(config.dataset for config in configs):
-        load_uci(name)

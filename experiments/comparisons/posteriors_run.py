@@ -12,11 +12,11 @@ from torch import Tensor
 import gilib
 from experiments.common.bounds import sampled_bounds
 from experiments.common.measuring import significant
-from experiments.common.uci_splits import CURVE
+from experiments.common.uci_splits import CURVE, check
 from experiments.comparisons import measures, posteriors, posteriors_images
 from experiments.comparisons.methods import METHODS, WIDTHS, Method
 from experiments.comparisons.posteriors import PRIOR_VARIANCE, SCALES, PosteriorConfig
-from experiments.comparisons.tasks import Task, image_task, measured, task, validation_task
+from experiments.comparisons.tasks import Task, broken, image_task, measured, task, validation_task
 from experiments.kurle2024.measures import told_apart
 from experiments.runner.experiment import Experiment, Job, Training, one_by_one
 from experiments.runner.records import Record
@@ -76,7 +76,7 @@ def trained(method: Method, config: PosteriorConfig, on: Task, job: Job) -> Reco
         metrics: dict[str, Any] = _seconds(clock, history)
         metrics |= _all_measured(method, config, drawable, net, likelihood, on)
     except (DivergenceError, FactorisationError) as error:
-        return _diverged(config, on, error)
+        return broken(on, config.steps, error)
     return _body(config, on, metrics, history.elbo)
 
 
@@ -194,7 +194,7 @@ def _body(config: PosteriorConfig, on: Task, metrics: dict[str, Any], curve: Ten
     """Return the body of a record; the thinned curve of an ensemble is the mean over members."""
     shown = metrics.pop("test_points", None)
     if not all(math.isfinite(value) for value in metrics.values()):
-        return _diverged(config, on, ValueError("predictions are not finite"))
+        return broken(on, config.steps, "predictions are not finite")
     mean = curve if curve.dim() == 1 else curve.mean(1)
     every = max(1, config.steps // CURVE)
     record: Record = {
@@ -203,16 +203,6 @@ def _body(config: PosteriorConfig, on: Task, metrics: dict[str, Any], curve: Ten
         "curve": [significant(value) for value in mean[::every].tolist()],
     }
     return record | ({"test_points": shown} if config.dataset in SCALES[config.scale].hmc else {})
-
-
-def _diverged(config: PosteriorConfig, on: Task, error: Exception) -> Record:
-    return {
-        "data": on.data,
-        "metrics": {},
-        "curve": [],
-        "diverged_at": config.steps,
-        "why": str(error)[:200],
-    }
 
 
 def _sampled(config: PosteriorConfig, on: Task, job: Job) -> Record:
@@ -253,23 +243,23 @@ EXPERIMENTS = {
         PosteriorConfig,
         grid,
         one_by_one(one),
-        check=check,
+        check=ready,
         build=training if one is run else None,
     )
-    for name, about, grid, one, check in (
+    for name, about, grid, one, ready in (
         (
             "posteriors_search",
             "Settings of the posteriors on validation data",
             posteriors.search,
             search,
-            posteriors.check,
+            check,
         ),
         (
             "posteriors",
             "Posteriors, point estimates and ensembles on the same UCI splits",
             posteriors.tables,
             run,
-            posteriors.check,
+            check,
         ),
         (
             "posteriors_images_search",

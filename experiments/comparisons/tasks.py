@@ -14,6 +14,7 @@ import gilib
 from experiments.common.uci_splits import VALIDATION, Data, load, load_validation
 from experiments.comparisons.measures import measure
 from experiments.kurle2024.tasks import other_images
+from experiments.runner.records import Record
 from gilib.data import Dataset, classification_names, load_classification, load_images
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
@@ -171,10 +172,12 @@ def measured(found: Prediction, of: Task) -> dict[str, float]:
     }
 
 
+def broken(of: Task, steps: int, why: object) -> Record:
+    """Return the body of a record of a training that broke down."""
+    return {"data": of.data, "metrics": {}, "curve": [], "diverged_at": steps, "why": str(why)[:200]}
+
+
 def check(configs: Any) -> None:
     """Check that every data set is on this machine, or can be downloaded."""
     for name in dict.fromkeys(config.dataset for config in configs):
         task(name, 0)
-
-
-__all__ = ["MOONS", "Task", "check", "image_task", "measured", "moons", "task", "validation_task"]

@@ -17,11 +17,10 @@ from torch import Tensor
 
 import gilib
 from experiments.common.choosing import Choice, Scores, choose, priced
-from experiments.common.uci_splits import Data, load_validation, records
+from experiments.common.uci_splits import Data, check, load_validation, records
 from experiments.runner.experiment import Experiment, Job
-from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import Record, RecordError, recorded
-from gilib.data import load_uci
+from experiments.runner.identity import identity
+from experiments.runner.records import Record, RecordError, by_identity
 from gilib.linalg import failures_as_nan
 from gilib.priors import PerReplica
 from gilib.randomness import ReplicaGenerators
@@ -130,10 +129,7 @@ def scores(scale: str, sets: Sequence[str]) -> Scores[BaliSettings]:
     Raises:
         RecordError: if some of them are missing.
     """
-    found = {
-        record_identity(record, BaliSearchConfig): record
-        for record in recorded("bali_search", BaliSearchConfig)
-    }
+    found = by_identity("bali_search", BaliSearchConfig)
     known: dict[BaliSettings, dict[str, list[float | None]]] = {own: {} for own in candidates(scale)}
     for trial in (each for each in search(scale) if each.dataset in sets and each.settings in known):
         record = found.get(identity("bali_search", trial))
@@ -171,12 +167,6 @@ def group_key(config: BaliSearchConfig) -> Hashable:
     """Return the group of a configuration: replicas differ in split and v_0, and share α and β."""
     settings = config.settings
     return config.dataset, settings.prior, settings.lr, settings.update_rate, config.steps
-
-
-def check(configs: Sequence[BaliSearchConfig]) -> None:
-    """Check that every data set is on this machine, or can be downloaded."""
-    for name in dict.fromkeys(config.dataset for config in configs):
-        load_uci(name)
 
 
 def run(configs: Sequence[BaliSearchConfig], job: Job) -> list[Record]:

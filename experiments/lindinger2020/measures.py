@@ -104,7 +104,7 @@ def test_metrics(found: dict[str, Tensor]) -> dict[str, float]:
 def shown(found: dict[str, Tensor], task: Task) -> dict[str, list[float]]:
     """Return predictions and distances to training inputs at the points `task.shown`, to four digits."""
     rows = found | {"distance": distances(task)}
-    return {name: [_digits(value) for value in rows[name][task.shown].tolist()] for name in rows}
+    return {name: [significant(value, DIGITS) for value in rows[name][task.shown].tolist()] for name in rows}
 
 
 def body(task: Task, metrics: dict[str, Any], history: gilib.training.History, points: int = CURVE) -> Record:
@@ -116,7 +116,3 @@ def body(task: Task, metrics: dict[str, Any], history: gilib.training.History, p
         "metrics": {k: significant(v) if isinstance(v, float) else v for k, v in metrics.items()},
         "curve": [significant(value) for value in curve.tolist()],
     }
-
-
-def _digits(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

@@ -7,12 +7,11 @@ inducing posteriors of Ober & Aitchison (2021).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.lindinger2020.tasks import SETS, TASKS
-from gilib.data import load_uci
 
 FIRST, SECOND, LARGE = SETS[:2], SETS[2:4], SETS[4:]
 STRUCTURED = ("mf", "star", "fc", "mf_ng", "fc_ng")
@@ -196,9 +195,3 @@ def _config(
     if method not in STRUCTURED:
         settings.pop("hidden_scale", None)
     return StructuredConfig(dataset, task, repetition, method, depth, **settings, scale=scale)
-
-
-def check(configs: Sequence[StructuredConfig]) -> None:
-    """Check that every data set is on this machine, or can be downloaded."""
-    for name in dict.fromkeys(config.dataset for config in configs):
-        load_uci(name)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 import gilib
+from experiments.common.uci_splits import check
 from experiments.lindinger2020 import measures, networks, tasks, uci
 from experiments.lindinger2020.stopping import HoldOut
 from experiments.lindinger2020.tasks import Task
@@ -112,14 +113,14 @@ EXPERIMENTS = {
         StructuredConfig,
         uci.tables,
         one_by_one(run),
-        check=uci.check,
+        check=check,
     ),
     "structured_search": Experiment(
         "The learning rate of structured deep GPs below paper scale, by the ELBO",
         StructuredConfig,
         uci.search,
         one_by_one(run),
-        check=uci.check,
+        check=check,
         scales=tuple(uci.SEARCHED_SETS),
     ),
     "structured_details": Experiment(
@@ -127,7 +128,7 @@ EXPERIMENTS = {
         StructuredConfig,
         uci.details,
         one_by_one(run),
-        check=uci.check,
+        check=check,
         scales=tuple(uci.SEARCHED_SETS),
     ),
 }

@@ -14,8 +14,8 @@ from torch import Tensor
 import gilib
 from experiments.common.bounds import sampled_bounds
 from experiments.common.measuring import significant
-from experiments.common.uci_splits import Data, load, records
-from experiments.ober2021 import dgp_uci, uci
+from experiments.common.uci_splits import Data, check, load, records
+from experiments.ober2021 import dgp_uci
 from experiments.ober2021.dgp_uci import DgpConfig, ExactConfig
 from experiments.runner.experiment import Experiment, Job, Training, one_by_one
 from experiments.runner.records import Record
@@ -206,7 +206,7 @@ def kernels(net: gilib.Network, replica: int) -> dict[str, Any]:
 def splits_together(about: str, configurations: Callable[[str], Iterator[DgpConfig]]) -> Experiment:
     """Return an experiment with splits as replicas."""
     return Experiment(
-        about, DgpConfig, configurations, run, dgp_uci.group_key, uci.check, largest_group=20, build=alone
+        about, DgpConfig, configurations, run, dgp_uci.group_key, check, largest_group=20, build=alone
     )
 
 
@@ -217,7 +217,7 @@ EXPERIMENTS = {
         ExactConfig,
         dgp_uci.exact,
         one_by_one(run_exact),
-        check=uci.check,
+        check=check,
         scales=("smoke", "paper"),
     ),
     "dgp_settings": splits_together(

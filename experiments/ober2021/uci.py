@@ -6,13 +6,12 @@ Ober & Aitchison (2021), Sec. 3.3, App. K.1: Fig. 3, Fig. A4, Tables 5, 6 and 7.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from experiments.common.methods import METHODS
-from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import Record, RecordError, recorded
-from gilib.data import load_uci
+from experiments.runner.identity import identity
+from experiments.runner.records import Record, RecordError, by_identity
 from gilib.data.tables.regression_sets import find_set
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
@@ -160,7 +159,7 @@ def _settings(size: Scale, method: str, share: float) -> dict[str, int]:
 
 def _searched(scale: str) -> dict[tuple[str, str, str], tuple[float, int]]:
     """Return the best learning rate and batch size of every cell whose trials are all recorded."""
-    found = {record_identity(record, SearchConfig): record for record in recorded("uci_search", SearchConfig)}
+    found = by_identity("uci_search", SearchConfig)
     bounds: dict[tuple[str, str, str], dict[tuple[float, int], list[float | None]]] = {}
     for trial in search(scale):
         record = found.get(identity("uci_search", trial))
@@ -189,9 +188,3 @@ def group_key(config: UciConfig) -> Hashable:
     prior = "" if config.scale == "paper" else config.prior
     split = config.split if config.scale == "long" else None
     return config.dataset, config.method, prior, split, config.batch_size, config.num_inducing, config.steps
-
-
-def check(configs: Sequence[UciConfig]) -> None:
-    """Check that every data set is on this machine, or can be downloaded."""
-    for name in dict.fromkeys(config.dataset for config in configs):
-        load_uci(name)

@@ -18,7 +18,7 @@ from experiments.common import uci_splits
 from experiments.common.measuring import rounded, significant
 from experiments.ober2021 import uci, uci_run
 from experiments.runner.experiment import Experiment, Job, one_by_one
-from experiments.runner.records import Record, RecordError, diverged, recorded
+from experiments.runner.records import Record, RecordError, diverged, records_of
 from gilib.baselines import Chains, HMCSettings, hmc
 from gilib.metrics import log_mean_exp
 
@@ -105,7 +105,7 @@ def _tables(scale: str, **settings: Any) -> list[Record]:
     """Return the records of the tables at a scale with these settings."""
     return [
         record
-        for record in recorded("uci", uci.UciConfig)
+        for record in records_of("uci", uci.UciConfig)
         if record["scale"] == scale
         and not diverged(record)
         and all(record["config"][key] == value for key, value in settings.items())
@@ -210,13 +210,13 @@ EXPERIMENTS = {
         ChainsConfig,
         chains,
         one_by_one(sample),
-        check=uci.check,
+        check=uci_splits.check,
     ),
     "uci_fixed_noise": Experiment(
         "The four methods with the noise of these chains",
         FixedNoiseConfig,
         approximations,
         train,
-        check=uci.check,
+        check=uci_splits.check,
     ),
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import gilib
 from experiments.common.methods import PRIORS, Posteriors, ends_global, posterior_of
-from experiments.common.uci_splits import Data, drawn, load, measure, records
+from experiments.common.uci_splits import Data, check, drawn, load, measure, records
 from experiments.ober2021 import uci
 from experiments.ober2021.uci import UciConfig
 from experiments.runner.experiment import Experiment, Job, Training
@@ -153,7 +153,7 @@ EXPERIMENTS = {
         uci.search,
         search,
         group=uci.group_key,
-        check=uci.check,
+        check=check,
         largest_group=64,
     ),
     "uci": Experiment(
@@ -162,7 +162,7 @@ EXPERIMENTS = {
         uci.tables,
         run,
         group=uci.group_key,
-        check=uci.check,
+        check=check,
         largest_group=64,
         scales=tuple(uci.SCALES),
         build=alone,

@@ -124,7 +124,7 @@ EXPERIMENTS = {
         configurations,
         run,
         group=group_key,
-        check=uci.check,
+        check=uci_splits.check,
         largest_group=80,
     )
 }

@@ -32,7 +32,7 @@ def results_file(name: str) -> Path:
     return results_directory() / f"{name}.jsonl"
 
 
-def recorded(name: str, kind: type | None = None) -> list[Record]:
+def records_of(name: str, kind: type | None = None) -> list[Record]:
     """Return all records of an experiment in the order of their file, including diverged ones; maybe none.
 
     Args:
@@ -50,6 +50,16 @@ def recorded(name: str, kind: type | None = None) -> list[Record]:
     if kind is None:
         return records
     return [{**record, "config": with_defaults(kind, record["config"])} for record in records]
+
+
+def by_identity(name: str, kind: type) -> dict[str, Record]:
+    """Return all records of an experiment, like `records_of`, by the identity of their configurations.
+
+    Raises:
+        RecordError: also if the id of a record is not that identity.
+    """
+    lines = enumerate(records_of(name, kind), 1)
+    return {known_identity(f"{results_file(name)}, line {k}", record, kind): record for k, record in lines}
 
 
 def refuse_foreign(path: Path, records: Sequence[Record], name: str, kind: type | None = None) -> None:

@@ -6,7 +6,7 @@ import torch
 import gilib
 from experiments import build, load_records
 from experiments.registry import EXPERIMENTS
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 
 
 def only(settings):

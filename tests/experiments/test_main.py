@@ -2,12 +2,9 @@
 
 import dataclasses
 import json
-import sys
-import types
 
 import pytest
 
-import experiments
 from experiments.__main__ import CONFLICT, DIVERGED, INTERRUPTED, LEFT, main
 from experiments.registry import EXPERIMENTS
 from gilib.training import DivergenceError
@@ -106,14 +103,3 @@ def test_a_repetition_says_when_it_trains_in_another_group(capsys):
     assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine"]) == 0
     assert main(["run", "tiny", "--scale", "smoke", "--only", "task=sine", "seed=1", "--again"]) == 0
     assert "trained as one of 2 replicas, and now as one of 1" in capsys.readouterr().out
-
-
-def test_the_report_is_printed_or_written(monkeypatch, capsys, tmp_path):
-    report = types.ModuleType("experiments.report")
-    report.text = lambda: "all is well"
-    monkeypatch.setitem(sys.modules, "experiments.report", report)
-    monkeypatch.setattr(experiments, "report", report, raising=False)
-    assert main(["report"]) == 0
-    assert capsys.readouterr().out == "all is well\n"
-    assert main(["report", "--out", str(tmp_path / "report.md")]) == 0
-    assert (tmp_path / "report.md").read_text() == "all is well"

@@ -11,8 +11,8 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import recorded
-from experiments.running import Placement, run_experiment
+from experiments.runner.records import records_of
+from experiments.runner.running import Placement, run_experiment
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 
@@ -34,7 +34,7 @@ def current(record, grid):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_committed_records_are_those_of_the_grid(name, committed):
-    records, kind = recorded(name), EXPERIMENTS[name].config
+    records, kind = records_of(name), EXPERIMENTS[name].config
     assert records, "not recorded"
     for scale in {record["scale"] for record in records}:
         grid = {identity(name, config): config for config in select_configs(EXPERIMENTS[name], scale)}
@@ -45,7 +45,7 @@ def test_committed_records_are_those_of_the_grid(name, committed):
 
 
 def test_no_committed_record_is_lost(committed):
-    assert sum(len(recorded(name)) for name in EXPERIMENTS) >= RECORDED
+    assert sum(len(records_of(name)) for name in EXPERIMENTS) >= RECORDED
 
 
 @pytest.mark.slow
@@ -69,11 +69,3 @@ def test_paper_grids_cover_what_the_chapters_show():
 def test_depth_runs_at_smoke_scale():
     assert run_experiment("depth", "smoke", Placement("cpu")).added == len(load_records("depth")) > 0
     assert all(record["metrics"]["elbo"] < record["metrics"]["evidence"] for record in load_records("depth"))
-
-
-def test_the_toy_experiment_runs_at_smoke_scale():
-    wanted = ["method=gi", "normalise=True"]
-    assert run_experiment("toy", "smoke", Placement("cpu"), only=wanted).added == 1
-    (record,) = load_records("toy")
-    assert record["config"]["num_points"] == 40 and len(record["data"]["sha256"]) == 64
-    assert record["metrics"]["elbo"] > -1e6 and len(record["curve"]) == 50

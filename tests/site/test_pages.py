@@ -11,13 +11,7 @@ from tests.site.visits import DESKTOP, PHONE, TABLET, Visit, visit
 
 LIMIT = 2_000_000  # bytes of a page and all it loads, pictures apart
 FORBIDDEN = {"serious", "critical"}
-CONTRAST = "color-contrast"
-THEMES = ("light", "dark")
-# A theme has colours of its own and hardly a width: by night where there is least room and most on the page.
-SHAPES = {
-    "light": (("closed", (TABLET, PHONE, DESKTOP)), ("open", (DESKTOP, PHONE))),
-    "dark": (("open", (PHONE,)),),
-}
+COLOURS = ["color-contrast", "link-in-text-block"]
 ALL: dict[str, list[list[str]]] = {"exclude": []}
 FRAME = {"exclude": [[".bd-article"]]}  # nothing within appears or goes as a window widens
 
@@ -32,37 +26,41 @@ SHORTEN = """() => {
         if (seen[place] > 3) word.replaceWith(...word.childNodes);
     }
 }"""
-# Contrast depends on tags and classes: a block all of whose elements stood twice in the same places goes.
-THIN = """() => {
-    const name = (element) => element ? `${element.tagName}.${element.className}` : "";
+# Contrast depends on tags and classes: a block all of whose elements stood twice in the same places, on this
+# page or on another, goes.
+THIN = """(seen) => {
+    const looks = (one) => ["class", "style"].map((name) => one.getAttribute(name));
+    const name = (one) => one ? [one.tagName, ...looks(one)].join(".") : "";
     const place = (one) => [one, one.parentElement, one.parentElement?.parentElement].map(name).join();
-    const seen = {};
     const blocks = ":is(p, li, dl, dd, dt, td, pre)";
-    for (const block of document.querySelectorAll(`main ${blocks}:not(:has(${blocks}))`)) {
+    for (const block of document.querySelectorAll(`${blocks}:not(:has(${blocks}))`)) {
         const places = [block, ...block.querySelectorAll("*")].map(place);
         if (places.every((one) => (seen[one] ?? 0) >= 2)) block.remove();
         else for (const one of places) seen[one] = (seen[one] ?? 0) + 1;
     }
+    return seen;
 }"""
-UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) folded.open = %s; }"
+UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) folded.open = true; }"
+seen: dict[str, int] = {}  # by THIN, on the pages before
 
 
 def axe(found: Visit) -> list[str]:
-    """What axe-core finds: contrast by day and night, all else when narrow, and around the text when wide.
+    """What axe-core finds around the text when wide, everywhere when narrow, and of colours by day and night.
 
-    It changes the page.
+    It changes the page, and leaves out `region`, which is slow and never serious.
     """
-    all_else = {"rules": {CONTRAST: {"enabled": False}}}
+    all_else = {"rules": dict.fromkeys((*COLOURS, "region"), {"enabled": False})}
     found.page.evaluate(SHORTEN)
     found.page.evaluate(AXE_SCRIPT)
     problems: list[str] = []
-    for width, where in ((PHONE, ALL), (DESKTOP, FRAME)):
+    for width, where in ((DESKTOP, FRAME), (PHONE, ALL)):
         found.resize(width)
         problems += [f"at {width}: {problem}" for problem in violations(found, where, all_else)]
-    found.page.evaluate(THIN)
-    for theme in THEMES:
+    seen.update(found.page.evaluate(THIN, seen))
+    found.resize(DESKTOP)
+    for theme in ("dark", "light"):
         found.theme(theme)
-        problems += [f"{theme}: {problem}" for problem in violations(found, ALL, {"runOnly": [CONTRAST]})]
+        problems += [f"{theme}: {problem}" for problem in violations(found, ALL, {"runOnly": COLOURS})]
     return problems
 
 
@@ -77,29 +75,27 @@ def violations(found: Visit, where: dict[str, Any], options: dict[str, Any]) -> 
     ]
 
 
-def shape(found: Visit, theme: str) -> list[str]:
-    """What overflows or is cut off at any width, with what is folded closed and open."""
+def shape(found: Visit, *widths: int) -> list[str]:
+    """What overflows or is cut off."""
     problems = []
-    for folded, widths in SHAPES[theme]:
-        found.page.evaluate(UNFOLD % str(folded == "open").lower())
-        for width in widths:
-            found.resize(width)
-            problems += [
-                f"{folded}, at {width}: {problem}"
-                for problem in found.check("overflow") + found.check("clipped")
-            ]
+    for width in widths:
+        found.resize(width)
+        problems += [f"at {width}: {problem}" for problem in found.check("overflow") + found.check("clipped")]
     return problems
 
 
 @pytest.mark.parametrize("path", pages() or ["index.html"])
 def test_page(browser: Browser, address: str, path: str) -> None:
+    """A theme has colours of its own and hardly a width, and most is on the page when all is unfolded."""
     with visit(browser, address, path, "light") as found:
         problems = found.problems
-        for name in ("mathematics", "images", "drawings", "wide_formulas"):
+        for name in ("mathematics", "images", "drawings", "wide_formulas", "colours"):
             problems += found.check(name)
-        for theme in THEMES:
-            found.theme(theme)
-            problems += [f"{theme}: {problem}" for problem in found.check("colours") + shape(found, theme)]
+        problems += shape(found, DESKTOP, TABLET, PHONE)
+        found.page.evaluate(UNFOLD)
+        problems += [f"open, {problem}" for problem in shape(found, PHONE)]
+        found.theme("dark")
+        problems += [f"dark: {problem}" for problem in found.check("colours") + shape(found, PHONE, DESKTOP)]
         assert found.page.evaluate("""() => document.fonts.check('16px "Source Serif 4"')""")
         weight = sum(found.page.evaluate("() => " + WEIGHTS).values())
         if weight > LIMIT:

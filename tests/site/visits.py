@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import Browser, Page, TimeoutError
+from playwright.sync_api import Browser, BrowserContext, Page, TimeoutError
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 DESKTOP, TABLET, PHONE = 1440, 768, 375
@@ -54,21 +54,29 @@ class Visit:
         self.page.evaluate(DRAWN)
 
 
+@cache
+def shared(browser: Browser, sharpness: int) -> BrowserContext:
+    """The context of all visits at this sharpness, in dots a pixel: its cache keeps scripts and fonts."""
+    size = {"width": DESKTOP, "height": 900}
+    context = browser.new_context(viewport=size, device_scale_factor=sharpness)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE)
+    return context
+
+
 @contextmanager
 def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int = 1) -> Iterator[Visit]:
-    """Open a page and wait until mathematics and fonts stand; sharpness: of the screen, in dots a pixel."""
-    screen: dict[str, Any] = {"viewport": {"width": DESKTOP, "height": 900}, "device_scale_factor": sharpness}
-    context = browser.new_context(color_scheme=theme, **screen)  # type: ignore[arg-type]
-    context.set_default_timeout(PATIENCE)
-    found = Visit(context.new_page())
+    """Open a page as a new reader would, and wait until mathematics and fonts stand."""
+    found = Visit(shared(browser, sharpness).new_page())
     problems, page = found.problems, found.page
     page.on("request", lambda r: r.url.startswith((address, "data:")) or problems.append(f"asks for {r.url}"))
     page.on("response", lambda r: r.status < 400 or problems.append(f"{r.status} for {r.url}"))
     page.on("requestfailed", lambda r: problems.append(f"{r.failure} for {r.url}"))
     page.on("console", lambda m: m.type != "error" or problems.append(f"console: {m.text}"))
     page.on("pageerror", lambda error: problems.append(f"script: {error}"))
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     page.goto(f"{address}/{path}", wait_until="load")
     page.wait_for_function(READY)
     page.evaluate(DRAWN)
     yield found
-    context.close()
+    page.evaluate("localStorage.clear()")
+    page.close()

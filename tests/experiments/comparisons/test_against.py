@@ -13,7 +13,7 @@ from scipy.stats import norm
 from experiments import load_records
 from experiments.comparisons import against, rivals
 from experiments.comparisons.tasks import MOONS, measured, task
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 
 pytest.importorskip("sklearn")
 

@@ -5,7 +5,7 @@ import pytest
 
 from experiments import load_records
 from experiments.comparisons.asking import disputed
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 
 pytest.importorskip("sklearn")
 

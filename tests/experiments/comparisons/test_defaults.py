@@ -11,7 +11,7 @@ from experiments import load_records
 from experiments.comparisons import defaults, defaults_run, tasks
 from experiments.comparisons.defaults import BASE, STUDIED, VARIANTS, DefaultsConfig
 from experiments.runner.experiment import Job
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 
 
 def record(variant, dataset, split, elbo, **rest):

@@ -8,7 +8,7 @@ import torch
 
 from experiments import load_records
 from experiments.comparisons import everyday
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 
 pytest.importorskip("sklearn")
 

@@ -16,8 +16,8 @@ from experiments.comparisons.tasks import Task
 from experiments.kurle2024.search import BaliSettings
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
+from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
-from experiments.running import run_experiment
 from gilib import plots
 
 JOB = Job(torch.device("cpu"), None)
@@ -132,14 +132,3 @@ def test_a_training_with_bali_has_the_prior_of_its_settings():
     assert scales == [pytest.approx(7.0**0.5)] * 2
     rule = METHODS["bali_paper"].rule(config)
     assert (rule.prior, rule.lr, rule.update_rate) == ("relative", 0.3, 0.2)
-
-
-def test_missing_data_stop_everything_before_it_begins(monkeypatch):
-    from gilib.data import DataError
-
-    def missing(name):
-        raise DataError(f"{name} is not on this machine")
-
-    monkeypatch.setattr(posteriors, "load_uci", missing)
-    with pytest.raises(DataError, match="power is not on this machine"):
-        posteriors.check([PosteriorConfig("power", "map", 0)])

@@ -13,8 +13,8 @@ from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
+from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
-from experiments.running import run_experiment
 from gilib.data import DataError, load_images
 from gilib.metrics import auroc, entropy
 

@@ -10,7 +10,7 @@ from experiments import load_records
 from experiments.lindinger2020 import chains, tasks
 from experiments.lindinger2020.chains import ChainsConfig
 from experiments.runner.experiment import Job
-from experiments.running import RunSummary, run_experiment
+from experiments.runner.running import RunSummary, run_experiment
 from tests.support import D, assert_equal, normals
 
 NOISE = 0.3

@@ -22,7 +22,7 @@ from experiments.ober2021 import cifar10, mnist_500
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
-from experiments.running import run_experiment
+from experiments.runner.running import run_experiment
 from gilib.data import ImageDataset, ImageNormalisation, load_images
 from gilib.data.storage import ChecksumError, DataError
 from gilib.persistence import CheckpointError

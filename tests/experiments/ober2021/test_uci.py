@@ -15,8 +15,8 @@ from experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
 from experiments.printed import printed
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
+from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
-from experiments.running import run_experiment
 from gilib.baselines import Chains, hmc
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
@@ -143,6 +143,8 @@ def test_measurements_against_predict_one_split_at_a_time():
         fit = torch.distributions.Normal(g, sd).log_prob(data.y[r]).sum((-2, -1))
         bounds = (fit + draw.log_pq[:, r]).detach()
         assert_equal(measured["elbo"][r].detach(), bounds.mean() / len(split.train_x), 1e-8)
+        error = bounds.std(0) / math.sqrt(7) / len(split.train_x)
+        assert_equal(measured["elbo_stderr"][r].detach(), error, 1e-8)
         evidence = (bounds.logsumexp(0) - math.log(7)) / len(split.train_x)
         assert_equal(measured["iwbo"][r].detach(), evidence, 1e-8)
 
@@ -256,16 +258,6 @@ def test_missing_data_stop_everything_before_it_begins(monkeypatch):
     def missing(name):
         raise DataError(f"{name} is not on this machine")
 
-    monkeypatch.setattr(uci, "load_uci", missing)
+    monkeypatch.setattr(uci_splits, "load_uci", missing)
     with pytest.raises(DataError, match="kin8nm is not on this machine"):
-        uci.check([dataclasses.replace(configs()[0], dataset="kin8nm")])
-
-
-def test_the_error_of_a_bound_is_that_of_its_mean_over_draws():
-    data = uci_splits.load("yacht", [0], CPU, D)
-    config = uci.UciConfig("yacht", "gi", "NealPrior", 0, 0.01, 50, 8, 4, num_samples=2, test_samples=5)
-    net, likelihood = uci_run.build([config], data, [0])
-    draw = uci_splits.drawn(net, 7, [0])
-    fit = likelihood.log_prob(draw(data.x), data.y).sum(-1) + draw.density
-    expected = fit.detach().std(0) / math.sqrt(7) / data.x.shape[1]
-    assert_equal(uci_splits.measure(draw, likelihood, data)["elbo_stderr"].detach(), expected, 1e-8)
+        uci_splits.check([dataclasses.replace(configs()[0], dataset="kin8nm")])

@@ -89,8 +89,3 @@ def test_the_mirror_image_has_the_same_verdict(values, value, stderr):
         assert (found.verdict == "agrees") == (apart <= 2 * found.combined_error * (1 + 1e-9))
         verdicts.append(found.verdict)
     assert verdicts[0] == verdicts[1]
-
-
-def test_errors_and_ratios_are_better_when_smaller():
-    smaller = {"rmse", "expected_calibration_error", "predictive_entropy_ratio"}
-    assert {name for name, sign in DIRECTIONS.items() if sign == -1} == smaller

@@ -12,8 +12,8 @@ from experiments import load_records
 from experiments.registry import EXPERIMENTS
 from experiments.runner.claims import Claims
 from experiments.runner.identity import identity
+from experiments.runner.running import RunSummary, run_experiment
 from experiments.runner.work import checkpoints
-from experiments.running import RunSummary, run_experiment
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]

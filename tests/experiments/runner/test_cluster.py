@@ -11,8 +11,8 @@ from experiments import RecordError, load_records
 from experiments.__main__ import main
 from experiments.registry import EXPERIMENTS
 from experiments.runner import cluster
+from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
-from experiments.running import Placement, run_experiment
 from gilib.data.storage import DataError
 from tests.experiments import tiny
 

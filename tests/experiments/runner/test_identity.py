@@ -13,8 +13,8 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Experiment
 from experiments.runner.identity import identity, record_identity, with_defaults
 from experiments.runner.records import read_records, results_file
+from experiments.runner.running import RunSummary, pending, run_experiment
 from experiments.runner.writing import append
-from experiments.running import RunSummary, pending, run_experiment
 from tests.experiments import tiny
 
 

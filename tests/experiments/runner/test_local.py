@@ -11,9 +11,9 @@ import pytest
 from experiments import RecordError, load_records
 from experiments.registry import EXPERIMENTS
 from experiments.runner.local import in_processes
-from experiments.runner.records import recorded
+from experiments.runner.records import records_of
+from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
-from experiments.running import Placement, run_experiment
 from gilib.data.storage import DataError
 from tests.experiments import tiny
 
@@ -62,7 +62,7 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
     monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
     with pytest.raises(RecordError, match="a worker process was killed.*fewer --jobs"):
         run_experiment("unlucky", "smoke", Placement("cpu", jobs=2))
-    left = 6 - len(recorded("unlucky"))
+    left = 6 - len(records_of("unlucky"))
     assert left >= 2
     assert run_experiment("unlucky", "smoke", Placement("cpu")).added == left
     records = load_records("unlucky")

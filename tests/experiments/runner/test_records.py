@@ -8,9 +8,9 @@ import pytest
 
 from experiments import RecordError, best_scale, load_records, printed, select
 from experiments.registry import EXPERIMENTS
-from experiments.runner.records import diverged, recorded, results_directory
+from experiments.runner.records import diverged, records_of, results_directory
+from experiments.runner.running import run_experiment, status
 from experiments.runner.writing import append
-from experiments.running import run_experiment, status
 
 
 def record(name="a", scale="smoke", experiment="trial", **more):
@@ -67,7 +67,7 @@ def test_a_record_of_another_experiment_is_not_appended(results):
 def test_missing_results_say_how_to_make_them():
     with pytest.raises(RecordError, match="experiments run nothing"):
         load_records("nothing")
-    assert recorded("nothing") == select("nothing") == []
+    assert records_of("nothing") == select("nothing") == []
 
 
 def test_results_that_cannot_be_read_say_so(results):

@@ -18,14 +18,7 @@ from experiments.runner import cluster, local
 from experiments.runner.claims import Claims
 from experiments.runner.groups import make_groups, select_configs
 from experiments.runner.identity import identity
-from experiments.runner.records import (
-    Record,
-    RecordError,
-    diverged,
-    known_identity,
-    recorded,
-    results_file,
-)
+from experiments.runner.records import Record, RecordError, by_identity, diverged, results_file
 from experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from experiments.runner.writing import append, check_writable
 from gilib.data.storage import DataError
@@ -98,9 +91,7 @@ def pending(name: str, scale: str, only: Sequence[str] = ()) -> tuple[list[Any],
 
 
 def _by_identity(name: str) -> dict[str, Record]:
-    kind, path = EXPERIMENTS[name].config, results_file(name)
-    lines = enumerate(recorded(name, kind), 1)
-    return {known_identity(f"{path}, line {number}", record, kind): record for number, record in lines}
+    return by_identity(name, EXPERIMENTS[name].config)
 
 
 def _known(name: str) -> Callable[[], Container[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.registry import EXPERIMENTS
 from experiments.runner.identity import record_identity
-from experiments.runner.records import Record, known_identity, read_records, recorded, refuse_misfit
+from experiments.runner.records import Record, known_identity, read_records, records_of, refuse_misfit
 from experiments.runner.writing import append
 from gilib.validation import check_choice
 
@@ -48,7 +48,7 @@ def merge(files: Iterable[Path]) -> Merged:
             known_identity(place, record, kind)
             incoming.append((path, record))
     names = dict.fromkeys(record["experiment"] for _, record in incoming)
-    kept = {_key(record): record for name in names for record in recorded(name, EXPERIMENTS[name].config)}
+    kept = {_key(record): record for name in names for record in records_of(name, EXPERIMENTS[name].config)}
     new: dict[str, list[Record]] = {name: [] for name in names}
     conflicts = []
     for path, record in incoming:
