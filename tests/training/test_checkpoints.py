@@ -175,8 +175,8 @@ def truncated(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (foreign, "holds 'something else', wanted 'gilib checkpoint 4'"),
-        (lambda path: gilib.save(path, *pair()), "holds 'gilib model 1', wanted 'gilib checkpoint 4'"),
+        (foreign, "holds 'something else', wanted 'gilib checkpoint 5'"),
+        (lambda path: gilib.save(path, *pair()), "holds 'gilib model 1', wanted 'gilib checkpoint 5'"),
         (truncated, "damaged or not a file of gilib.*restore or delete it"),
     ],
 )

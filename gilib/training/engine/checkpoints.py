@@ -15,7 +15,7 @@ from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
 
-CHECKPOINT_FORMAT = "gilib checkpoint 4"
+CHECKPOINT_FORMAT = "gilib checkpoint 5"
 READABLE = 40  # characters of a setting that an error shows
 
 
