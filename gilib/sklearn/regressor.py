@@ -361,13 +361,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """What `calibrate` found, as an array."""
         return self._stretch.numpy()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Read a pickle; those of older versions kept what `calibrate` found beside the normalisation."""
-        stretch = state.pop("stretch_", None)
-        super().__setstate__(state)
-        if stretch is not None and (stretch != 1.0).any():
-            self._scales = replace(self._scales, y_stretch=torch.from_numpy(stretch))
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R², averaged over outputs; columns of a data frame are found by name."""
         check_numbers(y, "y", CLASSES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,17 +83,8 @@ def _regression(entry: UciSet, content: bytes, origin: str) -> Dataset:
         raise DataError(f"{origin} is not a table of numbers ({error}): {remedy}") from error
     _check_shape(entry.name, table, (entry.rows, entry.columns), origin, remedy)
     target = entry.num_features
-    dataset = Dataset(
-        name=entry.name,
-        x=torch.from_numpy(np.ascontiguousarray(table[:, :target])),
-        y=torch.from_numpy(np.ascontiguousarray(table[:, target : target + 1])),
-        num_splits=entry.num_splits,
-        description=entry.description,
-        source=entry.source,
-        licence=entry.licence,
-        note=entry.note,
-    )
-    return _verified(dataset, entry.sha256, origin, remedy)
+    x, y = table[:, :target], table[:, target : target + 1]
+    return _verified(_described(entry, x, y, num_splits=entry.num_splits), entry.sha256, origin, remedy)
 
 
 @checked
@@ -145,17 +137,7 @@ def _classification(entry: ClassificationSet, content: bytes, origin: str, remed
         raise DataError(f"{origin} is not the table of {entry.name} ({error}): {remedy}") from error
     x = x.reshape(len(rows), len(inputs))
     _check_shape(entry.name, x, (entry.rows, entry.num_features), origin, remedy)
-    dataset = Dataset(
-        name=entry.name,
-        x=torch.from_numpy(x),
-        y=torch.from_numpy(y),
-        description=entry.description,
-        source=entry.source,
-        licence=entry.licence,
-        note=entry.note,
-        class_names=entry.class_names,
-    )
-    return _verified(dataset, entry.sha256, origin, remedy)
+    return _verified(_described(entry, x, y, class_names=entry.class_names), entry.sha256, origin, remedy)
 
 
 def load_co2() -> Dataset:
@@ -200,6 +182,20 @@ def _check_shape(name: str, table: np.ndarray, wanted: tuple[int, int], origin: 
             f"{origin} holds a table of shape {table.shape}, wanted {wanted} for {name}; it may be "
             f"truncated: {remedy}"
         )
+
+
+def _described(entry: UciSet | ClassificationSet, x: np.ndarray, y: np.ndarray, **more: Any) -> Dataset:
+    """Return a data set with what the catalogue says of it."""
+    return Dataset(
+        name=entry.name,
+        x=torch.from_numpy(np.ascontiguousarray(x)),
+        y=torch.from_numpy(np.ascontiguousarray(y)),
+        description=entry.description,
+        source=entry.source,
+        licence=entry.licence,
+        note=entry.note,
+        **more,
+    )
 
 
 def _verified(dataset: Dataset, sha256: str, origin: str, remedy: str) -> Dataset:
