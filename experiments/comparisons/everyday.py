@@ -1,8 +1,8 @@
 """The estimators as they come, on tables of other packages that chose nothing, beside what users would take.
 
 Three quarters of the rows train, normalised; the others test. Tables of vega_datasets and statsmodels, which
-are no dependencies of this package, want `pip install vega_datasets statsmodels`; scikit-learn brings the
-others.
+are no dependencies of this package, want `pip install vega_datasets statsmodels`, NGBoost wants
+`pip install --no-deps ngboost`; scikit-learn brings the others.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ CLASSES = ("iris", "wine", "breast_cancer", "digits")
 METHODS: dict[str, Method] = {
     "default": recommended(None),
     "linear": linear_regression,
-    **{name: RIVALS[name] for name in ("logistic", "exact_gp", "forest", "boosting")},
+    **{name: RIVALS[name] for name in ("logistic", "exact_gp", "forest", "boosting", "ngboost")},
 }
 FOR_CLASSES, FOR_REGRESSION = ("logistic",), ("linear", "exact_gp")
 SPLITS = 3
