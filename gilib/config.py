@@ -44,7 +44,6 @@ class Specification(Part):
     """Base of parts that are frozen dataclasses, described by their fields."""
 
     def config(self) -> ConfigDict:
-        """Return the fields by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def __repr__(self) -> str:

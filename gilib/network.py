@@ -67,7 +67,6 @@ class Network(nn.Module, Checked):
         generator: GeneratorLike | None = None,
         dtype: torch.dtype | None = None,
     ):
-        """Build every layer and check that widths agree."""
         super().__init__()
         self.trained_range: Tensor | None = None
         self.replicas = as_replicas(replicas)

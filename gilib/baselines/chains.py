@@ -76,7 +76,6 @@ class HMCSettings(Checked):
     jitter: Fraction = 0.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_count(self.samples, "samples", self.thin)
         check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
         check_choice(self.start, ("prior", "normal"), "start")
@@ -141,7 +140,6 @@ class Chains(OfNetwork):
         return Gaussian(self.noise_variance)
 
     def network(self) -> Network:
-        """Build a network with the shapes of the weights."""
         shapes = [layer.shape[-2:] for layer in self.weights]
         widths = [inputs - 1 for inputs, _ in shapes] + [shapes[-1][1]]
         given = _GivenWeights()

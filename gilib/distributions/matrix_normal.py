@@ -49,7 +49,6 @@ class MatrixNormal(Distribution):
         row_precision_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and store the parameters."""
         rows, by_precision = _rows(row_scale_tril, row_precision_tril)
         if column_scale_tril is None:
             raise ValueError("give column_scale_tril, the Cholesky factor of the covariance of the columns")

@@ -40,7 +40,6 @@ class WishartFamily(Distribution, ABC):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and store the parameters."""
         matrix = _one_matrix(scale, scale_tril)
         size = matrix.shape[-1]
         floating = isinstance(df, Tensor) and df.is_floating_point()

@@ -242,7 +242,6 @@ class CosineFunction(KernelFunction):
         return (left @ right.mT).prod(-3).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return 1 for every point, `[..., N]`."""
         return _everywhere(x.new_ones(self.period.shape[:-1]), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -372,7 +371,6 @@ class DotProductFunction(OfAugmented):
         return (self.augmented(a.double()) @ self.augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return the squared norm of every augmented point, `[..., N]`."""
         return self.augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -404,7 +402,6 @@ class Combined(KernelFunction):
         return self.combine([part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Combine the diagonals of all parts."""
         return self.combine([part.diagonal(x) for part in self.parts])
 
     def without_white(self) -> KernelFunction:
@@ -424,7 +421,6 @@ class SumFunction(Combined):
     """The sum of kernels, k_1 + k_2 + ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Return the sum."""
         return reduce(torch.add, values)
 
 
@@ -432,7 +428,6 @@ class ProductFunction(Combined):
     """The product of kernels, k_1 · k_2 · ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Return the product."""
         return reduce(torch.mul, values)
 
 
@@ -464,7 +459,6 @@ class Warped(KernelFunction):
         return found._replace(dtype=dtype) if isinstance(found, Exponents) else found.to(dtype)
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return the kernel's diagonal at the images, `[..., N]`."""
         return self.kernel.diagonal(self.warp(x)).to(x.dtype)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:

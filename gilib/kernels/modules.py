@@ -72,7 +72,6 @@ class BasicKernel(KernelModule):
         context: BuildContext,
         log_lengthscale_sd: float | None = None,
     ):
-        """Create the parameters."""
         super().__init__()
         self.function, self.log_lengthscale_sd = function, log_lengthscale_sd
         logs = {name: nn.Parameter(start.logs(name, context)) for name, start in starts.items()}
@@ -93,7 +92,6 @@ class BasicKernel(KernelModule):
         return -0.5 * ((logs - logs.mean(-1, keepdim=True)) / self.log_lengthscale_sd).square().sum(-1)
 
     def forward(self) -> KernelFunction:
-        """Return the kernel, with hyper-parameters `[R, 1, size]` in float64."""
         return self.function(**{name: log.double().exp()[..., None, :] for name, log in self.log.items()})
 
 
@@ -113,12 +111,10 @@ class CombinedKernel(KernelModule):
         parts: Sequence[KernelModule],
         combine: Callable[[tuple[KernelFunction, ...]], KernelFunction],
     ):
-        """Store the parts."""
         super().__init__()
         self.parts, self.combine = nn.ModuleList(parts), combine
 
     def forward(self) -> KernelFunction:
-        """Return the combination of the parts' current kernels."""
         return self.combine(tuple(part() for part in self.parts))
 
 

@@ -93,11 +93,9 @@ class RBF(Kernel):
     log_lengthscale_sd: Positive | None = None
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         _check_setting(self.lengthscale, "lengthscale")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create lengthscales, a variance, and the hyper-parameters that subclasses add."""
         return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
 
     def _starts(self, inputs: int) -> dict[str, Start]:
@@ -127,7 +125,6 @@ class Matern(RBF):
     smoothness: float = 2.5
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
@@ -185,7 +182,6 @@ class Periodic(RBF):
     period: Setting = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         _check_setting(self.period, "period")
 
@@ -215,11 +211,9 @@ class Cosine(Kernel):
     period: Setting = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         _check_setting(self.period, "period")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the periods."""
         function = partial(functions.CosineFunction, inputs=inputs)
         return BasicKernel({"period": Start(self.period, inputs)}, function, context)
 
@@ -247,7 +241,6 @@ class White(Kernel):
     variance: Scale = 1.0
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the variance."""
         function = partial(functions.WhiteFunction, inputs=inputs)
         return BasicKernel({"variance": Start(self.variance)}, function, context)
 
@@ -277,13 +270,11 @@ class ArcCosine(Kernel):
     variance: Scale = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
         _check_setting(self.weight_variance, "weight_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the three variances."""
         function = partial(functions.ArcCosineFunction, inputs=inputs, order=self.order)
         starts = {
             "weight_variance": Start(self.weight_variance, inputs),
@@ -314,13 +305,11 @@ class DotProduct(Kernel):
     bias_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
             check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the variances of weights and bias."""
         function = functions.DotProductFunction
         starts = {"weight_variance": Start(self.weight_variance, inputs)}
         if self.bias_variance == 0:
@@ -341,7 +330,6 @@ class _Combination(Kernel):
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """Replace names by numbers in all parts."""
         return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
 
 
@@ -357,7 +345,6 @@ class KernelSum(_Combination):
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
 
 
@@ -370,7 +357,6 @@ class KernelProduct(_Combination):
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
 
 
@@ -387,7 +373,6 @@ class KernelOn(Kernel):
     columns: tuple[int | str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list of columns, and repeated ones."""
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a kernel needs one column or more, and none twice, got {self.columns}")
 

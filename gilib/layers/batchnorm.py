@@ -35,7 +35,6 @@ class InducingBatchNorm(Layer):
     needs_inducing = True
 
     def __init__(self, eps: Positive = 1e-5):
-        """Store the constant."""
         super().__init__()
         self.eps = eps
         self._point_dim = 0
@@ -70,7 +69,6 @@ class InducingBatchNorm(Layer):
         return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
 
     def config(self) -> ConfigDict:
-        """Return the argument of the constructor."""
         return {"eps": self.eps}
 
 
@@ -84,7 +82,6 @@ class Normalise(FixedFunction):
     """
 
     def __init__(self, mean: Tensor, scale: Tensor, axes: int):
-        """Store the statistics."""
         self.mean, self.scale, self.axes = mean, scale, axes
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -39,7 +39,6 @@ class FixedLinear(Layer):
     matrix: Tensor
 
     def __init__(self, in_features: Count, out_features: Count, matrix: Tensor | None = None):
-        """Store the matrix."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         if matrix is None:
@@ -52,7 +51,6 @@ class FixedLinear(Layer):
         self.register_buffer("matrix", matrix.detach().clone())
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Convert P to the dtype and device of the network."""
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
@@ -66,11 +64,9 @@ class FixedLinear(Layer):
         return mode(LinearMap(self.matrix.clone()), noise.zeros)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "FixedLinear(in → out)"."""
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
@@ -86,7 +82,6 @@ class LinearMap(FixedFunction):
     """
 
     def __init__(self, matrix: Tensor):
-        """Store the matrix."""
         self.matrix = matrix
 
     def __call__(self, x: Tensor) -> Tensor:

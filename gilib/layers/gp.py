@@ -84,7 +84,6 @@ class GP(Layer):
         jitter: Fraction = 1e-5,
         num_features: Count = 1024,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.jitter, self.num_features = float(jitter), num_features
@@ -99,7 +98,6 @@ class GP(Layer):
             )
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create kernel, posterior and inducing inputs for points of shape (in_features,)."""
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
@@ -177,11 +175,9 @@ class GP(Layer):
         return ScaledIdentity(one, self.num_inducing)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "GP(in → out)"."""
         return f"GP({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:

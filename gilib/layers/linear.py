@@ -48,12 +48,10 @@ class Linear(WeightLayer):
         prior: Prior | None = None,
         bias: bool = True,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__(in_features + bias, out_features, posterior, prior)
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create prior and posterior for points of shape (in_features,)."""
         if shape != (self.in_features,):
             raise ValueError(
                 f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
@@ -74,15 +72,12 @@ class Linear(WeightLayer):
         return torch.cat([inducing, ones], -1)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "Linear(in → out)"."""
         return f"Linear({self.in_features} → {self.out_features})"
 
     def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,
@@ -100,7 +95,6 @@ class LinearFunction:
     """
 
     def __init__(self, weights: Tensor, bias: bool):
-        """Store the weights, and split the bias from them."""
         self.weights, self.bias = weights, bias
         self.width = weights.shape[-2] - bias
         # one split for all calls: each slice would fill a gradient of the whole matrix with zeros

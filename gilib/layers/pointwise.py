@@ -72,7 +72,6 @@ class Pointwise(Layer):
     """
 
     def __init__(self, module: nn.Module):
-        """Check the module, and store it."""
         super().__init__()
         _refuse_unsuitable(module)
         self.module = module
@@ -106,16 +105,13 @@ class Pointwise(Layer):
         return mode(PointwiseFunction(self.module, self._point_dim), noise.zeros)
 
     def describe(self) -> str:
-        """Return the name of the module's class."""
         return type(self.module).__name__
 
     def config(self) -> ConfigDict:
-        """Return class and arguments of the module."""
         return {"module": module_config(self.module)}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pointwise:
-        """Create the module, then the layer."""
         return cls(module_from_config(config["module"]))
 
 

@@ -53,7 +53,6 @@ class Pretrained(Layer):
     """
 
     def __init__(self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False):
-        """Copy the module, and decide which of its parameters are trained."""
         super().__init__()
         self.module = trained_copy(module)
         self.trainable = check_instance(trainable, bool, "trainable")
@@ -133,7 +132,6 @@ class Pretrained(Layer):
         return [layer.noise_sizes(own) for layer, own in zip(self._each(), self._modes(mode), strict=True)]
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the sum of the noise sizes of the layers inside."""
         return total_size(self._sizes(mode))
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -174,7 +172,6 @@ class Pretrained(Layer):
         return AXES.get(type(_first(self.module)))
 
     def describe(self) -> str:
-        """Return "Pretrained(class of the module)"."""
         return f"Pretrained({type(self.module).__name__})"
 
     def extra_repr(self) -> str:
@@ -182,13 +179,11 @@ class Pretrained(Layer):
         return "trainable: point estimates, which the bound does not count" if self.trainable else "frozen"
 
     def config(self) -> ConfigDict:
-        """Return class and arguments of the module, and the layers inside."""
         layers = dict(zip(self.names, self._each(), strict=True))
         return {"module": module_config(self.module), "layers": layers, "trainable": self.trainable}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pretrained:
-        """Create the module, the layers inside, then this layer."""
         layers = {name: rebuild(layer, Layer) for name, layer in config["layers"].items()}
         return cls(module_from_config(config["module"]), layers, config["trainable"])
 

@@ -267,7 +267,6 @@ class Categorical(Likelihood):
     output_axes, target_axes = 1, 0
 
     def distribution(self, outputs: Tensor) -> distributions.Categorical:
-        """Return the distribution of labels with the outputs as logits."""
         return distributions.Categorical(logits=outputs, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:

@@ -101,7 +101,6 @@ class GaussianPrediction(Prediction):
     component_sd: Tensor
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the standard deviations broadcast with the means."""
         given, wanted = self.component_sd.shape, self.means.shape
         pairs = zip(reversed(given), reversed(wanted), strict=False)
         if len(given) > len(wanted) or any(own not in (1, size) for own, size in pairs):
@@ -109,7 +108,6 @@ class GaussianPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self.means.mean(0)
 
     @property
@@ -201,7 +199,6 @@ class StudentPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self.locations.mean(0)
 
     @property
@@ -266,7 +263,6 @@ class MixturePrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self._in_units(self._components(self.distribution.mean).mean(0))
 
     @property
@@ -310,7 +306,6 @@ class MixturePrediction(Prediction):
         return found if units is None else found + units.log_density_shift
 
     def pooled(self, axes: int) -> Self:
-        """Return the mixture over samples and the `axes` axes after them."""
         return replace(self, members=axes)
 
     def __repr__(self) -> str:
@@ -340,7 +335,6 @@ class CategoricalPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Averaged probabilities, `[R, N, O]`."""
         return log_mean_exp(self.log_probabilities, 0).exp()
 
     @property
@@ -394,7 +388,6 @@ class EnsemblePrediction(Prediction):
     members: Sequence[Any]
 
     def __post_init__(self) -> None:
-        """Check the members."""
         for k, member in enumerate(self.members):
             if not (isinstance(getattr(member, "mean", None), Tensor) and hasattr(member, "log_prob")):
                 raise TypeError(
@@ -407,7 +400,6 @@ class EnsemblePrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the members' means, `[R, N, O]`."""
         return self._stacked([member.mean for member in self.members]).mean(0)
 
     @property
@@ -446,11 +438,9 @@ class EnsemblePrediction(Prediction):
         return log_mean_exp(self._stacked(found), 0)
 
     def pooled(self, axes: int) -> Self:
-        """Return the mixture over the next `axes` axes, too."""
         return replace(self, members=[member.pooled(axes) for member in self.members])
 
     def __repr__(self) -> str:
-        """Show the number of members, and the shape of the mean."""
         return f"{type(self).__name__}({len(self.members)} members, mean {list(self.members[0].mean.shape)})"
 
     @staticmethod

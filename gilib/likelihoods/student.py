@@ -47,7 +47,6 @@ class StudentT(Likelihood):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Create parameters with equal values for all replicas."""
         super().__init__()
         self.scale, self.df, self.learn, self.replicas = as_row(scale), df, learn, as_replicas(replicas)
         self.num_outputs = len(self.scale) if len(self.scale) > 1 else None
@@ -56,7 +55,6 @@ class StudentT(Likelihood):
         self.log_excess = nn.Parameter(torch.full_like(start, math.log(df - 2.0)), requires_grad=learn)
 
     def distribution(self, outputs: Tensor) -> distributions.StudentT:
-        """Return Student's t distributions around the outputs."""
         self.check_outputs(outputs)
         scale, excess = (each.exp().to(outputs)[..., None, :] for each in (self.log_scale, self.log_excess))
         return _StudentT(2.0 + excess, outputs, scale, validate_args=False)

@@ -33,7 +33,6 @@ class Weighted(Likelihood):
     """
 
     def __init__(self, likelihood: Likelihood):
-        """Share the parameters of a likelihood."""
         super().__init__()
         self.likelihood, self.replicas = likelihood, likelihood.replicas
         self.output_axes = likelihood.output_axes
@@ -45,7 +44,6 @@ class Weighted(Likelihood):
         return own, weights[..., 0]
 
     def distribution(self, outputs: Tensor) -> Distribution:
-        """That of the likelihood."""
         return self.likelihood.distribution(outputs)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -69,7 +67,6 @@ class Weighted(Likelihood):
         )
 
     def config(self) -> ConfigDict:
-        """The likelihood."""
         return {"likelihood": self.likelihood}
 
 

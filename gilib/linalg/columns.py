@@ -22,7 +22,6 @@ class Columns:
     """
 
     def __init__(self, own: Sequence[int], lead: Sequence[int]):
-        """Separate the axes of the matrices from the axes along which they are shared."""
         self.lead, self.together = torch.Size(lead), tuple(own) != tuple(lead)
         if not self.together:
             return

@@ -79,7 +79,6 @@ class WeightParameter(nn.Module):
     """
 
     def __init__(self, scaled: Tensor, scale: float):
-        """Store the initial parameter, which is `scale` times its value."""
         super().__init__()
         self.scaled, self.scale = nn.Parameter(scaled), scale
 

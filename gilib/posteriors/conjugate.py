@@ -101,7 +101,6 @@ class ConjugateWeights(PosteriorModule):
     steps: Tensor
 
     def __init__(self, spec: Conjugate, df: float, site: Site, context: BuildContext):
-        """Start at W̃ ~ N(0, initial_sd²)."""
         super().__init__()
         inputs, outputs = site.fan_in, site.outputs
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
@@ -183,7 +182,6 @@ class ConjugateWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(

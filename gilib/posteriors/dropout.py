@@ -39,7 +39,6 @@ class Dropout(Posterior):
     rate: Fraction = 0.5
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the weights M `[R, I, O]`."""
         return DroppedWeights(self, site, context)
 
 
@@ -53,7 +52,6 @@ class DroppedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Dropout, site: Site, context: BuildContext):
-        """Start M as a draw from NealPrior."""
         super().__init__()
         self.site, self.keep = site, 1.0 - spec.rate
         self.noise_size = site.channels - site.bias
@@ -82,7 +80,6 @@ class DroppedWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each channel of each point."""
         return NoiseSize(0, self.noise_size)
 
     def estimate(

@@ -41,11 +41,9 @@ class Factorised(Posterior):
     variance_start: str = "paper"
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_choice(self.variance_start, ("paper", "reference"), "variance_start")
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create means and log-variances `[R, I, O]`."""
         module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights
         return module(self, site, context)
 
@@ -64,7 +62,6 @@ class FactorisedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Factorised, site: Site, context: BuildContext):
-        """Start the means as a draw from NealPrior, and all variances at the same value."""
         super().__init__()
         if isinstance(site, ConvolutionWeights) and not isinstance(self, FactorisedKernels):
             raise TypeError(
@@ -115,7 +112,6 @@ class FactorisedWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(
@@ -155,7 +151,6 @@ class FactorisedKernels(FactorisedWeights):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each weight, and for each image one for each sign in s and r."""
         return NoiseSize(self.noise_size, self.channels + self.outputs)
 
     def estimate(

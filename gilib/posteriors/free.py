@@ -89,7 +89,6 @@ class FreeInducing(PosteriorModule, Gaussians):
     carries = False
 
     def __init__(self, spec: FreeGaussian, site: Site, context: BuildContext):
-        """Start at m = 0 and L = scale · Id."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs
@@ -99,16 +98,13 @@ class FreeInducing(PosteriorModule, Gaussians):
 
     @property
     def gaussian_parameters(self) -> list[nn.Parameter]:
-        """Mean and factor, in this order."""
         return [self.mean, self.root]
 
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Return the pair as it is."""
         mean, root = values
         return [(mean, root)]
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Return the pair as it is."""
         return list(gaussians[0])
 
     def draw(
@@ -188,7 +184,6 @@ class PropagatedInducing(PosteriorModule):
     needs_inducing = True
 
     def __init__(self, spec: PropagatedGaussian, site: Site, context: BuildContext):
-        """Start m at the targets if they are given, else at zero."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs

@@ -38,7 +38,6 @@ class MatrixGaussian(Posterior):
     initial_variance: Positive = 1e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the mean and the factors of the covariances."""
         return MatrixGaussianWeights(self, site, context)
 
 
@@ -52,7 +51,6 @@ class MatrixGaussianWeights(PosteriorModule):
     """
 
     def __init__(self, spec: MatrixGaussian, site: Site, context: BuildContext):
-        """Start M as a draw from NealPrior, and L and K as multiples of the identity."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.root_fan_in = fan_in * outputs, site.scale

@@ -28,7 +28,6 @@ class PseudoSettings:
     factor_dtype: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_choice(self.precision, PRECISIONS, "precision")
         check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
         check_positive(self.log_precision_scale, "log_precision_scale")
@@ -57,7 +56,6 @@ class PseudoData(nn.Module):
     def __init__(
         self, spec: PseudoSettings, site: Site, points: int, context: BuildContext, *, targets: bool
     ):
-        """Create the parameters, and check that the site allows this kind of Λ."""
         super().__init__()
         self.kind, self.log_precision_scale = spec.precision, spec.log_precision_scale
         shape = site.pseudo_outputs(points)

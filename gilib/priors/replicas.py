@@ -27,14 +27,12 @@ class PerReplica(Prior):
     priors: tuple[Prior, ...]
 
     def __post_init__(self) -> None:
-        """Check that every prior has one scale per layer."""
         for r, prior in enumerate(self.priors):
             if not isinstance(prior, (NealPrior, StandardPrior, ScalePrior)):
                 raise TypeError(f"priors[{r}] must have one scale per layer, got {prior!r}")
 
     @property
     def well_scaled(self) -> bool:  # type: ignore[override]
-        """Whether all priors are well scaled."""
         return all(prior.well_scaled for prior in self.priors)
 
     def build(self, site: Site, like: Tensor) -> PriorModule:

@@ -56,7 +56,6 @@ class StandardPrior(Prior):
     well_scaled: ClassVar[bool] = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a fixed precision of 1."""
         return _FixedScale(1.0, site.fan_in, like)
 
 
@@ -86,11 +85,9 @@ class ScalePrior(Prior):
     parameterisation: str = "paper"
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a learned posterior over s."""
         return _LearnedScale(self, site.fan_in, like)
 
 
@@ -122,7 +119,6 @@ class PointScale(PriorModule):
     """
 
     def __init__(self, scale: float, size: int, like: Tensor):
-        """Create log c for a fan-in of `size`."""
         super().__init__()
         self.size = size
         self.log_scale = nn.Parameter(torch.full_like(like, math.log(scale)))  # [R]

@@ -37,11 +37,9 @@ class SpatialIWPrior(Prior):
     initial_log_nu: float = 2.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_choice(self.scaling, ("paper", "reference"), "scaling")
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a learned posterior over Ω."""
         return _LearnedSpatial(self, site.channels, site.kernel_pixels, like)
 
 

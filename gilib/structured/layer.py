@@ -77,7 +77,6 @@ class StructuredGP(Layer):
         num_features: Count = 1024,
         marginalise: bool = True,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
@@ -95,13 +94,11 @@ class StructuredGP(Layer):
         self.weights = None
 
     def __iter__(self) -> Iterator[Process]:
-        """Iterate over the layers in order."""
         for process in self.processes:
             assert isinstance(process, Process)
             yield process
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create the parameters of all layers, and return the shape of the outputs at one point."""
         for process in self:
             shape = process.build(shape, context)
         widths, sizes = zip(*((process.out_features, process.points) for process in self), strict=True)
@@ -177,16 +174,13 @@ class StructuredGP(Layer):
         return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
-        """Return the shape of points that the first layer takes."""
         return (next(iter(self)).in_features,)
 
     def describe(self) -> str:
-        """Return `StructuredGP(widths)`."""
         widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
         return f"StructuredGP({' → '.join(map(str, widths))})"
 
     def config(self) -> ConfigDict:
-        """Return the layers, the family and the other settings."""
         return {
             "processes": list(self),
             "family": self.family,

@@ -51,7 +51,6 @@ class Process(nn.Module, Part):
         num_inducing: Count | None = None,
         inducing_inputs: Tensor | None = None,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if inducing_inputs is not None:
             inducing_inputs = as_tensor(inducing_inputs, "inducing_inputs")

@@ -150,7 +150,6 @@ class PointFactor:
     """
 
     def __init__(self, noise: Tensor):
-        """Start without rows."""
         self.noise = noise.unbind(-1)
         self.rows: list[dict[int, Tensor]] = []
 

@@ -48,7 +48,6 @@ class Speed(Checked):
     parallel: DataParallel | None = None
 
     def __post_init__(self) -> None:
-        """Raise for an unknown arithmetic."""
         check_choice(self.arithmetic, PRECISIONS, "arithmetic")
 
 

@@ -95,7 +95,6 @@ class Tape:
     """
 
     def __init__(self, run: Callable[[], object]):
-        """Call the function once, and record it."""
         with _Recording() as recording:
             run()
         self.operations = recording.operations  # as long as they live, the memory of their results does

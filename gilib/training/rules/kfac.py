@@ -79,7 +79,6 @@ class NoisyKFAC(SampledWeightRule):
     posterior: ClassVar[type[Posterior]] = MatrixGaussian
 
     def __post_init__(self) -> None:
-        """Raise for a decay above 1."""
         if self.decay > 1.0:
             raise ValueError(
                 f"decay must be at most 1, where only the newest statistics count, got {self.decay}"
@@ -113,7 +112,6 @@ class RunningKFAC(RunningSampledWeightRule):
     rule: NoisyKFAC
 
     def __init__(self, rule: NoisyKFAC, problem: Problem):
-        """Start with A, `inputs`, and S, `outputs`, of zero."""
         super().__init__(rule, problem)
         weights = [own.weights for own in self.trained]
         self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
@@ -122,7 +120,6 @@ class RunningKFAC(RunningSampledWeightRule):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Update statistics, mean and covariances of one layer."""
         rule, prior = self.rule, weight * own.prior_precision()
         rate = rule.decay / (1.0 - (1.0 - rule.decay) ** steps)
         for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):

@@ -62,7 +62,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     rule: SampledWeightRule
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
-        """Find the layers to train, and start Adam on the other parameters."""
         super().__init__(problem)
         self.rule, self.rate = rule, rule.lr
         name, kind, objective = type(rule).__name__, rule.posterior, problem.objective
@@ -92,7 +91,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
-        """Set the learning rates."""
         super().prepare(step)
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
@@ -183,7 +181,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         for name, values in self.moments().items():
             for value, saved in zip(values, state[name], strict=True):
                 value.copy_(saved)

@@ -69,7 +69,6 @@ class SGHMC(Rule):
     adaptation: CountOrZero | None = None
 
     def __post_init__(self) -> None:
-        """Raise for a `momentum_decay` above 1, or an `adaptation` longer than burn-in."""
         if self.momentum_decay > 1.0:
             raise ValueError(
                 f"momentum_decay must be at most 1, which keeps no momentum, got {self.momentum_decay}"
@@ -112,7 +111,6 @@ class RunningSGHMC(RunningWithAdam):
     rule: SGHMC
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        """Start with zero momentum and an empty window of the last states of burn-in."""
         super().__init__(problem)
         self.rule, sampled = rule, point_parameters(problem.net)
         self.values = list(sampled.values())
@@ -129,7 +127,6 @@ class RunningSGHMC(RunningWithAdam):
             self.adam.check_freeze()
 
     def prepare(self, step: int) -> None:
-        """Count Adam's step during burn-in."""
         if step < self.rule.burn_in:
             super().prepare(step)
 
@@ -194,7 +191,6 @@ class RunningSGHMC(RunningWithAdam):
         return {"coordinates": coordinates, "window": self.window, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         for own, saved in zip(self.coordinates, state["coordinates"], strict=True):
             for name, value in vars(own).items():
                 value.copy_(saved[name])

@@ -87,7 +87,6 @@ class SparseProcess:
     """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs and its posterior."""
 
     def __init__(self, layer: GP, white: bool = False):
-        """Store layer and posterior; the kernel may have white noise only if `white`."""
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
@@ -186,7 +185,6 @@ class SingleProcess(CollapsedModel):
     """One process for all outputs, with noise of the same size everywhere."""
 
     def __init__(self, process: SparseProcess, likelihood: Gaussian | PerOutputGaussian):
-        """Store process and likelihood; only kernel and noise are searched."""
         self.process, self.likelihood, self.known = process, likelihood, process.parameters
 
     @property
