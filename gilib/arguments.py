@@ -47,11 +47,7 @@ class Checked:
     """Base of classes whose constructor checks its arguments, if gilib defines that constructor."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Check the arguments of the constructor.
-
-        Raises:
-            TypeError, ValueError: for the first argument that does not match its annotation.
-        """
+        """Check the arguments of the constructor."""
         check_arguments(cls.__init__, cls, (None, *args), settings)
         return super().__new__(cls)
 

@@ -31,10 +31,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
 
     Args:
         path: the file.
-
-    Raises:
-        OSError: if the file cannot be written, for example because the disk is full, or `path` is a folder, a
-            device or a pipe.
     """
     target, old = _resolve(path)
     with _part(target) as part:
@@ -52,11 +48,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Check that `replacing` can write a file, before there is anything to write.
-
-    Raises:
-        OSError: if it cannot.
-    """
+    """Check that `replacing` can write a file, before there is anything to write."""
     target, _ = _resolve(path)
     try:
         with _part(target):

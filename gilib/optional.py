@@ -15,9 +15,6 @@ def require(module: str, extra: str) -> ModuleType:
         module: name of the module.
         extra: the extra that installs it.
 
-    Raises:
-        ImportError: if the module is missing; the message names the extra.
-
     >>> require("math", "hmc").floor(2.5)
     2
     """
@@ -32,9 +29,6 @@ def require_package(module: str, package: str, purpose: str) -> ModuleType:
         module: name of the module.
         package: package that provides it.
         purpose: completes "is needed to ..." in the error.
-
-    Raises:
-        ImportError: if the module is missing; the message names the package and the purpose.
 
     >>> require_package("math", "python", "to round").floor(2.5)
     2

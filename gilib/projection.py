@@ -28,21 +28,13 @@ MIN_PRODUCTS = 2**15  # of one sample, for a loop over samples; measured: 30 000
 
 
 class Projected(NamedTuple):
-    """The terms of mean and variance at N points.
+    """The terms of mean and variance at N points."""
 
-    Attributes:
-        mean: aᵀ m_o, `[..., N, O]`.
-        square: |a|², `[..., N, 1]`.
-        forms: quadratic forms aᵀ S_q a, `[..., N, Q]`; None without S.
-        crosses: products of a with the fields of earlier layers, `[..., N, J]` each.
-        onward: fields for later layers, `[..., N, K]` each.
-    """
-
-    mean: Tensor
-    square: Tensor
-    forms: Tensor | None = None
-    crosses: Sequence[Tensor] = ()
-    onward: Sequence[Tensor] = ()
+    mean: Tensor  # aᵀ m_o, `[..., N, O]`
+    square: Tensor  # |a|², `[..., N, 1]`
+    forms: Tensor | None = None  # quadratic forms aᵀ S_q a, `[..., N, Q]`; None without S
+    crosses: Sequence[Tensor] = ()  # products of a with the fields of earlier layers, `[..., N, J]` each
+    onward: Sequence[Tensor] = ()  # fields for later layers, `[..., N, K]` each
 
     def to(self, dtype: torch.dtype) -> Projected:
         """Return all terms in another dtype."""
@@ -52,19 +44,12 @@ class Projected(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The matrices and vectors that multiply a, side by side.
+    """The matrices and vectors that multiply a, side by side."""
 
-    Attributes:
-        values: S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`.
-        forms: Q, either O or 1. The matrices S_q are symmetric.
-        outputs: O.
-        onward: K for every later layer.
-    """
-
-    values: Tensor
-    forms: int
-    outputs: int
-    onward: tuple[int, ...] = ()
+    values: Tensor  # S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`
+    forms: int  # Q, either O or 1. The matrices S_q are symmetric.
+    outputs: int  # O
+    onward: tuple[int, ...] = ()  # K for every later layer
 
     @property
     def parts(self) -> list[slice]:

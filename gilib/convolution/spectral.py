@@ -27,20 +27,13 @@ BLOCK = 2**18  # entries of the products of coefficients in memory at a time: 1 
 
 @dataclass(frozen=True)
 class SpectralCorrelation:
-    """Correlations of images x with themselves at lags 1-k ... k-1, and with images y at lags -p ... k-1-p.
+    """Correlations of images x with themselves at lags 1-k ... k-1, with images y at lags -p ... k-1-p."""
 
-    Attributes:
-        transform: the Fourier transform.
-        auto: waves at half of the lags of x with itself, `[2, n, F]`; the others follow from
-            R_xx[-d] = R_xx[d]ᵀ.
-        cross: waves at all lags of x with y, `[2, m, F]`.
-        share: weight of each frequency, `[F]`.
-    """
-
-    transform: Transform
+    transform: Transform  # the Fourier transform
+    # waves at half of the lags of x with itself, `[2, n, F]`; the others follow from R_xx[-d] = R_xx[d]ᵀ
     auto: Tensor
-    cross: Tensor
-    share: Tensor
+    cross: Tensor  # waves at all lags of x with y, `[2, m, F]`
+    share: Tensor  # weight of each frequency, `[F]`
 
     @classmethod
     def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> SpectralCorrelation:
@@ -179,12 +172,9 @@ class Transform:
     """The discrete Fourier transform X̂(ω) = Σ_u X(u) exp(-i ω·u) of periodic images, and its adjoint.
 
     Images are real, so half of the horizontal frequencies determine the others.
-
-    Attributes:
-        size: pixels of one period, (height, width), at least those of the images.
     """
 
-    size: Pair
+    size: Pair  # pixels of one period, (height, width), at least those of the images
 
     @property
     def frequencies(self) -> Pair:

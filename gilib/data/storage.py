@@ -99,10 +99,6 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
         url: official address of the file.
         target: path of the file; its folder is created.
         check: receives the complete content and raises an error if it is wrong.
-
-    Raises:
-        DataError: if the folder of `target` is not writable.
-        DownloadError: if the address cannot be reached, or its answer is an error, incomplete or too long.
     """
     with ExitStack() as stack:
         try:

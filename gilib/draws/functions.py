@@ -136,14 +136,10 @@ class AfterInducing(Composite):
 
     Its first M points are the inducing points, at which it has been evaluated by itself: the Cholesky factor
     of all points begins with theirs, so that both times they have one value.
-
-    Attributes:
-        function: known at M + N points.
-        inducing: `[..., M, D]`.
     """
 
-    function: Function
-    inducing: Tensor
+    function: Function  # known at M + N points
+    inducing: Tensor  # `[..., M, D]`
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
         lead = torch.broadcast_shapes(self.inducing.shape[:-2], x.shape[:-2])

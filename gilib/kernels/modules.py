@@ -27,22 +27,13 @@ class KernelModule(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Start:
-    """The initial value of a hyper-parameter.
+    """The initial value of a hyper-parameter."""
 
-    Attributes:
-        value: one number for all entries, or a tuple with one for each.
-        size: number of entries.
-    """
-
-    value: Setting
-    size: int = 1
+    value: Setting  # one number for all entries, or a tuple with one for each
+    size: int = 1  # number of entries
 
     def logs(self, name: str, context: BuildContext) -> Tensor:
-        """Return the logarithms of the entries, `[R, size]`.
-
-        Raises:
-            ValueError: if `value` is a tuple of another length.
-        """
+        """Return the logarithms of the entries, `[R, size]`."""
         values = self.value if isinstance(self.value, tuple) else (self.value,) * self.size
         if len(values) != self.size:
             raise ValueError(
@@ -82,9 +73,6 @@ class BasicKernel(KernelModule):
 
         This is the log density of lengthscales with log ℓ_d ~ N(c, s²), independent given c, after c has been
         integrated out under a flat prior, up to a constant.
-
-        Raises:
-            ValueError: if the lengthscales have no prior.
         """
         if self.log_lengthscale_sd is None:
             raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")

@@ -193,11 +193,7 @@ class GP(Layer):
 
 
 def check_inducing_posterior(posterior: object) -> InducingPosterior:
-    """Return the posterior, after checking that a Gaussian process can use it.
-
-    Raises:
-        TypeError: if it is not an `InducingPosterior`.
-    """
+    """Return the posterior, after checking that a Gaussian process can use it."""
     if not isinstance(posterior, InducingPosterior | type):
         raise TypeError(
             "the posterior of a Gaussian process is one over what it is at inducing points, GlobalInducing, "
@@ -208,11 +204,7 @@ def check_inducing_posterior(posterior: object) -> InducingPosterior:
 
 
 def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -> Tensor:
-    """Return initial inducing inputs `[R, M, D]`: a copy of `start`, or standard normals if it is None.
-
-    Raises:
-        ValueError: if `start` does not have the `shape` (M, D), with or without replica axes in front.
-    """
+    """Return initial inducing inputs `[R, M, D]`: a copy of `start`, or standard normals if it is None."""
     if start is None:
         return context.normal(*shape)
     if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):

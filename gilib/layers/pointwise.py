@@ -27,15 +27,10 @@ OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn
 
 @dataclass(frozen=True)
 class PointwiseFunction(FixedFunction):
-    """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged.
+    """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged."""
 
-    Attributes:
-        module: a module that takes `[B, *point]`.
-        point_axes: number of axes of a point.
-    """
-
-    module: nn.Module
-    point_axes: int
+    module: nn.Module  # a module that takes `[B, *point]`
+    point_axes: int  # number of axes of a point
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the module to `[..., *point]`."""

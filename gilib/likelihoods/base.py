@@ -35,11 +35,7 @@ def hermite() -> tuple[list[float], list[float]]:
 
 
 def as_row(values: float | Sequence[float]) -> list[float]:
-    """Return a list of one number for all outputs, or of one for each.
-
-    Raises:
-        ValueError: if the list is empty.
-    """
+    """Return a list of one number for all outputs, or of one for each."""
     row = [float(value) for value in (values if isinstance(values, Sequence) else [values])]
     if not row:
         raise ValueError("give one number for all outputs, or a list with one for each, got none")

@@ -43,11 +43,7 @@ class LinkedMean(Likelihood):
         return mean.log()
 
     def predictor(self, outputs: Tensor) -> Tensor:
-        """Return the link function of the targets' mean, `[S, R, N, O]`.
-
-        Raises:
-            ValueError: if the likelihood is for another number of outputs, or for other replicas.
-        """
+        """Return the link function of the targets' mean, `[S, R, N, O]`."""
         self.check_outputs(outputs)
         return self.offset.to(outputs) + outputs
 

@@ -111,9 +111,6 @@ def mixture_quantile(
         probability: above 0 and below 1.
         standard: distribution of z.
 
-    Raises:
-        ValueError: if the probability is not between 0 and 1.
-
     >>> found = mixture_quantile(torch.tensor([-1.0, 3.0]), torch.ones(2), 0.5, StandardNormal())
     >>> round(float(found), 6)
     1.0
@@ -172,9 +169,6 @@ def quantile_of_components(components: Distribution, probability: float, axes: i
             variance.
         probability: above 0 and below 1.
         axes: number of axes over which to mix.
-
-    Raises:
-        ValueError: if the probability is not between 0 and 1.
 
     >>> components = torch.distributions.Gamma(torch.tensor([2.0, 5.0], dtype=torch.float64), 1.0)
     >>> found = quantile_of_components(components, 0.3)

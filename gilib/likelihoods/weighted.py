@@ -76,9 +76,6 @@ def with_weights(targets: Tensor, weights: object) -> Tensor:
     Args:
         targets: `[..., N, O]`, or labels `[..., N]`.
         weights: of the rows, `[N]`.
-
-    Raises:
-        ValueError: unless there is a finite, positive weight for every row.
     """
     like = targets if targets.is_floating_point() else torch.empty(0, dtype=torch.get_default_dtype())
     given = as_tensor(weights, "weights", like).to(targets.device)

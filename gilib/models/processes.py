@@ -310,9 +310,6 @@ def principal_directions(
     Points of all replicas are pooled. M points have M - 1 directions around their mean, and fewer if they
     repeat each other. If these are fewer than O, the function warns, and the other directions are arbitrary
     ones orthogonal to these.
-
-    Raises:
-        ValueError: for fewer than O points.
     """
     if points is None:
         return None

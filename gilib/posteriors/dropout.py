@@ -117,17 +117,11 @@ class DroppedWeights(PosteriorModule):
 
 @dataclass(frozen=True)
 class MaskedInputs:
-    """The function x ↦ f(z ∘ x), with a separate mask z for each of N points.
+    """The function x ↦ f(z ∘ x), with a separate mask z for each of N points."""
 
-    Attributes:
-        function: f.
-        coins: the masks z, `[S, R, N, C]`.
-        input_axes: number of axes of an input point, of which the first are the channels.
-    """
-
-    function: Function
-    coins: Tensor
-    input_axes: int
+    function: Function  # f
+    coins: Tensor  # the masks z, `[S, R, N, C]`
+    input_axes: int  # number of axes of an input point, of which the first are the channels
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate at inputs `x`, `[..., N, C, ...]`."""

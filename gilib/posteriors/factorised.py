@@ -170,19 +170,12 @@ class FactorisedKernels(FactorisedWeights):
 
 @dataclass(frozen=True)
 class FlippedKernels:
-    """The function x ↦ mean(x) + r ∘ deviation(s ∘ x), with separate signs s and r for each of N images.
+    """The function x ↦ mean(x) + r ∘ deviation(s ∘ x), with separate signs s and r for each of N images."""
 
-    Attributes:
-        mean: convolution with the mean weights.
-        deviation: convolution with the drawn deviations σ ∘ z.
-        inputs: s, the signs of the input channels, `[S, R, N, C]`.
-        outputs: r, the signs of the output channels, `[S, R, N, O]`.
-    """
-
-    mean: Function
-    deviation: Function
-    inputs: Tensor
-    outputs: Tensor
+    mean: Function  # convolution with the mean weights
+    deviation: Function  # convolution with the drawn deviations σ ∘ z
+    inputs: Tensor  # s, the signs of the input channels, `[S, R, N, C]`
+    outputs: Tensor  # r, the signs of the output channels, `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O, H', W']` at images `x`, `[..., N, C, H, W]`."""
@@ -193,17 +186,11 @@ class FlippedKernels:
 
 @dataclass(frozen=True)
 class GaussianOutputs:
-    """The function x ↦ mean(x) + √variance(x²) ∘ z, which samples N points independently.
+    """The function x ↦ mean(x) + √variance(x²) ∘ z, which samples N points independently."""
 
-    Attributes:
-        mean: the layer's function with the mean weights.
-        variance: the layer's function with the variances as weights; its inputs are squared.
-        noise: z, standard normals `[S, R, N, O]`.
-    """
-
-    mean: Function
-    variance: Function
-    noise: Tensor
+    mean: Function  # the layer's function with the mean weights
+    variance: Function  # the layer's function with the variances as weights; its inputs are squared
+    noise: Tensor  # z, standard normals `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""

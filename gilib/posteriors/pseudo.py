@@ -108,9 +108,6 @@ def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
     >>> signed_one_hot(torch.tensor([1, 0]), 2)
     tensor([[-2.,  2.],
             [ 2., -2.]])
-
-    Raises:
-        TypeError, ValueError: if the labels are not integers from 0 to classes - 1.
     """
     return scale * (2.0 * one_hot(as_labels(labels, classes), classes) - 1.0)
 
@@ -119,9 +116,6 @@ def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
     """Convert given targets to initial pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
 
     Integers `[..., M]` are labels, which `signed_one_hot` encodes.
-
-    Raises:
-        ValueError: if the shape does not fit, or labels are given to a network with one output.
     """
     if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
         if shape[1] == 1:

@@ -83,14 +83,10 @@ class JointState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The weights at which residuals are taken, for example drawn weights.
+    """The weights at which residuals are taken, for example drawn weights."""
 
-    Attributes:
-        centre: A, `[R, I, O]`.
-        white: S = Tᵀ(A - M), `[R, I, O]`, the noise of the draw; None if the weights are the mean.
-    """
-
-    centre: Tensor
+    centre: Tensor  # A, `[R, I, O]`
+    # S = Tᵀ(A - M), `[R, I, O]`, the noise of the draw; None if the weights are the mean
     white: Tensor | None = None
 
 

@@ -116,11 +116,7 @@ class StructuredGP(Layer):
         return [sum(process.path_sizes(self.num_features)) for process in self]
 
     def _inducing(self) -> list[Inducing]:
-        """Return every layer's prior at its inducing inputs.
-
-        Raises:
-            FactorisationError: if a kernel matrix is not positive definite; the message names its process.
-        """
+        """Return every layer's prior at its inducing inputs."""
         found = []
         for k, process in enumerate(self):
             try:

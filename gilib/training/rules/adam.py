@@ -125,14 +125,10 @@ class RunningAdam(RunningRule):
 
 
 class RunningWithAdam(RunningRule):
-    """A rule that trains some parameters in its own way, and leaves all others to Adam.
-
-    Attributes:
-        adam: Adam at work on the others; None if there are none.
-    """
+    """A rule that trains some parameters in its own way, and leaves all others to Adam."""
 
     rule: Rule
-    adam: RunningAdam | None = None
+    adam: RunningAdam | None = None  # Adam at work on the others; None if there are none
 
     def leave_to_adam(self, rule: Adam, others: Mapping[str, nn.Parameter], steps: int | None = None) -> None:
         """Start Adam on the other parameters, if there are any, for all steps or the first `steps`."""

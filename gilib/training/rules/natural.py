@@ -121,9 +121,6 @@ def natural_step(
 
     Returns:
         m' and L', in the dtype of `mean`, computed in float64.
-
-    Raises:
-        FactorisationError: if gradients are not finite, or are so large that S' cannot be factorised.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
     # The lower triangle of Lᵀ ∂L is that of the symmetric matrix 2 Lᵀ ∂S L. With its diagonal halved, the

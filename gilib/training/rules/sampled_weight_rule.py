@@ -206,17 +206,11 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
 
 
 class WeightGradients(NamedTuple):
-    """Gradients of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the drawn weights of one layer.
+    """Gradients of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the drawn weights of one layer."""
 
-    Attributes:
-        weights: W, `[S, R, I, O]`.
-        gradient: the gradient with respect to W, `[S, R, I, O]`.
-        statistics: the rule's statistics of the layer's inputs and of the gradients with respect to its
-            outputs.
-    """
-
-    weights: Tensor
-    gradient: Tensor
+    weights: Tensor  # W, `[S, R, I, O]`
+    gradient: Tensor  # the gradient with respect to W, `[S, R, I, O]`
+    # the rule's statistics of the layer's inputs and of the gradients with respect to its outputs
     statistics: tuple[Tensor, ...] = ()
 
 

@@ -61,12 +61,7 @@ class VariationalRule(SampledWeightRule, ABC):
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningVariational:
-        """Return the rule at work.
-
-        Raises:
-            ValueError: if no layer has learned `Factorised` weights, or a layer or its prior is of an
-                unsuitable kind.
-        """
+        """Return the rule at work."""
         return RunningVariational(self, problem)
 
     @abstractmethod
