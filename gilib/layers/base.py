@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
@@ -80,10 +80,6 @@ class Layer(nn.Module, Part, ABC):
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
         """Return how many standard normals `sample` needs, in total and for each point."""
         return NoiseSize(self.noise_size)
-
-    @abstractmethod
-    def config(self) -> ConfigDict:
-        """Return the arguments with which the constructor creates this layer again."""
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
         """Build the layer as part of a network.

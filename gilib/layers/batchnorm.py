@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Positive
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
@@ -67,9 +66,6 @@ class InducingBatchNorm(Layer):
         axes = (-1 - self._point_dim, *space)
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
         return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
-
-    def config(self) -> ConfigDict:
-        return {"eps": self.eps}
 
 
 class Normalise(FixedFunction):

@@ -8,7 +8,6 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Draw, Drawn
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
@@ -84,9 +83,6 @@ class Branches(Layer):
 
     def input_axes(self) -> int | None:
         return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
-
-    def config(self) -> ConfigDict:
-        return {"branches": list(self)}
 
 
 class Sum(Branches):

@@ -123,9 +123,6 @@ class Sequential(Layer):
         """Return the number of input axes of the first layer, if it knows it."""
         return next(iter(self)).input_axes()
 
-    def config(self) -> ConfigDict:
-        return {"layers": list(self)}
-
 
 class Residual(Layer):
     """x + f(x), where f is a sequence of layers whose output has the shape of its input.

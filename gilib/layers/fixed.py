@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.linalg.products import matmul
@@ -68,10 +67,6 @@ class FixedLinear(Layer):
 
     def describe(self) -> str:
         return f"FixedLinear({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return the widths; the matrix is saved with the state."""
-        return {"in_features": self.in_features, "out_features": self.out_features}
 
 
 class LinearMap(FixedFunction):

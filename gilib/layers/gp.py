@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
@@ -179,17 +178,6 @@ class GP(Layer):
 
     def describe(self) -> str:
         return f"GP({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return the arguments of the constructor; inducing inputs are saved with the state instead."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "kernel": self.kernel,
-            "posterior": self.posterior,
-            "jitter": self.jitter,
-            "num_features": self.num_features,
-        }
 
 
 def check_inducing_posterior(posterior: object) -> InducingPosterior:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict
 from gilib.layers.weights import WeightLayer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
@@ -76,15 +75,6 @@ class Linear(WeightLayer):
 
     def describe(self) -> str:
         return f"Linear({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "posterior": self.posterior,
-            "prior": self.prior,
-            "bias": self.bias,
-        }
 
 
 class LinearFunction:

@@ -14,7 +14,7 @@ from torch import Tensor, distributions, nn
 from torch.distributions import Distribution, Independent, constraints
 from torch.nn.functional import log_softmax
 
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.likelihoods.mixtures import CategoricalPrediction, MixturePrediction, Prediction
 from gilib.linalg import readable
 from gilib.validation import as_integers, as_labels, check_own_targets
@@ -301,7 +301,3 @@ class Categorical(Likelihood):
         """Return class probabilities; `normalisation` has no effect, because labels have no units."""
         self._check_classes(outputs.shape[-1])
         return CategoricalPrediction(log_softmax(outputs, -1))
-
-    def config(self) -> ConfigDict:
-        """Return the settings, of which there are none."""
-        return {}

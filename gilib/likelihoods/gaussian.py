@@ -191,10 +191,6 @@ class Gaussian(GaussianNoise):
         if self.scaled_log_variance.requires_grad:
             self.scaled_log_variance.add_(factor.to(self.scaled_log_variance).log(), alpha=1.0 / self.scale)
 
-    def config(self) -> ConfigDict:
-        """Return the settings; the noise variance itself is part of the state."""
-        return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
-
 
 class NoisePerTarget(GaussianNoise):
     """Base class of Gaussian likelihoods with a noise variance for every target; see `PerOutputGaussian`."""

@@ -57,10 +57,6 @@ class LinkedMean(Likelihood):
         every = targets.double().flatten(0, -2)
         return cls(((every.sum(0) + _half(cls.support)) / len(every)).tolist())
 
-    def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        return {"mean": self.mean}
-
 
 def _half(support: Any) -> float:
     """Return what is added to counts so that 0 has a logarithm."""
@@ -99,9 +95,7 @@ class Precise(LinkedMean):
         return cls(super().for_targets(targets).mean, replicas=replicas)
 
     def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        own = {"precision": self.start_precision, "learn": self.learn, "replicas": list(self.replicas)}
-        return super().config() | own
+        return super().config() | {"precision": self.start_precision}
 
 
 class Poisson(LinkedMean):

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, distributions, nn
 
 from gilib.arguments import Scale
-from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood, as_row
 from gilib.likelihoods.quantiles import student_cdf
 from gilib.validation import as_replicas, check_scale
@@ -64,10 +63,6 @@ class StudentT(Likelihood):
         """Return noise whose scale is a fifth of the standard deviation of the targets."""
         sd = targets.double().flatten(0, -2).std(0)
         return cls((0.2 * sd.clamp_min(1e-6)).tolist(), replicas=replicas)
-
-    def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        return {"scale": self.scale, "df": self.df, "learn": self.learn, "replicas": list(self.replicas)}
 
 
 class _StudentT(distributions.StudentT):

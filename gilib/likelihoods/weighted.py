@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood
 from gilib.validation import as_tensor
 
@@ -65,9 +64,6 @@ class Weighted(Likelihood):
         raise ValueError(
             "this rule counts every row once, and weights are given: repeat rows, or take gilib.Adam"
         )
-
-    def config(self) -> ConfigDict:
-        return {"likelihood": self.likelihood}
 
 
 def with_weights(targets: Tensor, weights: object) -> Tensor:

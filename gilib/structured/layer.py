@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function, SumFunction
 from gilib.layers import Layer
@@ -175,12 +174,3 @@ class StructuredGP(Layer):
     def describe(self) -> str:
         widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
         return f"StructuredGP({' → '.join(map(str, widths))})"
-
-    def config(self) -> ConfigDict:
-        return {
-            "processes": list(self),
-            "family": self.family,
-            "jitter": self.jitter,
-            "num_features": self.num_features,
-            "marginalise": self.marginalise,
-        }

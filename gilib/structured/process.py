@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.draws import Draw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
@@ -83,7 +83,7 @@ class Process(nn.Module, Part):
                     f"nothing, got {self.mean.describe()}, which gives {list(given)}: use "
                     "gilib.layers.FixedLinear(in_features, out_features, matrix)"
                 )
-        self.points = own_points(self.num_inducing, context, "Process")
+        self.points = self.num_inducing = own_points(self.num_inducing, context, "Process")
         self.hyperparameters = self.kernel.build(self.in_features, context)
         start, self._start = self._start, None
         self.inducing_inputs = nn.Parameter(placed(start, (self.points, self.in_features), context))
@@ -110,13 +110,3 @@ class Process(nn.Module, Part):
     def describe(self) -> str:
         """Return `Process(in → out)`."""
         return f"Process({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return widths, kernel and mean function; the inducing inputs belong to the state."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "kernel": self.kernel,
-            "mean": self.mean,
-            "num_inducing": self.points or self.num_inducing,
-        }
