@@ -139,17 +139,7 @@ class DenseWeights(Site):
     4
     """
 
-    @property
-    def kernel_pixels(self) -> int:
-        return 1
-
-    @property
-    def input_axes(self) -> int:
-        return 1
-
-    @property
-    def windows_per_point(self) -> int:
-        return 1
+    kernel_pixels = input_axes = windows_per_point = 1
 
     def pseudo_outputs(self, points: int) -> Shape:
         return points, self.outputs
@@ -184,9 +174,7 @@ class InducingOutputs(DenseWeights):
 
     supplies_features: ClassVar[bool] = True
 
-    @property
-    def scale(self) -> float:
-        return 1.0
+    scale = 1.0
 
 
 @dataclass(frozen=True)
@@ -200,14 +188,11 @@ class ConvolutionWeights(Site):
 
     windows: Windows = field(kw_only=True)
     image_size: tuple[int, int] = field(kw_only=True)
+    input_axes = 3
 
     @property
     def kernel_pixels(self) -> int:
         return self.windows.pixels
-
-    @property
-    def input_axes(self) -> int:
-        return 3
 
     @property
     def windows_per_point(self) -> int:

@@ -74,6 +74,12 @@ def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
     return channels, height, width
 
 
+def check_width(shape: Sequence[int], features: int, who: str) -> None:
+    """Check that points of this shape are vectors of as many numbers as a layer takes."""
+    if tuple(shape) != (features,):
+        raise ValueError(f"{who} takes points of shape [{features}], got {list(shape)}")
+
+
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
     """Check that `value` is one of `options`."""
     options = tuple(options)

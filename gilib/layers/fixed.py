@@ -12,7 +12,7 @@ from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise
 from gilib.sites import Shape
-from gilib.validation import check_points_kind, check_tensor
+from gilib.validation import check_points_kind, check_tensor, check_width
 
 
 class FixedLinear(Layer):
@@ -50,10 +50,7 @@ class FixedLinear(Layer):
         self.register_buffer("matrix", matrix.detach().clone())
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         self.matrix = self.matrix.to(dtype=context.dtype, device=context.device)
         self.replicas = context.replicas
         return (self.out_features,)

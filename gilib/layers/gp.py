@@ -18,7 +18,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Po
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import check_instance, check_tensor, from_numpy
+from gilib.validation import check_instance, check_tensor, check_width, from_numpy
 
 
 class GP(Layer):
@@ -97,10 +97,7 @@ class GP(Layer):
             )
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         start, self._start = self._start, None
         if start is not None:
             start = check_tensor(from_numpy(start, context.full((), 0.0)), "inducing_inputs")

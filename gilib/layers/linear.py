@@ -13,7 +13,7 @@ from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
-from gilib.validation import check_points_kind
+from gilib.validation import check_points_kind, check_width
 
 
 class Linear(WeightLayer):
@@ -51,10 +51,7 @@ class Linear(WeightLayer):
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         grow = not self.prior.well_scaled
         self.settle(DenseWeights(self.fan_in, self.out_features, self.bias, grow), context)
         return (self.out_features,)

@@ -16,7 +16,7 @@ from gilib.posteriors.base import own_points
 from gilib.processes import Inducing, Path
 from gilib.randomness import Noise
 from gilib.sites import Shape
-from gilib.validation import as_tensor, check_tensor, check_unused
+from gilib.validation import as_tensor, check_tensor, check_unused, check_width
 
 
 class Process(nn.Module, Part):
@@ -71,10 +71,7 @@ class Process(nn.Module, Part):
                 function that is random or of another width.
         """
         check_unused(self.points > 0, self.describe())
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         if self.mean is not None:
             given = self.mean.join(shape, context)
             if given != (self.out_features,) or self.mean.noise_size:
