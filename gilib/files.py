@@ -28,9 +28,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     unchanged and no other file remains. A killed process may leave a hidden file, which the next replacement
     of the same file removes. Missing folders are created. If `path` is a symbolic link, its target is
     replaced. Permissions of the old file are kept, and its owner if the system allows it.
-
-    Args:
-        path: the file.
     """
     target, old = _resolve(path)
     with _part(target) as part:
@@ -60,14 +57,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace the content of a file, as `replacing` does.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     replace_file(Path(folder) / "a" / "b.txt", b"whole")
-    ...     (Path(folder) / "a" / "b.txt").read_text(), len(os.listdir(Path(folder) / "a"))
-    ('whole', 1)
-    """
+    """Replace the content of a file, as `replacing` does."""
     with replacing(path) as stream:
         write_all(stream.fileno(), content)
 

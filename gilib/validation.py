@@ -241,9 +241,6 @@ def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "
 
     All samples share targets, and the inputs of a bound. With a sample axis each sample would be trained, or
     scored, with another data set.
-
-    >>> check_own_targets((3,), (3,)), check_own_targets((), (3,))
-    (None, None)
     """
     pairs = zip(reversed(own), reversed(replicas), strict=False)
     if len(own) > len(replicas) or any(size not in (1, count) for size, count in pairs):

@@ -55,15 +55,9 @@ class SpectralCorrelation:
         return height, width
 
     def __call__(self, x: Tensor, y: Tensor | None, root: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Correlate the images of each of G sets.
+        """Return R_xx `[2n - 1, G, C, C]` and R_xy `[m, G, C, O]` (None without y) of G sets of images.
 
-        Args:
-            x: `[G, B, C, H, W]`.
-            y: `[G, B, O, H', W']`, or None.
-            root: √λ, `[B]`, or None.
-
-        Returns:
-            R_xx `[2n - 1, G, C, C]` and R_xy `[m, G, C, O]` (None without y).
+        x is `[G, B, C, H, W]`, y `[G, B, O, H', W']` or None, and `root` holds √λ, `[B]`, or is None.
         """
         shape, to_auto, to_cross = (len(x), x.shape[2], -1), self.auto * self.share, self.cross * self.share
         auto, skew = x.new_zeros(2, self.auto.shape[1], len(x) * x.shape[2] ** 2)
@@ -182,14 +176,9 @@ class Transform:
         return self.size[0], self.size[1] // 2 + 1
 
     def coefficients(self, images: Tensor, root: Tensor | None) -> Tensor:
-        """Return the coefficients of G sets of weighted images.
+        """Return real and imaginary parts `[2, F, G, B, C]` of the coefficients of images `[G, B, C, H, W]`.
 
-        Args:
-            images: `[G, B, C, H, W]`.
-            root: weights of the images, `[B]`; 1 if None.
-
-        Returns:
-            Real and imaginary parts, `[2, F, G, B, C]`.
+        The images are multiplied by `root`, `[B]`, unless it is None.
         """
         weighted = images if root is None else images * root[:, None, None, None]
         if self.size[0] > 1:
@@ -215,15 +204,9 @@ class Transform:
         return ((2.0 - alone.to(like.dtype)) / math.prod(self.size)).repeat(rows)
 
     def waves(self, vertical: Tensor, horizontal: Tensor, like: Tensor) -> Tensor:
-        """Return cos and -sin of ω·d at n lags d, which map coefficients, times `share`, to values at d.
+        """Return cos and -sin of ω·d, `[2, n, F]`, at n lags d, given by their coordinates `[n]`.
 
-        Args:
-            vertical: vertical lags, `[n]`.
-            horizontal: horizontal lags, `[n]`.
-            like: a tensor with the wanted dtype and device.
-
-        Returns:
-            `[2, n, F]`.
+        They map coefficients, times `share`, to values at d; `like` determines dtype and device.
         """
         rows, columns = (
             torch.arange(count, dtype=torch.float64, device=like.device) * (2.0 * math.pi / pixels)

@@ -84,15 +84,7 @@ class BasicKernel(KernelModule):
 
 
 class CombinedKernel(KernelModule):
-    """Several kernels combined into one.
-
-    Args:
-        parts: modules of the kernels.
-        combine: makes one kernel from a tuple of kernels.
-
-    Attributes:
-        parts: modules of the kernels.
-    """
+    """Several kernels combined into one by `combine`, a function of a tuple of kernels."""
 
     def __init__(
         self,

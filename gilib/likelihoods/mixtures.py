@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 def as_targets(value: object, like: Tensor, shape: Sequence[int], axes: int = 2) -> Tensor:
     """Return targets `[N, O]` or `[R, N, O]` as a tensor like `like`, or raise an error if they do not fit.
 
-    Args:
-        value: the targets.
-        like: sets dtype and device of an array.
-        shape: of the mean of the prediction, `[R, N, O]`.
-        axes: number of axes of `shape` that are not replicas.
+    `shape` is that of the prediction's mean, `[R, N, O]`; its last `axes` axes are not replicas.
     """
     targets = as_tensor(value, "targets", like)
     if targets.shape[-axes:] != shape[-axes:]:

@@ -20,10 +20,6 @@ class Exponents(NamedTuple):
     """The two factors of exp(leftᵀ @ right), for callers that evaluate it in pieces.
 
     The product is computed in the dtype of the factors, its exponential in `dtype`.
-
-    >>> Exponents(torch.zeros(1, 2), torch.ones(1, 3), torch.float32).values()
-    tensor([[1., 1., 1.],
-            [1., 1., 1.]])
     """
 
     left: Tensor  # `[..., D, N]`, few coordinates of many points

@@ -18,10 +18,6 @@ def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
 
     For small samples the calls of a loop cost more than they save. Accelerators, compilers and transforms of
     `torch.func` work on the whole batch.
-
-    >>> import torch
-    >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
-    (True, False)
     """
     return large and math.prod(lead) > 1 and readable(like)
 
@@ -42,21 +38,10 @@ def leading(first: Tensor, *others: Tensor) -> torch.Size:
 
 
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:
-    """Yield, sample by sample, the part of each tensor that belongs to the sample.
+    """Yield, sample by sample, the part of each tensor that belongs to the sample; of None it is None.
 
-    The parts are views: adding to the part of a tensor that samples share changes it for all of them.
-
-    Args:
-        lead: leading axes; the leading axes of every tensor broadcast to them.
-        tensors: the tensors to split; None yields None.
-        axes: number of axes of each tensor that belong to one sample.
-
-    >>> import torch
-    >>> total = torch.zeros(1)
-    >>> for value, shared in samples((3,), torch.ones(3, 1), total, axes=1):
-    ...     _ = shared.add_(value)
-    >>> total
-    tensor([3.])
+    The last `axes` axes belong to one sample, and those before them broadcast to `lead`. Parts are views:
+    adding to the part of a tensor that samples share changes it for all of them.
     """
     count = math.prod(lead)
     views = ([None] * count if value is None else _views(value, lead, axes) for value in tensors)

@@ -95,11 +95,6 @@ class Augmenter:
         seeds: one seed, or R seeds. With R seeds, replica r sees what a single network with that seed would
             see.
         device: device of the inputs.
-
-    >>> from gilib.data import random_flip
-    >>> augmenter = Augmenter(random_flip, 4, [0, 1], torch.device("cpu"))
-    >>> augmenter(torch.zeros(5, 3, 8, 8)).shape
-    torch.Size([2, 5, 3, 8, 8])
     """
 
     def __init__(self, function: Augmentation, rank: int, seeds: int | Sequence[int], device: torch.device):

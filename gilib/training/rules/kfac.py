@@ -26,12 +26,7 @@ from gilib.training.rules.sampled_weight_rule import (
 def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
     """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
 
-    Args:
-        features: x, `[..., B, I]`.
-        gradients: g / B, `[S, R, B, O]`.
-
-    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
-    (tensor([[10.]]), tensor([[2.5000]]))
+    Features x are `[..., B, I]`; the gradients `[S, R, B, O]` are g / B.
     """
     lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
     inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
