@@ -150,11 +150,7 @@ def _grid(axes: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def fast_length(least: int) -> int:
-    """Return the smallest even number ≥ `least` without prime factors above 7 (or 1), for fast transforms.
-
-    >>> fast_length(34), fast_length(1)
-    (36, 1)
-    """
+    """Return the smallest even number ≥ `least` without prime factors above 7 (or 1), for fast transforms."""
     length = least
     while length > 1 and (length % 2 or 210**8 % length):
         length += 1

@@ -59,11 +59,7 @@ def data_directory() -> Path:
 
 
 def shipped_table(name: str) -> bytes | None:
-    """Return the content of a table that the package includes, or None if it does not include the table.
-
-    >>> shipped_table("yacht").splitlines()[0]
-    b'-2.3 0.568 4.78 3.99 3.17 0.125 0.11'
-    """
+    """Return the content of a table that the package includes, or None if it does not include the table."""
     import lzma
     from importlib.resources import files
 

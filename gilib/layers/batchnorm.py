@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -59,26 +61,18 @@ class InducingBatchNorm(Layer):
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """Compute the statistics of the inducing points; log_pq = 0."""
         assert inducing is not None
-        return mode(self._normalisation(inducing), noise.zeros)
-
-    def _normalisation(self, inducing: Tensor) -> Normalise:
-        space = tuple(range(1 - self._point_dim, 0))
-        axes = (-1 - self._point_dim, *space)
+        axes = (-1 - self._point_dim, *range(1 - self._point_dim, 0))  # points and pixels
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
-        return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
+        return mode(Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim), noise.zeros)
 
 
+@dataclass(frozen=True)
 class Normalise(FixedFunction):
-    """The function x ↦ (x - mean) · scale.
+    """The function x ↦ (x - mean) · scale."""
 
-    Attributes:
-        mean: one number per channel, `[S, R, 1, C, 1, 1]` for images and `[S, R, 1, C]` for vectors.
-        scale: 1 / √(variance + eps), of the same shape.
-        axes: number of axes of a point, of which the first are the channels.
-    """
-
-    def __init__(self, mean: Tensor, scale: Tensor, axes: int):
-        self.mean, self.scale, self.axes = mean, scale, axes
+    mean: Tensor  # one number per channel, `[S, R, 1, C, 1, 1]` for images and `[S, R, 1, C]` for vectors
+    scale: Tensor  # 1 / √(variance + eps), of the same shape
+    axes: int  # number of axes of a point, of which the first are the channels
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, C, ...]` to `[S, R, ..., N, C, ...]`."""

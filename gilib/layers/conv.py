@@ -115,15 +115,12 @@ class Conv2d(WeightLayer):
 
 
 class Conv2dFunction:
-    """The function x ↦ x * W, with zero padding.
+    """The function x ↦ x * W, W `[S, R, I, O]`, with zero padding.
 
     If all samples share the images, one convolution with S R O output channels computes them. Otherwise each
     sample has a convolution of its own. According to `benchmarks/weight_samples.py`, on a CPU at 2 to 10
     samples, grouped convolutions and `torch.vmap` take 0.8 to 1.3 times as long at 32 x 32 pixels and 0.5 to
     0.9 times as long at 8 x 8; patches with batched products take 2 to 5 times as long.
-
-    Attributes:
-        weights: W, `[S, R, I, O]`.
     """
 
     def __init__(self, weights: Tensor, windows: Windows, image_shape: Shape):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -66,15 +68,11 @@ class FixedLinear(Layer):
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
 
+@dataclass(frozen=True)
 class LinearMap(FixedFunction):
-    """The function x ↦ x P.
+    """The function x ↦ x P."""
 
-    Attributes:
-        matrix: P, `[D, O]`.
-    """
-
-    def __init__(self, matrix: Tensor):
-        self.matrix = matrix
+    matrix: Tensor  # P, `[D, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, D]` to `[..., N, O]`."""

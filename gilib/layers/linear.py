@@ -75,11 +75,7 @@ class Linear(WeightLayer):
 
 
 class LinearFunction:
-    """The function x ↦ x W; if there is a bias, it is the last row of W.
-
-    Attributes:
-        weights: W, `[S, R, I, O]`.
-    """
+    """The function x ↦ x W, `[S, R, I, O]`; if there is a bias, it is the last row of W."""
 
     def __init__(self, weights: Tensor, bias: bool):
         self.weights, self.bias = weights, bias

@@ -28,11 +28,7 @@ def at_once(like: Tensor, entries: int) -> int:
 
 
 def pieces(count: int, step: int) -> Iterator[slice]:
-    """Yield slices that split `count` items into consecutive pieces of `step`; the last may be smaller.
-
-    >>> list(pieces(5, 3))
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
+    """Yield slices that split `count` items into consecutive pieces of `step`; the last may be smaller."""
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 

@@ -87,6 +87,7 @@ class FreeInducing(PosteriorModule, Gaussians):
     """
 
     carries = False
+    distribution_size = 0  # nothing is drawn
 
     def __init__(self, spec: FreeGaussian, site: Site, context: BuildContext):
         super().__init__()
@@ -120,11 +121,6 @@ class FreeInducing(PosteriorModule, Gaussians):
     def half_log_det(self) -> Tensor:
         """Σ log|L_ii|, `[R]`."""
         return half_log_det(self.root)
-
-    @property
-    def distribution_size(self) -> int:
-        """Zero, because nothing is drawn."""
-        return 0
 
     def distribution(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

@@ -208,10 +208,7 @@ class InducingWeights(PosteriorModule):
 class MarginalisedOutputs(InducingWeights):
     """An inducing-point posterior of a process whose inducing outputs `distribution` integrates out."""
 
-    @property
-    def distribution_size(self) -> int:
-        """Zero, because nothing is drawn."""
-        return 0
+    distribution_size = 0  # nothing is drawn
 
     def distribution(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

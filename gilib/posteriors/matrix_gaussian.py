@@ -83,10 +83,7 @@ class MatrixGaussianWeights(PosteriorModule):
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         inputs, outputs = noise.shape[-2:]
         weights = self.mean + self.row_root.tril() @ noise @ self.column_root.tril().mT
-        half = outputs * _half_log_det(self.row_root) + inputs * _half_log_det(self.column_root)
+        rows, columns = (half_log_det(root[..., None, :, :]) for root in (self.row_root, self.column_root))
+        half = outputs * rows + inputs * columns
         log_q = -0.5 * (noise.square().sum((-2, -1)) + inputs * outputs * LOG_2PI) - half
         return weights, prior_log_prob(weights, prior_precision, outputs) - log_q
-
-
-def _half_log_det(root: Tensor) -> Tensor:
-    return half_log_det(root[..., None, :, :])

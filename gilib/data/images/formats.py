@@ -159,11 +159,7 @@ def _batch(archive: File, name: str, content: bytes) -> tuple[Tensor, Tensor]:
 
 
 def load_arrays_only(content: bytes) -> object:
-    """Unpickle plain values and NumPy arrays without running code; strings of Python 2 become bytes.
-
-    >>> load_arrays_only(pickle.dumps({"labels": [6, 9]}))
-    {'labels': [6, 9]}
-    """
+    """Unpickle plain values and NumPy arrays without running code; strings of Python 2 become bytes."""
     return _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
 
 
