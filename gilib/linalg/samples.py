@@ -18,6 +18,10 @@ def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
 
     For small samples the calls of a loop cost more than they save. Accelerators, compilers and transforms of
     `torch.func` work on the whole batch.
+
+    >>> import torch
+    >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
+    (True, False)
     """
     return large and math.prod(lead) > 1 and readable(like)
 
