@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gilib.randomness import check_generator
 from gilib.validation import (
+    check_choice,
     check_count,
     check_floating_type,
     check_fraction,
@@ -41,6 +42,11 @@ Positive = Annotated[float, check_positive]
 Scale = Annotated[float, check_scale]
 Fraction = Annotated[float, check_fraction]
 FloatingType = Annotated[torch.dtype, check_floating_type]
+
+
+def one_of(*options: str) -> Callable[[Any, str], None]:
+    """Return a check that refuses every other text, for annotations such as `Annotated[str, ...]`."""
+    return lambda value, name: check_choice(value, options, name)
 
 
 class Checked:

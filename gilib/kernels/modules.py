@@ -6,15 +6,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Scale
+from gilib.arguments import Scale, check_annotated
 from gilib.kernels.functions import KernelFunction
 from gilib.posteriors.base import BuildContext
 
-Setting = Scale | tuple[Scale, ...]
+
+def check_setting(value: Any, name: str) -> None:
+    """Check that a value is a number in the range of float32, or a tuple of these."""
+    check_annotated(value, Scale | tuple[Scale, ...], name)
+    if not (isinstance(value, Real) or (isinstance(value, tuple) and value)):
+        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")
+
+
+Setting = Annotated[float | tuple[float, ...], check_setting]
 
 
 class KernelModule(nn.Module, ABC):

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
 
 from gilib.arguments import Positive, Scale
 from gilib.config import Specification
@@ -92,9 +91,6 @@ class RBF(Kernel):
     ard: bool = True
     log_lengthscale_sd: Positive | None = None
 
-    def __post_init__(self) -> None:
-        _check_setting(self.lengthscale, "lengthscale")
-
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
 
@@ -125,7 +121,6 @@ class Matern(RBF):
     smoothness: float = 2.5
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
 
@@ -181,10 +176,6 @@ class Periodic(RBF):
 
     period: Setting = 1.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_setting(self.period, "period")
-
     def _starts(self, inputs: int) -> dict[str, Start]:
         return {**super()._starts(inputs), "period": Start(self.period, inputs)}
 
@@ -209,9 +200,6 @@ class Cosine(Kernel):
     """
 
     period: Setting = 1.0
-
-    def __post_init__(self) -> None:
-        _check_setting(self.period, "period")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         function = partial(functions.CosineFunction, inputs=inputs)
@@ -272,7 +260,6 @@ class ArcCosine(Kernel):
     def __post_init__(self) -> None:
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
-        _check_setting(self.weight_variance, "weight_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
         function = partial(functions.ArcCosineFunction, inputs=inputs, order=self.order)
@@ -305,7 +292,6 @@ class DotProduct(Kernel):
     bias_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
             check_scale(self.bias_variance, "bias_variance")
 
@@ -432,8 +418,3 @@ def spectral_mixture(
 def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
     check_instance(kernel, Kernel, "a term of a kernel")
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
-
-
-def _check_setting(value: Setting, name: str) -> None:
-    if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
-        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import ConvolutionWeights, Site
-from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,7 @@ class Factorised(Posterior):
 
     short_name: ClassVar[str] = "fac"
     initial_variance: Positive = 1e-3
-    variance_start: str = "paper"
-
-    def __post_init__(self) -> None:
-        check_choice(self.variance_start, ("paper", "reference"), "variance_start")
+    variance_start: Annotated[str, one_of("paper", "reference")] = "paper"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.distributions import gamma_from_normal
 from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import check_choice
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,10 +81,7 @@ class ScalePrior(Prior):
     rate: Positive = 2.0
     initial_log_alpha: float = 6.0
     initial_log_beta: float = 6.0
-    parameterisation: str = "paper"
-
-    def __post_init__(self) -> None:
-        check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
+    parameterisation: Annotated[str, one_of("paper", "reference")] = "paper"
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         return _LearnedScale(self, site.fan_in, like)

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.arithmetic import exact_products
 from gilib.convolution import window_moments
 from gilib.draws import Drawn, Evaluated, record
@@ -44,9 +44,7 @@ from gilib.regression.joint import (
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.schedules import CosineDecay, Schedule
-from gilib.validation import check_choice
 
-PRIORS = ("absolute", "relative")
 SENSIBLE_BATCH = 100  # points; a smaller minibatch brings a warning
 STALE = 0.1  # relative change of the prior's strength after which V⁻¹ is factorised again
 
@@ -112,7 +110,7 @@ class Bali(Rule):
     supports_kl_weight: ClassVar[bool] = False
     lr: Positive = 0.3
     update_rate: Positive = 0.2
-    prior: str = "absolute"
+    prior: Annotated[str, one_of("absolute", "relative")] = "absolute"
     schedule: Schedule | None = CosineDecay()
     deterministic: bool = False
     keep_moments: bool = False
@@ -122,7 +120,6 @@ class Bali(Rule):
             raise ValueError(
                 f"update_rate must be at most 1, where only the last minibatch counts, got {self.update_rate}"
             )
-        check_choice(self.prior, PRIORS, "prior")
 
     def begin(self, problem: Problem) -> RunningBali:
         """Return the rule at work.
